@@ -1,0 +1,222 @@
+//! Leases: nodes, semaphores and a worker slot for one attempt, granted together or not at all.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{BlobHash, BuildId, LeaseId, NodeId};
+use crate::time::Timestamp;
+use crate::topic::Partition;
+
+/// A worker is there: sent when it starts and when its offer changes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkerSeen {
+    /// Its name, the same over restarts.
+    pub worker: String,
+    /// Drawn anew at each start: leases of an older incarnation are lost.
+    pub incarnation: String,
+    /// Where its console and files can be had.
+    pub address: String,
+    /// How many builds it runs at once.
+    pub slots: u32,
+    /// The labels of nodes it can make; empty means any.
+    pub labels: Vec<String>,
+}
+
+/// Nothing has been heard of a worker for too long.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkerSilent {
+    /// The worker.
+    pub worker: String,
+    /// Which start of it.
+    pub incarnation: String,
+    /// For how long, in milliseconds.
+    pub silent_ms: i64,
+}
+
+/// A node asked for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct NodeWanted {
+    /// Its names in the inventory; one machine may have several.
+    pub names: Vec<String>,
+    /// Its label.
+    pub label: String,
+}
+
+/// A slot of a semaphore asked for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SemaphoreWanted {
+    /// Its name.
+    pub name: String,
+    /// How many may hold it at once.
+    pub max: u32,
+}
+
+/// An owner asks for a lease for one attempt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeaseAsked {
+    /// Whose build it is; answers go there.
+    pub owner: Partition,
+    /// The owner's key, for answers.
+    pub owner_key: String,
+    /// The build.
+    pub build: BuildId,
+    /// Which attempt, from 1.
+    pub attempt: u32,
+    /// The tenant: fairness is between tenants.
+    pub tenant: String,
+    /// The pipeline, for people.
+    pub pipeline: String,
+    /// The job, for people.
+    pub job: String,
+    /// What is to be run.
+    pub spec: BlobHash,
+    /// The nodes, together.
+    pub nodes: Vec<NodeWanted>,
+    /// Global semaphores, together with the nodes.
+    pub semaphores: Vec<SemaphoreWanted>,
+    /// Lower goes first: Zuul's 100 high, 200 normal, 300 low.
+    pub priority: u32,
+}
+
+/// An owner no longer needs a lease, or never will.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeaseEndAsked {
+    /// The build.
+    pub build: BuildId,
+    /// Which attempt.
+    pub attempt: u32,
+    /// A code: `finished`, `canceled`, …
+    pub reason: String,
+}
+
+/// A worker has let go of everything a lease gave it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeaseReleased {
+    /// The lease.
+    pub lease: LeaseId,
+    /// The worker.
+    pub worker: String,
+    /// Which start of it.
+    pub incarnation: String,
+}
+
+/// A worker offers slots.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkerJoined {
+    /// What it offers.
+    pub offer: WorkerSeen,
+}
+
+/// A worker is gone; its leases are over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkerLost {
+    /// The worker.
+    pub worker: String,
+    /// Which start of it.
+    pub incarnation: String,
+    /// A code: `silent`, `restarted`, `left`.
+    pub reason: String,
+}
+
+/// A lease was asked for and waits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeaseQueued {
+    /// The lease.
+    pub lease: LeaseId,
+    /// What was asked.
+    pub ask: LeaseAsked,
+}
+
+/// A node granted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeGrant {
+    /// The node; a machine in a cloud is named after it.
+    pub node: NodeId,
+    /// What was asked.
+    pub wanted: NodeWanted,
+}
+
+/// A lease was granted, whole. The worker starts the attempt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeaseGranted {
+    /// The lease.
+    pub lease: LeaseId,
+    /// The build.
+    pub build: BuildId,
+    /// Which attempt.
+    pub attempt: u32,
+    /// Whose build it is.
+    pub owner: Partition,
+    /// The owner's key.
+    pub owner_key: String,
+    /// What is to be run.
+    pub spec: BlobHash,
+    /// The nodes.
+    pub nodes: Vec<NodeGrant>,
+    /// The worker.
+    pub worker: String,
+    /// Which start of it.
+    pub incarnation: String,
+    /// How long it waited, in milliseconds.
+    pub waited_ms: i64,
+}
+
+/// A lease was taken back: the worker stops the attempt and releases.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeaseRevoked {
+    /// The lease.
+    pub lease: LeaseId,
+    /// The build.
+    pub build: BuildId,
+    /// Which attempt.
+    pub attempt: u32,
+    /// The worker that holds it.
+    pub worker: String,
+    /// A code, from the owner: `finished`, `canceled`, …
+    pub reason: String,
+}
+
+/// A lease is over and what it held is free.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeaseEnded {
+    /// The lease.
+    pub lease: LeaseId,
+    /// A code: `finished`, `canceled`, `worker-lost`, …
+    pub reason: String,
+    /// Whether the owner must be told that it lost the lease before it asked for its end.
+    pub tell_owner: bool,
+    /// A sentence, for the owner and for people.
+    pub message: String,
+}
+
+/// A worker let go of a lease whose owner has not asked for its end yet: it ends when that comes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReleaseNoted {
+    /// What the worker said.
+    pub released: LeaseReleased,
+}
+
+/// A lease can never be granted as things are; its owner is told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeaseRefused {
+    /// What was asked.
+    pub ask: LeaseAsked,
+    /// A code: `unknown-label`, `over-limit`, …
+    pub code: String,
+    /// For people: what is missing and what would cure it.
+    pub message: String,
+}
+
+/// What a queued lease waits for changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeaseWaitChanged {
+    /// The lease.
+    pub lease: LeaseId,
+    /// A code: `no-worker`, `no-slot`, `semaphore`, `fair-share`.
+    pub code: String,
+    /// What it waits for, as far as a change of it is news: a label, a semaphore; or empty.
+    pub subject: String,
+    /// For people: who or what holds it up.
+    pub detail: String,
+    /// Since when.
+    pub since: Timestamp,
+}

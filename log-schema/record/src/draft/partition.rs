@@ -1,0 +1,112 @@
+//! What every domain's partition says about itself.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::SiteId;
+use crate::time::Timestamp;
+use crate::topic::Partition;
+
+/// A writer took the partition over. The first event of its term.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WriterStarted {
+    /// The new term; one more than the last.
+    pub term: u64,
+    /// The build of gatelog, such as `0.1.0 (1a2b3c)`.
+    pub build: String,
+    /// SHA-256 over the registry of kinds and versions this writer may write.
+    pub registry: [u8; 32],
+    /// The site.
+    pub site: SiteId,
+    /// The log's generation.
+    pub generation: u32,
+}
+
+/// An input was taken and led to nothing else.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InputTaken {
+    /// Set when the same input had been taken before: the sequence of its first event.
+    pub duplicate_of: Option<u64>,
+    /// Why nothing followed, as a code (`duplicate`, `already-had`, `nothing-to-do`, …).
+    pub reason: String,
+}
+
+/// An input could not be decided. Nothing else suffers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InputRefused {
+    /// A code: `internal-error`, `unreadable`, `fold-refused`, `over-budget`, …
+    pub code: String,
+    /// What was wrong, for people. Never holds anything of the input that belongs under seal.
+    pub message: String,
+    /// The input's kind, when it could be read.
+    pub kind: Option<String>,
+}
+
+/// The machine's clock jumped by more than five minutes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClockStepped {
+    /// What it said before.
+    pub before: Timestamp,
+    /// What it says now.
+    pub now: Timestamp,
+}
+
+/// A restored or forked log was adopted as a new generation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LogRestored {
+    /// The new generation.
+    pub generation: u32,
+    /// Why, in the words of whoever did it.
+    pub reason: String,
+}
+
+/// The level of kinds and versions that may be written rose.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LevelRaised {
+    /// The new level.
+    pub level: u32,
+}
+
+/// A timer was set; one with the same name is replaced.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TimerSet {
+    /// Its name, unique within the partition.
+    pub timer: String,
+    /// When it is due.
+    pub due_at: Timestamp,
+}
+
+/// A timer came due or was given up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TimerCleared {
+    /// Its name.
+    pub timer: String,
+    /// Whether it came due.
+    pub fired: bool,
+}
+
+/// Messages to another domain are known to have been taken there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutboxCleared {
+    /// The receiver.
+    pub to: Partition,
+    /// The sequence and ordinal up to which, inclusive.
+    pub up_to: (u64, u32),
+}
+
+/// A timer came due.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TimerDue {
+    /// Its name.
+    pub timer: String,
+    /// When it was due.
+    pub due_at: Timestamp,
+}
+
+/// Messages to another domain were taken there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutboxDelivered {
+    /// The receiver.
+    pub to: Partition,
+    /// The sequence and ordinal up to which, inclusive.
+    pub up_to: (u64, u32),
+}

@@ -1,0 +1,214 @@
+//! Events: what gatelog decided, in the past tense.
+//!
+//! A family for each domain, and one for what every domain's partition has. A new domain is one
+//! more family and one more line here.
+
+use serde::{Deserialize, Serialize};
+
+use crate::draft::{capacity, gate, partition};
+use crate::frozen;
+use crate::kinds::{BodyError, KindInfo, KindVersion, family};
+
+family! {
+    /// What the writer of any partition records about itself and its inputs.
+    pub enum PartitionEvent {
+        /// A writer took the partition over.
+        0x0001 "writer-started" 1 WriterStarted(partition::WriterStarted);
+        /// An input was taken and led to nothing else.
+        0x0002 "input-taken" 1 InputTaken(partition::InputTaken);
+        /// An input could not be decided.
+        0x0003 "input-refused" 1 InputRefused(partition::InputRefused);
+        /// The machine's clock jumped.
+        0x0004 "clock-stepped" 1 ClockStepped(partition::ClockStepped);
+        /// A restored or forked log was adopted.
+        0x0005 "log-restored" 1 LogRestored(partition::LogRestored);
+        /// The level of kinds and versions that may be written rose.
+        0x0006 "level-raised" 1 LevelRaised(partition::LevelRaised);
+        /// A timer was set.
+        0x0007 "timer-set" 1 TimerSet(partition::TimerSet);
+        /// A timer came due or was given up.
+        0x0008 "timer-cleared" 1 TimerCleared(partition::TimerCleared);
+        /// Messages to another domain are known to have been taken there.
+        0x0009 "outbox-cleared" 1 OutboxCleared(partition::OutboxCleared);
+        /// An artificial kind that keeps the machinery of released versions and upcasting honest.
+        0x00ff "sample" 2 Sample(frozen::sample::v2::Sample) released true older { 1 => frozen::sample::v1::Sample };
+    }
+}
+
+family! {
+    /// What the gate decided.
+    pub enum GateEvent {
+        /// A tenant's settings came into force.
+        0x0101 "gate.tenant-configured" 1 TenantConfigured(gate::TenantConfigured);
+        /// Configuration files are to be read.
+        0x0102 "gate.config-read-wanted" 1 ConfigReadWanted(gate::ConfigReadWanted);
+        /// Configuration files were read.
+        0x0103 "gate.config-read" 1 ConfigRead(gate::ConfigRead);
+        /// A layout is to be made from files.
+        0x0104 "gate.layout-wanted" 1 LayoutWanted(gate::LayoutWanted);
+        /// A layout was made for an item.
+        0x0105 "gate.layout-ready" 1 LayoutReady(gate::LayoutReady);
+        /// A tenant's layout came into force.
+        0x0106 "gate.layout-activated" 1 LayoutActivated(gate::LayoutActivated);
+        /// Facts about changes are needed.
+        0x0107 "gate.changes-wanted" 1 ChangesWanted(gate::ChangesWanted);
+        /// Facts about changes were observed.
+        0x0108 "gate.changes-observed" 1 ChangesObserved(gate::ChangesObserved);
+        /// A trigger waits for facts.
+        0x0109 "gate.trigger-waiting" 1 TriggerWaiting(gate::TriggerWaiting);
+        /// A trigger was dealt with.
+        0x010a "gate.trigger-settled" 1 TriggerSettled(gate::TriggerSettled);
+        /// An outside event that concerns no tenant.
+        0x010b "gate.unrouted" 1 Unrouted(gate::Unrouted);
+        /// A change was not let into a pipeline.
+        0x010c "gate.enqueue-refused" 1 EnqueueRefused(gate::EnqueueRefused);
+        /// A branch's tip moved.
+        0x010d "gate.branch-moved" 1 BranchMoved(gate::BranchMoved);
+        /// An item entered a pipeline.
+        0x0110 "gate.item-enqueued" 1 ItemEnqueued(gate::ItemEnqueued);
+        /// A buildset was begun for an item on top of what is ahead of it.
+        0x0111 "gate.buildset-opened" 1 BuildsetOpened(gate::BuildsetOpened);
+        /// A speculative state is to be prepared.
+        0x0112 "gate.prepare-requested" 1 PrepareRequested(gate::PrepareRequested);
+        /// A speculative state was prepared, or could not be.
+        0x0113 "gate.prepared" 1 Prepared(gate::Prepared);
+        /// Jobs are to be frozen.
+        0x0114 "gate.freeze-wanted" 1 FreezeWanted(gate::FreezeWanted);
+        /// Jobs were frozen.
+        0x0115 "gate.frozen" 1 Frozen(gate::Frozen);
+        /// An attempt of a build asks for its lease.
+        0x0116 "gate.lease-wanted" 1 LeaseWanted(gate::LeaseWanted);
+        /// An attempt of a build no longer needs its lease.
+        0x0117 "gate.lease-end-wanted" 1 LeaseEndWanted(gate::LeaseEndWanted);
+        /// A worker began an attempt.
+        0x0118 "gate.build-started" 1 BuildStarted(gate::BuildStarted);
+        /// An attempt ended.
+        0x0119 "gate.build-finished" 1 BuildFinished(gate::BuildFinished);
+        /// A build will never run, or never again.
+        0x011a "gate.build-settled" 1 BuildSettled(gate::BuildSettled);
+        /// An outcome that came too late or twice.
+        0x011b "gate.outcome-ignored" 1 OutcomeIgnored(gate::OutcomeIgnored);
+        /// An item is failing, or no longer.
+        0x011c "gate.item-failing" 1 ItemFailing(gate::ItemFailing);
+        /// An item's builds were given up and it starts again on another base.
+        0x011d "gate.item-reset" 1 ItemReset(gate::ItemReset);
+        /// A window grew or shrank.
+        0x011e "gate.window-changed" 1 WindowChanged(gate::WindowChanged);
+        /// What something waits for changed.
+        0x011f "gate.wait-changed" 1 WaitChanged(gate::WaitChanged);
+        /// A tested state is to be merged.
+        0x0120 "gate.submit-requested" 1 SubmitRequested(gate::SubmitRequested);
+        /// How merging ended.
+        0x0121 "gate.submitted" 1 Submitted(gate::Submitted);
+        /// A report is to be delivered.
+        0x0122 "gate.report-requested" 1 ReportRequested(gate::ReportRequested);
+        /// A report was delivered, or could not be.
+        0x0123 "gate.report-delivered" 1 ReportDelivered(gate::ReportDelivered);
+        /// An item left its pipeline.
+        0x0124 "gate.item-dequeued" 1 ItemDequeued(gate::ItemDequeued);
+        /// Short work is sent out once more.
+        0x0125 "gate.work-resent" 1 WorkResent(gate::WorkResent);
+        /// Facts about changes that nothing refers to any more were dropped.
+        0x0126 "gate.changes-forgotten" 1 ChangesForgotten(gate::ChangesForgotten);
+    }
+}
+
+family! {
+    /// What capacity decided.
+    pub enum CapacityEvent {
+        /// A worker offers slots.
+        0x0201 "capacity.worker-joined" 1 WorkerJoined(capacity::WorkerJoined);
+        /// A worker is gone.
+        0x0202 "capacity.worker-lost" 1 WorkerLost(capacity::WorkerLost);
+        /// A lease was asked for and waits.
+        0x0203 "capacity.lease-queued" 1 LeaseQueued(capacity::LeaseQueued);
+        /// A lease was granted, whole.
+        0x0204 "capacity.lease-granted" 1 LeaseGranted(capacity::LeaseGranted);
+        /// A lease was taken back.
+        0x0205 "capacity.lease-revoked" 1 LeaseRevoked(capacity::LeaseRevoked);
+        /// A lease is over and its resources are free.
+        0x0206 "capacity.lease-ended" 1 LeaseEnded(capacity::LeaseEnded);
+        /// A lease cannot ever be granted.
+        0x0207 "capacity.lease-refused" 1 LeaseRefused(capacity::LeaseRefused);
+        /// What a lease waits for changed.
+        0x0208 "capacity.wait-changed" 1 WaitChanged(capacity::LeaseWaitChanged);
+        /// A worker let go of a lease before its owner asked for its end.
+        0x0209 "capacity.release-noted" 1 ReleaseNoted(capacity::ReleaseNoted);
+    }
+}
+
+/// One event of any domain.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Event {
+    /// Of any partition.
+    Partition(PartitionEvent),
+    /// Of the gate.
+    Gate(GateEvent),
+    /// Of capacity.
+    Capacity(CapacityEvent),
+}
+
+macro_rules! each {
+    ($event:expr, $body:ident => $then:expr) => {
+        match $event {
+            Event::Partition($body) => $then,
+            Event::Gate($body) => $then,
+            Event::Capacity($body) => $then,
+        }
+    };
+}
+
+impl Event {
+    /// Kind and version it is written with.
+    pub fn kind_version(&self) -> KindVersion {
+        each!(self, body => body.kind_version())
+    }
+
+    /// The kind's name.
+    pub fn name(&self) -> &'static str {
+        each!(self, body => body.name())
+    }
+
+    /// The body's bytes.
+    pub fn encode_body(&self) -> Result<Vec<u8>, crate::codec::CodecError> {
+        each!(self, body => body.encode_body())
+    }
+
+    /// The body as JSON, for people.
+    pub fn to_json(&self) -> serde_json::Value {
+        each!(self, body => body.to_json())
+    }
+
+    /// A body from its kind, version and bytes.
+    pub fn decode_body(kind_version: KindVersion, bytes: &[u8]) -> Result<Event, BodyError> {
+        match kind_version.kind >> 8 {
+            0x00 => PartitionEvent::decode_body(kind_version, bytes).map(Event::Partition),
+            0x01 => GateEvent::decode_body(kind_version, bytes).map(Event::Gate),
+            0x02 => CapacityEvent::decode_body(kind_version, bytes).map(Event::Capacity),
+            _ => Err(BodyError::UnknownKind(kind_version)),
+        }
+    }
+
+    /// Every kind of event there is.
+    pub fn kinds() -> impl Iterator<Item = &'static KindInfo> {
+        PartitionEvent::KINDS.iter().chain(GateEvent::KINDS).chain(CapacityEvent::KINDS)
+    }
+}
+
+impl From<PartitionEvent> for Event {
+    fn from(event: PartitionEvent) -> Self {
+        Event::Partition(event)
+    }
+}
+
+impl From<GateEvent> for Event {
+    fn from(event: GateEvent) -> Self {
+        Event::Gate(event)
+    }
+}
+
+impl From<CapacityEvent> for Event {
+    fn from(event: CapacityEvent) -> Self {
+        Event::Capacity(event)
+    }
+}

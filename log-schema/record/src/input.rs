@@ -1,0 +1,164 @@
+//! Inputs: facts and requests from outside a domain. Anyone may append one.
+
+use serde::{Deserialize, Serialize};
+
+use crate::draft::{capacity, gate, intake, partition};
+use crate::kinds::{BodyError, KindInfo, KindVersion, family};
+
+family! {
+    /// What any partition may be told.
+    pub enum PartitionInput {
+        /// A timer came due.
+        0x8001 "in.timer-due" 1 TimerDue(partition::TimerDue);
+        /// Messages to another domain were taken there.
+        0x8002 "in.outbox-delivered" 1 OutboxDelivered(partition::OutboxDelivered);
+    }
+}
+
+family! {
+    /// What the gate is told or asked.
+    pub enum GateInput {
+        /// A tenant's settings.
+        0x8101 "gate.in.tenant-loaded" 1 TenantLoaded(gate::TenantLoaded);
+        /// An outside event for this tenant.
+        0x8102 "gate.in.trigger-received" 1 TriggerReceived(gate::TriggerReceived);
+        /// An outside event for no tenant.
+        0x8103 "gate.in.not-routed" 1 NotRouted(gate::NotRouted);
+        /// Facts about changes.
+        0x8104 "gate.in.changes-found" 1 ChangesFound(gate::ChangesFound);
+        /// Configuration files.
+        0x8105 "gate.in.config-files" 1 ConfigFilesFound(gate::ConfigFilesFound);
+        /// A layout.
+        0x8106 "gate.in.layout-made" 1 LayoutMade(gate::LayoutMade);
+        /// A prepared state.
+        0x8107 "gate.in.prepare-done" 1 PrepareDone(gate::PrepareDone);
+        /// Frozen jobs.
+        0x8108 "gate.in.freeze-done" 1 FreezeDone(gate::FreezeDone);
+        /// A worker began an attempt.
+        0x8109 "gate.in.attempt-started" 1 AttemptStarted(gate::AttemptStarted);
+        /// A worker ended an attempt.
+        0x810a "gate.in.attempt-finished" 1 AttemptFinished(gate::AttemptFinished);
+        /// Capacity lost or refused a lease.
+        0x810b "gate.in.lease-lost" 1 LeaseLost(gate::LeaseLost);
+        /// How merging ended.
+        0x810c "gate.in.submit-done" 1 SubmitDone(gate::SubmitDone);
+        /// How reporting ended.
+        0x810d "gate.in.report-done" 1 ReportDone(gate::ReportDone);
+        /// Somebody asks to enqueue a change.
+        0x810e "gate.in.enqueue-asked" 1 EnqueueAsked(gate::EnqueueAsked);
+        /// Somebody asks to dequeue a change.
+        0x810f "gate.in.dequeue-asked" 1 DequeueAsked(gate::DequeueAsked);
+    }
+}
+
+family! {
+    /// What capacity is told or asked.
+    pub enum CapacityInput {
+        /// A worker is there.
+        0x8201 "capacity.in.worker-seen" 1 WorkerSeen(capacity::WorkerSeen);
+        /// A worker has not been heard of.
+        0x8202 "capacity.in.worker-silent" 1 WorkerSilent(capacity::WorkerSilent);
+        /// An owner asks for a lease.
+        0x8203 "capacity.in.lease-asked" 1 LeaseAsked(capacity::LeaseAsked);
+        /// An owner no longer needs a lease.
+        0x8204 "capacity.in.lease-end-asked" 1 LeaseEndAsked(capacity::LeaseEndAsked);
+        /// A worker has let go of a lease's nodes.
+        0x8205 "capacity.in.lease-released" 1 LeaseReleased(capacity::LeaseReleased);
+    }
+}
+
+family! {
+    /// What code-review systems sent, and the tables by which it is routed.
+    pub enum IntakeInput {
+        /// An event of a code-review system.
+        0x8501 "intake.forge-event" 1 ForgeEvent(intake::ForgeEvent);
+        /// A tenant file came into force.
+        0x8502 "intake.tenant-file" 1 TenantFile(intake::TenantFile);
+    }
+}
+
+/// One input of any domain.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Input {
+    /// For any partition.
+    Partition(PartitionInput),
+    /// For the gate.
+    Gate(GateInput),
+    /// For capacity.
+    Capacity(CapacityInput),
+    /// On the intake.
+    Intake(IntakeInput),
+}
+
+macro_rules! each {
+    ($input:expr, $body:ident => $then:expr) => {
+        match $input {
+            Input::Partition($body) => $then,
+            Input::Gate($body) => $then,
+            Input::Capacity($body) => $then,
+            Input::Intake($body) => $then,
+        }
+    };
+}
+
+impl Input {
+    /// Kind and version it is written with.
+    pub fn kind_version(&self) -> KindVersion {
+        each!(self, body => body.kind_version())
+    }
+
+    /// The kind's name.
+    pub fn name(&self) -> &'static str {
+        each!(self, body => body.name())
+    }
+
+    /// The body's bytes.
+    pub fn encode_body(&self) -> Result<Vec<u8>, crate::codec::CodecError> {
+        each!(self, body => body.encode_body())
+    }
+
+    /// The body as JSON, for people.
+    pub fn to_json(&self) -> serde_json::Value {
+        each!(self, body => body.to_json())
+    }
+
+    /// A body from its kind, version and bytes.
+    pub fn decode_body(kind_version: KindVersion, bytes: &[u8]) -> Result<Input, BodyError> {
+        match kind_version.kind >> 8 {
+            0x80 => PartitionInput::decode_body(kind_version, bytes).map(Input::Partition),
+            0x81 => GateInput::decode_body(kind_version, bytes).map(Input::Gate),
+            0x82 => CapacityInput::decode_body(kind_version, bytes).map(Input::Capacity),
+            0x85 => IntakeInput::decode_body(kind_version, bytes).map(Input::Intake),
+            _ => Err(BodyError::UnknownKind(kind_version)),
+        }
+    }
+
+    /// Every kind of input there is.
+    pub fn kinds() -> impl Iterator<Item = &'static KindInfo> {
+        PartitionInput::KINDS.iter().chain(GateInput::KINDS).chain(CapacityInput::KINDS).chain(IntakeInput::KINDS)
+    }
+}
+
+impl From<PartitionInput> for Input {
+    fn from(input: PartitionInput) -> Self {
+        Input::Partition(input)
+    }
+}
+
+impl From<GateInput> for Input {
+    fn from(input: GateInput) -> Self {
+        Input::Gate(input)
+    }
+}
+
+impl From<CapacityInput> for Input {
+    fn from(input: CapacityInput) -> Self {
+        Input::Capacity(input)
+    }
+}
+
+impl From<IntakeInput> for Input {
+    fn from(input: IntakeInput) -> Self {
+        Input::Intake(input)
+    }
+}
