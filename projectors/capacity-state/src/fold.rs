@@ -1,0 +1,224 @@
+//! How capacity's events change the live tables.
+
+use gatelog_record::draft::capacity::{
+    LeaseEnded, LeaseGranted, LeaseQueued, LeaseRefused, LeaseRevoked, LeaseWaitChanged, ReleaseNoted, WorkerJoined,
+    WorkerLost,
+};
+use gatelog_record::draft::gate::LeaseLost;
+use gatelog_record::event::CapacityEvent;
+use gatelog_record::input::GateInput;
+use gatelog_record::{Event, EventRecord};
+use gatelog_tables::{Backing, FoldRefused, LiveTables, Table, TableExt};
+
+use crate::live::{CapacityLive, CapacityTables, Grant, LeaseRow, LeaseState, TurnRow, Wait, WorkerRow};
+
+impl<B: Backing> LiveTables<B> for CapacityLive<B> {
+    fn apply(&mut self, record: &EventRecord) -> Result<(), FoldRefused> {
+        self.partition.apply(record)?;
+        match &record.event {
+            Event::Partition(_) => Ok(()),
+            Event::Capacity(event) => self.apply_own(record, event),
+            Event::Gate(_) => Err(FoldRefused::Illegal(format!("{} is not an event of capacity", record.event.name()))),
+        }
+    }
+}
+
+impl<B: Backing> CapacityLive<B> {
+    fn apply_own(&mut self, record: &EventRecord, event: &CapacityEvent) -> Result<(), FoldRefused> {
+        match event {
+            CapacityEvent::WorkerJoined(joined) => self.own.joined(record, joined),
+            CapacityEvent::WorkerLost(lost) => self.own.lost(lost),
+            CapacityEvent::LeaseQueued(queued) => self.own.queued(record, queued),
+            CapacityEvent::LeaseGranted(granted) => self.own.granted(record, granted),
+            CapacityEvent::LeaseRevoked(revoked) => self.own.revoked(revoked),
+            CapacityEvent::ReleaseNoted(noted) => self.own.released(noted),
+            CapacityEvent::WaitChanged(changed) => self.own.waits(changed),
+            CapacityEvent::LeaseEnded(ended) => {
+                let lease = self.own.ended(ended)?;
+                if ended.tell_owner {
+                    self.tell(record, &lease, false, &ended.reason, &ended.message)?;
+                }
+                Ok(())
+            }
+            CapacityEvent::LeaseRefused(LeaseRefused { ask, code, message }) => {
+                let told = LeaseLost {
+                    tenant: ask.tenant.clone(),
+                    build: ask.build,
+                    attempt: ask.attempt,
+                    refused: true,
+                    code: code.clone(),
+                    message: message.clone(),
+                };
+                self.partition.send(record, 0, ask.owner, ask.owner_key.clone(), GateInput::LeaseLost(told))
+            }
+        }
+    }
+
+    fn tell(
+        &mut self,
+        record: &EventRecord,
+        lease: &LeaseRow,
+        refused: bool,
+        code: &str,
+        message: &str,
+    ) -> Result<(), FoldRefused> {
+        let told = LeaseLost {
+            tenant: lease.ask.tenant.clone(),
+            build: lease.ask.build,
+            attempt: lease.ask.attempt,
+            refused,
+            code: code.to_owned(),
+            message: message.to_owned(),
+        };
+        self.partition.send(record, 0, lease.ask.owner, lease.ask.owner_key.clone(), GateInput::LeaseLost(told))
+    }
+}
+
+impl<B: Backing> CapacityTables<B> {
+    fn joined(&mut self, record: &EventRecord, joined: &WorkerJoined) -> Result<(), FoldRefused> {
+        let offer = &joined.offer;
+        let row = match self.workers.get(&offer.worker)?.map(|row| row.into_owned()) {
+            None => WorkerRow { offer: offer.clone(), used: 0, joined_at: record.recorded_at },
+            Some(row) if row.offer.incarnation == offer.incarnation => WorkerRow { offer: offer.clone(), ..row },
+            Some(row) => {
+                return Err(FoldRefused::Illegal(format!(
+                    "worker {} joins as {} while {} is not lost",
+                    offer.worker, offer.incarnation, row.offer.incarnation
+                )));
+            }
+        };
+        Ok(self.workers.put(offer.worker.clone(), row)?)
+    }
+
+    fn lost(&mut self, lost: &WorkerLost) -> Result<(), FoldRefused> {
+        let row = self.workers.remove(&lost.worker)?;
+        if row.offer.incarnation != lost.incarnation {
+            return Err(FoldRefused::Illegal(format!(
+                "worker {} is lost as {} but is here as {}",
+                lost.worker, lost.incarnation, row.offer.incarnation
+            )));
+        }
+        Ok(())
+    }
+
+    fn queued(&mut self, record: &EventRecord, queued: &LeaseQueued) -> Result<(), FoldRefused> {
+        let ask = &queued.ask;
+        self.by_build.insert((ask.build, ask.attempt), queued.lease)?;
+        self.queue.insert((ask.priority, ask.tenant.clone(), record.sequence), queued.lease)?;
+        self.leases.insert(
+            queued.lease,
+            LeaseRow {
+                ask: ask.clone(),
+                queued: record.sequence,
+                asked_at: record.recorded_at,
+                state: LeaseState::Queued,
+                wait: None,
+                grant: None,
+                released: false,
+                end_reason: None,
+            },
+        )?;
+        let mut turn = self.turns.get(&ask.tenant)?.map(|row| *row).unwrap_or_default();
+        turn.queued += 1;
+        Ok(self.turns.put(ask.tenant.clone(), turn)?)
+    }
+
+    fn granted(&mut self, record: &EventRecord, granted: &LeaseGranted) -> Result<(), FoldRefused> {
+        let mut row = self.leases.need(&granted.lease)?.into_owned();
+        if row.state != LeaseState::Queued {
+            return Err(FoldRefused::Illegal(format!("lease {} is granted but does not wait", granted.lease)));
+        }
+        let worker = self.workers.need(&granted.worker)?.into_owned();
+        if worker.offer.incarnation != granted.incarnation {
+            return Err(FoldRefused::Illegal(format!(
+                "lease {} is granted to {} as {}, which is here as {}",
+                granted.lease, granted.worker, granted.incarnation, worker.offer.incarnation
+            )));
+        }
+        self.workers.put(granted.worker.clone(), WorkerRow { used: worker.used + 1, ..worker })?;
+        self.by_worker.insert((granted.worker.clone(), granted.lease), granted.incarnation.clone())?;
+        self.queue.remove(&(row.ask.priority, row.ask.tenant.clone(), row.queued))?;
+        for semaphore in &row.ask.semaphores {
+            self.semaphores.put((semaphore.name.clone(), granted.lease), 1)?;
+        }
+        self.turns.update(&row.ask.tenant, |turn| {
+            turn.last_grant = record.sequence;
+            turn.queued = turn.queued.saturating_sub(1);
+            turn.held += 1;
+        })?;
+        row.state = LeaseState::Granted;
+        row.wait = None;
+        row.grant = Some(Grant {
+            worker: granted.worker.clone(),
+            incarnation: granted.incarnation.clone(),
+            nodes: granted.nodes.clone(),
+            granted_at: record.recorded_at,
+        });
+        Ok(self.leases.put(granted.lease, row)?)
+    }
+
+    fn revoked(&mut self, revoked: &LeaseRevoked) -> Result<(), FoldRefused> {
+        let mut row = self.leases.need(&revoked.lease)?.into_owned();
+        if row.state != LeaseState::Granted {
+            return Err(FoldRefused::Illegal(format!("lease {} is revoked but not granted", revoked.lease)));
+        }
+        row.state = LeaseState::Revoked;
+        row.end_reason = Some(revoked.reason.clone());
+        Ok(self.leases.put(revoked.lease, row)?)
+    }
+
+    fn released(&mut self, noted: &ReleaseNoted) -> Result<(), FoldRefused> {
+        let mut row = self.leases.need(&noted.released.lease)?.into_owned();
+        if row.state != LeaseState::Granted || row.released {
+            return Err(FoldRefused::Illegal(format!("lease {} is let go but not held", noted.released.lease)));
+        }
+        row.released = true;
+        Ok(self.leases.put(noted.released.lease, row)?)
+    }
+
+    fn waits(&mut self, changed: &LeaseWaitChanged) -> Result<(), FoldRefused> {
+        let mut row = self.leases.need(&changed.lease)?.into_owned();
+        if row.state != LeaseState::Queued {
+            return Err(FoldRefused::Illegal(format!("lease {} waits but is not queued", changed.lease)));
+        }
+        row.wait = Some(Wait {
+            code: changed.code.clone(),
+            subject: changed.subject.clone(),
+            detail: changed.detail.clone(),
+            since: changed.since,
+        });
+        Ok(self.leases.put(changed.lease, row)?)
+    }
+
+    fn ended(&mut self, ended: &LeaseEnded) -> Result<LeaseRow, FoldRefused> {
+        let row = self.leases.remove(&ended.lease)?;
+        self.by_build.remove(&(row.ask.build, row.ask.attempt))?;
+        let mut turn: TurnRow = *self.turns.need(&row.ask.tenant)?;
+        match &row.grant {
+            None => {
+                self.queue.remove(&(row.ask.priority, row.ask.tenant.clone(), row.queued))?;
+                turn.queued = turn.queued.saturating_sub(1);
+            }
+            Some(grant) => {
+                self.by_worker.remove(&(grant.worker.clone(), ended.lease))?;
+                for semaphore in &row.ask.semaphores {
+                    self.semaphores.delete(&(semaphore.name.clone(), ended.lease))?;
+                }
+                // A lost worker's row is gone, or is that of another start: its slots went with it.
+                if let Some(worker) = self.workers.get(&grant.worker)?.map(|row| row.into_owned())
+                    && worker.offer.incarnation == grant.incarnation
+                {
+                    let used = worker.used.saturating_sub(1);
+                    self.workers.put(grant.worker.clone(), WorkerRow { used, ..worker })?;
+                }
+                turn.held = turn.held.saturating_sub(1);
+            }
+        }
+        if turn.queued == 0 && turn.held == 0 {
+            self.turns.remove(&row.ask.tenant)?;
+        } else {
+            self.turns.put(row.ask.tenant.clone(), turn)?;
+        }
+        Ok(row)
+    }
+}

@@ -1,0 +1,179 @@
+//! The temporal tables: every lease there ever was. A row says from which event on it holds and, once
+//! replaced, until which; reading as of an event filters by that.
+
+use std::ops::Bound;
+
+use gatelog_record::event::CapacityEvent;
+use gatelog_record::{BuildId, Event, EventRecord, LeaseId, Timestamp};
+use gatelog_tables::table::Life;
+use gatelog_tables::{Backing, FoldRefused, ReadTables, Table, TableDef, TableError};
+use serde::{Deserialize, Serialize};
+
+use crate::live::CapacityLive;
+
+/// What became of leases: lease, the event from which the row holds.
+#[derive(Debug)]
+pub struct LeaseHistory;
+impl TableDef for LeaseHistory {
+    const ID: u16 = 40;
+    const NAME: &'static str = "lease-history";
+    const LIFE: Life = Life::Temporal;
+    type Key = (LeaseId, u64);
+    type Row = LeaseHistoryRow;
+}
+
+/// How far a lease was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LeasePhase {
+    /// It waited.
+    Queued,
+    /// A worker had it.
+    Granted,
+    /// Its owner had asked for its end.
+    Revoked,
+    /// The worker had let go of it, its owner had not asked for its end.
+    Released,
+    /// It was over.
+    Ended,
+}
+
+/// A lease over a stretch of events.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeaseHistoryRow {
+    /// The event from which this holds.
+    pub from: u64,
+    /// The event from which it no longer does.
+    pub until: Option<u64>,
+    /// How far it was.
+    pub phase: LeasePhase,
+    /// The tenant.
+    pub tenant: String,
+    /// The pipeline.
+    pub pipeline: String,
+    /// The job.
+    pub job: String,
+    /// The build.
+    pub build: BuildId,
+    /// Which attempt.
+    pub attempt: u32,
+    /// When it was asked for.
+    pub asked_at: Timestamp,
+    /// When it was granted, once it was.
+    pub granted_at: Option<Timestamp>,
+    /// When it ended, once it had.
+    pub ended_at: Option<Timestamp>,
+    /// Who had it, once somebody did.
+    pub worker: String,
+    /// While it waited: the code of what for. Later: why its end was asked for or came.
+    pub reason: String,
+    /// The same for people.
+    pub detail: String,
+}
+
+/// The leases of an attempt of a build: one, unless it was asked for again after its end.
+#[derive(Debug)]
+pub struct LeaseOfBuild;
+impl TableDef for LeaseOfBuild {
+    const ID: u16 = 41;
+    const NAME: &'static str = "lease-of-build";
+    const LIFE: Life = Life::Temporal;
+    type Key = (BuildId, u32, u64);
+    type Row = LeaseId;
+}
+
+gatelog_tables::tables! {
+    /// Capacity's temporal tables.
+    pub struct CapacityRead {
+        /// What became of leases.
+        history: LeaseHistory,
+        /// By build, attempt and the event that queued them.
+        of_build: LeaseOfBuild,
+    }
+}
+
+impl<B: Backing> ReadTables<B> for CapacityRead<B> {
+    type Live = CapacityLive<B>;
+
+    fn apply(&mut self, _: &CapacityLive<B>, record: &EventRecord) -> Result<(), FoldRefused> {
+        let Event::Capacity(event) = &record.event else { return Ok(()) };
+        match event {
+            CapacityEvent::LeaseQueued(queued) => {
+                let ask = &queued.ask;
+                self.of_build.put((ask.build, ask.attempt, record.sequence), queued.lease)?;
+                self.history.put(
+                    (queued.lease, record.sequence),
+                    LeaseHistoryRow {
+                        from: record.sequence,
+                        until: None,
+                        phase: LeasePhase::Queued,
+                        tenant: ask.tenant.clone(),
+                        pipeline: ask.pipeline.clone(),
+                        job: ask.job.clone(),
+                        build: ask.build,
+                        attempt: ask.attempt,
+                        asked_at: record.recorded_at,
+                        granted_at: None,
+                        ended_at: None,
+                        worker: String::new(),
+                        reason: String::new(),
+                        detail: String::new(),
+                    },
+                )?;
+                Ok(())
+            }
+            CapacityEvent::WaitChanged(changed) => self.next(record, changed.lease, |row| {
+                row.reason = changed.code.clone();
+                row.detail = changed.detail.clone();
+            }),
+            CapacityEvent::LeaseGranted(granted) => self.next(record, granted.lease, |row| {
+                row.phase = LeasePhase::Granted;
+                row.granted_at = Some(record.recorded_at);
+                row.worker = granted.worker.clone();
+                row.reason.clear();
+                row.detail.clear();
+            }),
+            CapacityEvent::LeaseRevoked(revoked) => self.next(record, revoked.lease, |row| {
+                row.phase = LeasePhase::Revoked;
+                row.reason = revoked.reason.clone();
+            }),
+            CapacityEvent::ReleaseNoted(noted) => {
+                self.next(record, noted.released.lease, |row| row.phase = LeasePhase::Released)
+            }
+            CapacityEvent::LeaseEnded(ended) => self.next(record, ended.lease, |row| {
+                row.phase = LeasePhase::Ended;
+                row.ended_at = Some(record.recorded_at);
+                row.reason = ended.reason.clone();
+                row.detail = ended.message.clone();
+            }),
+            CapacityEvent::WorkerJoined(_) | CapacityEvent::WorkerLost(_) | CapacityEvent::LeaseRefused(_) => Ok(()),
+        }
+    }
+}
+
+impl<B: Backing> CapacityRead<B> {
+    /// The lease as of an event; `None` if it was not there yet.
+    pub fn lease_at(&self, lease: LeaseId, sequence: u64) -> Result<Option<LeaseHistoryRow>, TableError> {
+        let (from, to) = ((lease, 0), (lease, sequence));
+        let mut rows = self.history.range_back(Bound::Included(&from), Bound::Included(&to))?;
+        Ok(rows.next().transpose()?.map(|(_, row)| row.into_owned()))
+    }
+
+    /// Closes the row that holds and opens the next.
+    fn next(
+        &mut self,
+        record: &EventRecord,
+        lease: LeaseId,
+        change: impl FnOnce(&mut LeaseHistoryRow),
+    ) -> Result<(), FoldRefused> {
+        let mut row = self
+            .lease_at(lease, record.sequence)?
+            .ok_or_else(|| FoldRefused::missing::<LeaseHistory>(&(lease, record.sequence)))?;
+        let closed = LeaseHistoryRow { until: Some(record.sequence), ..row.clone() };
+        self.history.put((lease, closed.from), closed)?;
+        row.from = record.sequence;
+        row.until = None;
+        change(&mut row);
+        self.history.put((lease, record.sequence), row)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,34 @@
+//! Tables and fold of capacity: who offers slots, who waits for a lease, who holds one.
+//!
+//! [`CapacityLive`] is what the writer holds and a rung keeps; it is bounded by the workers there
+//! are and the leases that are not over. [`CapacityRead`] remembers every lease for ever and is
+//! folded on the read side alone. The fold decides nothing: it inserts, removes and counts.
+
+mod fold;
+pub mod history;
+pub mod live;
+
+pub use history::{CapacityRead, LeaseHistory, LeaseHistoryRow, LeaseOfBuild, LeasePhase};
+pub use live::{
+    ByBuild, ByWorker, CapacityLive, CapacityTables, Grant, Leases, LeaseRow, LeaseState, Queue, SemaphoreHolders,
+    TurnRow, Turns, Wait, WorkerRow, Workers,
+};
+
+use gatelog_record::Domain;
+use gatelog_tables::{Backing, DomainState, Maps, Overlay};
+
+/// The domain `capacity`: leases of nodes, semaphores and worker slots.
+#[derive(Clone, Copy, Debug)]
+pub struct Capacity;
+
+impl DomainState for Capacity {
+    const DOMAIN: Domain = Domain::Capacity;
+    const LIVE_SCHEMA: u32 = 1;
+    const READ_SCHEMA: u32 = 1;
+    type Live<B: Backing> = CapacityLive<B>;
+    type Read<B: Backing> = CapacityRead<B>;
+
+    fn overlay(live: &CapacityLive<Maps>) -> CapacityLive<Overlay<'_>> {
+        live.overlay()
+    }
+}

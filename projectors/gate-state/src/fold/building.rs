@@ -1,0 +1,124 @@
+//! Builds, their leases and semaphores.
+
+use gatelog_record::draft::capacity::LeaseEndAsked;
+use gatelog_record::draft::gate::{
+    BuildFinished, BuildSettled, BuildStarted, LeaseEndWanted, LeaseWanted, WaitSubject,
+};
+use gatelog_record::input::CapacityInput;
+use gatelog_record::{BuildId, Domain, EventRecord, Partition, Value};
+use gatelog_tables::{Backing, FoldRefused, Table, TableExt};
+
+use crate::live::{BuildRow, BuildState, GateLive, GateTables, WaitKey};
+
+/// Where leases are asked for.
+const CAPACITY: Partition = Partition { domain: Domain::Capacity, index: 0 };
+/// The allocation domain.
+const MAIN: &str = "main";
+
+impl<B: Backing> GateLive<B> {
+    pub(super) fn ask_for_lease(&mut self, record: &EventRecord, event: &LeaseWanted) -> Result<(), FoldRefused> {
+        self.partition.send(record, 0, CAPACITY, MAIN, CapacityInput::LeaseAsked(event.ask.clone()))
+    }
+
+    pub(super) fn end_lease(&mut self, record: &EventRecord, event: &LeaseEndWanted) -> Result<(), FoldRefused> {
+        let asked =
+            LeaseEndAsked { build: event.build, attempt: event.attempt, reason: event.reason.clone() };
+        self.partition.send(record, 0, CAPACITY, MAIN, CapacityInput::LeaseEndAsked(asked))
+    }
+}
+
+impl<B: Backing> GateTables<B> {
+    pub(super) fn lease_wanted(&mut self, event: &LeaseWanted) -> Result<(), FoldRefused> {
+        let build = event.ask.build;
+        let mut row = self.builds.need(&build)?.into_owned();
+        if row.state != BuildState::Waiting || event.ask.attempt <= row.attempt {
+            return Err(FoldRefused::Illegal(format!(
+                "build {build} asks for the lease of attempt {} while it is {:?} with attempt {}",
+                event.ask.attempt, row.state, row.attempt
+            )));
+        }
+        row.state = BuildState::Leased;
+        row.attempt = event.ask.attempt;
+        row.lease = None;
+        row.worker = None;
+        row.started_at = None;
+        row.finished_at = None;
+        for semaphore in &row.job.semaphores {
+            self.semaphores.put((row.tenant.clone(), semaphore.name.clone(), build), ())?;
+        }
+        Ok(self.builds.put(build, row)?)
+    }
+
+    pub(super) fn build_started(&mut self, event: &BuildStarted) -> Result<(), FoldRefused> {
+        let started = &event.started;
+        let mut row = self.builds.need(&started.build)?.into_owned();
+        if row.state != BuildState::Leased || row.attempt != started.attempt {
+            return Err(FoldRefused::Illegal(format!(
+                "build {} begins attempt {} while it is {:?} with attempt {}",
+                started.build, started.attempt, row.state, row.attempt
+            )));
+        }
+        row.state = BuildState::Running;
+        row.lease = Some(started.lease);
+        row.worker = Some(started.worker.clone());
+        row.started_at = Some(started.started_at);
+        Ok(self.builds.put(started.build, row)?)
+    }
+
+    /// The build's newest attempt is over: what it held is free.
+    fn let_go(&mut self, build: BuildId, row: &BuildRow) -> Result<(), FoldRefused> {
+        for semaphore in &row.job.semaphores {
+            self.semaphores.delete(&(row.tenant.clone(), semaphore.name.clone(), build))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn build_finished(&mut self, event: &BuildFinished) -> Result<(), FoldRefused> {
+        let finished = &event.finished;
+        let mut row = self.builds.need(&finished.build)?.into_owned();
+        if !row.holds_lease() || row.attempt != finished.attempt {
+            return Err(FoldRefused::Illegal(format!(
+                "build {} ends attempt {} while it is {:?} with attempt {}",
+                finished.build, finished.attempt, row.state, row.attempt
+            )));
+        }
+        if event.retry == event.result.is_some() {
+            return Err(FoldRefused::Illegal(format!(
+                "build {} has a result exactly when there is no other attempt",
+                finished.build
+            )));
+        }
+        self.let_go(finished.build, &row)?;
+        row.started_at = Some(finished.started_at);
+        row.finished_at = Some(finished.finished_at);
+        row.log_url.clone_from(&finished.log_url);
+        row.detail.clone_from(&finished.detail);
+        row.result = event.result;
+        row.state = if event.retry { BuildState::Waiting } else { BuildState::Done };
+        if !event.retry {
+            row.child_jobs = child_jobs(&finished.data);
+            self.waits.delete(&WaitKey(WaitSubject::Build(finished.build)))?;
+        }
+        Ok(self.builds.put(finished.build, row)?)
+    }
+
+    pub(super) fn build_settled(&mut self, event: &BuildSettled) -> Result<(), FoldRefused> {
+        let mut row = self.builds.need(&event.build)?.into_owned();
+        if row.state == BuildState::Done {
+            return Err(FoldRefused::Illegal(format!("build {} has its result already", event.build)));
+        }
+        self.let_go(event.build, &row)?;
+        row.state = BuildState::Done;
+        row.result = Some(event.result);
+        row.settled = Some(event.code.clone());
+        row.detail = (!event.detail.is_empty()).then(|| event.detail.clone());
+        self.waits.delete(&WaitKey(WaitSubject::Build(event.build)))?;
+        Ok(self.builds.put(event.build, row)?)
+    }
+}
+
+/// Zuul: `zuul.child_jobs` in what a job returned.
+fn child_jobs(data: &Value) -> Option<Vec<String>> {
+    let list = data.as_map()?.get("zuul")?.as_map()?.get("child_jobs")?.as_list()?;
+    Some(list.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect())
+}

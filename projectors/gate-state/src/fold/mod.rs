@@ -1,0 +1,74 @@
+//! How the gate's events change the live tables.
+
+mod building;
+mod configuration;
+mod queueing;
+mod waiting;
+
+use gatelog_record::event::GateEvent;
+use gatelog_record::{Event, EventRecord};
+use gatelog_tables::{Backing, FoldRefused, LiveTables};
+
+use crate::live::{GateLive, GateTables};
+
+impl<B: Backing> LiveTables<B> for GateLive<B> {
+    fn apply(&mut self, record: &EventRecord) -> Result<(), FoldRefused> {
+        self.partition.apply(record)?;
+        match &record.event {
+            Event::Partition(_) => Ok(()),
+            Event::Gate(event) => self.apply_own(record, event),
+            Event::Capacity(_) => {
+                Err(FoldRefused::Illegal(format!("{} is not an event of the gate", record.event.name())))
+            }
+        }
+    }
+}
+
+impl<B: Backing> GateLive<B> {
+    fn apply_own(&mut self, record: &EventRecord, event: &GateEvent) -> Result<(), FoldRefused> {
+        let gate: &mut GateTables<B> = &mut self.gate;
+        match event {
+            GateEvent::TenantConfigured(event) => gate.tenant_configured(record, event),
+            GateEvent::ConfigReadWanted(event) => gate.config_read_wanted(record, event),
+            GateEvent::ConfigRead(event) => gate.config_read(record, event),
+            GateEvent::LayoutWanted(event) => gate.layout_wanted(record, event),
+            GateEvent::LayoutReady(event) => gate.layout_ready(event),
+            GateEvent::LayoutActivated(event) => gate.layout_activated(record, event),
+            GateEvent::BranchMoved(event) => gate.branch_moved(event),
+
+            GateEvent::ChangesWanted(event) => gate.changes_wanted(record, event),
+            GateEvent::ChangesObserved(event) => gate.changes_observed(event),
+            GateEvent::ChangesForgotten(event) => gate.changes_forgotten(event),
+            GateEvent::TriggerWaiting(event) => gate.trigger_waiting(record, event),
+            GateEvent::TriggerSettled(event) => gate.trigger_settled(event),
+            GateEvent::WaitChanged(event) => gate.wait_changed(event),
+            GateEvent::WorkResent(event) => gate.work_resent(event),
+            // These say what was not done; nothing live remembers it.
+            GateEvent::Unrouted(_) | GateEvent::EnqueueRefused(_) | GateEvent::OutcomeIgnored(_) => Ok(()),
+
+            GateEvent::ItemEnqueued(event) => gate.item_enqueued(record, event),
+            GateEvent::BuildsetOpened(event) => gate.buildset_opened(record, event),
+            GateEvent::PrepareRequested(event) => gate.prepare_requested(record, event),
+            GateEvent::Prepared(event) => gate.prepared(event),
+            GateEvent::FreezeWanted(event) => gate.freeze_wanted(record, event),
+            GateEvent::Frozen(event) => gate.frozen(event),
+            GateEvent::ItemFailing(event) => gate.item_failing(event),
+            GateEvent::ItemReset(event) => gate.item_reset(event),
+            GateEvent::WindowChanged(event) => gate.window_changed(event),
+            GateEvent::SubmitRequested(event) => gate.submit_requested(record, event),
+            GateEvent::Submitted(event) => gate.submitted(event),
+            GateEvent::ReportRequested(event) => gate.report_requested(record, event),
+            GateEvent::ReportDelivered(event) => gate.report_delivered(event),
+            GateEvent::ItemDequeued(event) => gate.item_dequeued(event),
+
+            GateEvent::LeaseWanted(event) => {
+                self.gate.lease_wanted(event)?;
+                self.ask_for_lease(record, event)
+            }
+            GateEvent::LeaseEndWanted(event) => self.end_lease(record, event),
+            GateEvent::BuildStarted(event) => gate.build_started(event),
+            GateEvent::BuildFinished(event) => gate.build_finished(event),
+            GateEvent::BuildSettled(event) => gate.build_settled(event),
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Items and buildsets.
+
+use gatelog_record::draft::gate::{
+    BuildsetOpened, FreezeOutcome, FreezeWanted, Frozen, ItemDequeued, ItemEnqueued, ItemFailing, ItemReset,
+    PrepareOutcome, PrepareRequested, Prepared, ReportAction, ReportDelivered, ReportRequested, SubmitOutcome,
+    SubmitRequested, Submitted, WaitSubject, WindowChanged,
+};
+use gatelog_record::{BuildsetId, EventRecord, ItemId, WorkId};
+use gatelog_tables::{Backing, FoldRefused, Table, TableExt};
+
+use crate::live::{
+    Ahead, BuildRow, BuildState, BuildsetProblem, BuildsetRow, GateTables, ItemRow, Phase, ProblemKind, QueueRow,
+    WaitKey, Work, subject_name,
+};
+
+fn illegal(message: String) -> FoldRefused {
+    FoldRefused::Illegal(message)
+}
+
+impl<B: Backing> GateTables<B> {
+    /// An item's short work was asked for: one at a time.
+    pub(super) fn works_on(&mut self, item: ItemId, work: WorkId) -> Result<(), FoldRefused> {
+        let mut row = self.items.need(&item)?.into_owned();
+        if let Some(other) = row.work {
+            return Err(illegal(format!("item {item} asks for work {work} while work {other} is under way")));
+        }
+        row.work = Some(work);
+        Ok(self.items.put(item, row)?)
+    }
+
+    /// An item's short work was answered.
+    pub(super) fn answered(&mut self, item: ItemId, work: WorkId) -> Result<(), FoldRefused> {
+        self.pending_work.remove(&work)?;
+        let mut row = self.items.need(&item)?.into_owned();
+        if row.work != Some(work) {
+            return Err(illegal(format!("work {work} is not what item {item} waits for")));
+        }
+        row.work = None;
+        Ok(self.items.put(item, row)?)
+    }
+
+    pub(super) fn item_enqueued(&mut self, record: &EventRecord, event: &ItemEnqueued) -> Result<(), FoldRefused> {
+        let queue_key = (event.tenant.clone(), event.pipeline.clone(), event.queue.clone());
+        let mut queue = match self.queues.get(&queue_key)? {
+            Some(row) => row.into_owned(),
+            None => QueueRow { window: event.window.unwrap_or(0), items: Vec::new() },
+        };
+        if queue.items.last().copied() != event.ahead {
+            return Err(illegal(format!("item {} does not enter behind the last item of its queue", event.item)));
+        }
+        queue.items.push(event.item);
+        self.queues.put(queue_key, queue)?;
+        for subject in &event.subjects {
+            let key = (event.tenant.clone(), subject.project.clone(), subject_name(subject), event.item);
+            self.items_by_change.put(key, ())?;
+        }
+        self.items.insert(
+            event.item,
+            ItemRow {
+                tenant: event.tenant.clone(),
+                pipeline: event.pipeline.clone(),
+                queue: event.queue.clone(),
+                subjects: event.subjects.clone(),
+                live: event.live,
+                reason: event.reason.clone(),
+                trigger: event.trigger,
+                enqueued: record.sequence,
+                enqueued_at: record.recorded_at,
+                buildset: None,
+                failing: Vec::new(),
+                work: None,
+                start_reported: false,
+                asked: false,
+                resets: 0,
+                base_moved: 0,
+            },
+        )
+    }
+
+    pub(super) fn buildset_opened(&mut self, record: &EventRecord, event: &BuildsetOpened) -> Result<(), FoldRefused> {
+        let mut item = self.items.need(&event.item)?.into_owned();
+        if item.buildset.is_some() {
+            return Err(illegal(format!("item {} has a buildset already", event.item)));
+        }
+        item.buildset = Some(event.buildset);
+        self.items.put(event.item, item)?;
+        let mut ahead = Vec::with_capacity(event.ahead.len());
+        for other in &event.ahead {
+            ahead.push(Ahead { item: *other, buildset: self.items.need(other)?.buildset });
+        }
+        self.buildsets.insert(
+            event.buildset,
+            BuildsetRow {
+                item: event.item,
+                opened_at: record.recorded_at,
+                ahead,
+                phase: Phase::Opened,
+                dated: record.recorded_at,
+                steps: Vec::new(),
+                state: None,
+                validated: false,
+                layout: None,
+                layout_problems: None,
+                graph: None,
+                trace: None,
+                builds: Vec::new(),
+                problem: None,
+            },
+        )
+    }
+
+    pub(super) fn prepare_requested(
+        &mut self,
+        record: &EventRecord,
+        event: &PrepareRequested,
+    ) -> Result<(), FoldRefused> {
+        let tenant = self.items.need(&event.item)?.tenant.clone();
+        self.works_on(event.item, event.work)?;
+        self.buildsets.update(&event.buildset, |row| {
+            row.phase = Phase::Preparing;
+            row.steps.clone_from(&event.steps);
+            row.dated = event.dated;
+        })?;
+        self.ask(record, event.work, &tenant, Work::Prepare(event.clone()))
+    }
+
+    pub(super) fn prepared(&mut self, event: &Prepared) -> Result<(), FoldRefused> {
+        self.answered(event.item, event.done.work)?;
+        self.buildsets.update(&event.buildset, |row| match &event.done.outcome {
+            PrepareOutcome::Merged(state) => {
+                row.phase = Phase::Prepared;
+                row.state = Some(state.clone());
+            }
+            PrepareOutcome::Conflict { message, .. } => {
+                row.phase = Phase::Ended;
+                row.problem = Some(BuildsetProblem {
+                    kind: ProblemKind::Conflict,
+                    code: "merge-conflict".into(),
+                    message: message.clone(),
+                });
+            }
+            PrepareOutcome::Failed { code, message, .. } => {
+                row.phase = Phase::Ended;
+                row.problem =
+                    Some(BuildsetProblem { kind: ProblemKind::Error, code: code.clone(), message: message.clone() });
+            }
+        })
+    }
+
+    pub(super) fn freeze_wanted(&mut self, record: &EventRecord, event: &FreezeWanted) -> Result<(), FoldRefused> {
+        self.works_on(event.item, event.work)?;
+        self.buildsets.update(&event.buildset, |row| {
+            row.phase = Phase::Freezing;
+            row.layout = Some(event.layout);
+        })?;
+        self.ask(record, event.work, &event.tenant, Work::Freeze(event.clone()))
+    }
+
+    pub(super) fn frozen(&mut self, event: &Frozen) -> Result<(), FoldRefused> {
+        self.answered(event.item, event.done.work)?;
+        let mut row = self.buildsets.need(&event.buildset)?.into_owned();
+        row.phase = Phase::Ended;
+        match &event.done.outcome {
+            FreezeOutcome::Frozen { graph, trace, jobs, .. } => {
+                if jobs.len() != event.builds.len() {
+                    return Err(illegal(format!("{} jobs have {} builds", jobs.len(), event.builds.len())));
+                }
+                let tenant = self.items.need(&event.item)?.tenant.clone();
+                for (job, build) in jobs.iter().zip(&event.builds) {
+                    self.builds.insert(
+                        *build,
+                        BuildRow {
+                            tenant: tenant.clone(),
+                            item: event.item,
+                            buildset: event.buildset,
+                            job: job.clone(),
+                            state: BuildState::Waiting,
+                            attempt: 0,
+                            result: None,
+                            lease: None,
+                            worker: None,
+                            started_at: None,
+                            finished_at: None,
+                            log_url: None,
+                            detail: None,
+                            settled: None,
+                            child_jobs: None,
+                        },
+                    )?;
+                }
+                row.phase = Phase::Frozen;
+                row.graph = Some(*graph);
+                row.trace = Some(*trace);
+                row.builds.clone_from(&event.builds);
+            }
+            FreezeOutcome::NoJobs { trace, in_pipeline } => {
+                row.trace = Some(*trace);
+                let code = if *in_pipeline { "no-jobs" } else { "not-in-pipeline" };
+                row.problem = Some(BuildsetProblem {
+                    kind: ProblemKind::NoJobs,
+                    code: code.into(),
+                    message: String::new(),
+                });
+            }
+            FreezeOutcome::Refused { trace, message } => {
+                row.trace = Some(*trace);
+                row.problem = Some(BuildsetProblem {
+                    kind: ProblemKind::Config,
+                    code: "config-error".into(),
+                    message: message.clone(),
+                });
+            }
+            FreezeOutcome::Failed { code, message, .. } => {
+                row.problem =
+                    Some(BuildsetProblem { kind: ProblemKind::Error, code: code.clone(), message: message.clone() });
+            }
+        }
+        Ok(self.buildsets.put(event.buildset, row)?)
+    }
+
+    pub(super) fn item_failing(&mut self, event: &ItemFailing) -> Result<(), FoldRefused> {
+        self.items.update(&event.item, |row| row.failing.clone_from(&event.reasons))
+    }
+
+    pub(super) fn item_reset(&mut self, event: &ItemReset) -> Result<(), FoldRefused> {
+        let mut row = self.items.need(&event.item)?.into_owned();
+        if let Some(work) = row.work.take() {
+            self.pending_work.remove(&work)?;
+        }
+        if let Some(buildset) = row.buildset.take() {
+            self.drop_buildset(buildset)?;
+        }
+        row.failing.clear();
+        row.asked = false;
+        row.resets = row.resets.saturating_add(1);
+        if event.code == "base-moved" {
+            row.base_moved = row.base_moved.saturating_add(1);
+        }
+        Ok(self.items.put(event.item, row)?)
+    }
+
+    fn drop_buildset(&mut self, buildset: BuildsetId) -> Result<(), FoldRefused> {
+        let row = self.buildsets.remove(&buildset)?;
+        for build in row.builds {
+            let gone = self.builds.remove(&build)?;
+            if gone.holds_lease() {
+                return Err(illegal(format!("build {build} is dropped while it holds a lease")));
+            }
+            self.waits.delete(&WaitKey(WaitSubject::Build(build)))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn window_changed(&mut self, event: &WindowChanged) -> Result<(), FoldRefused> {
+        let key = (event.tenant.clone(), event.pipeline.clone(), event.queue.clone());
+        self.queues.update(&key, |row| row.window = event.window)
+    }
+
+    pub(super) fn submit_requested(
+        &mut self,
+        record: &EventRecord,
+        event: &SubmitRequested,
+    ) -> Result<(), FoldRefused> {
+        self.works_on(event.item, event.work)?;
+        self.ask(record, event.work, &event.tenant, Work::Submit(event.clone()))
+    }
+
+    pub(super) fn submitted(&mut self, event: &Submitted) -> Result<(), FoldRefused> {
+        self.answered(event.item, event.done.work)?;
+        if event.done.outcome != SubmitOutcome::Merged {
+            return Ok(());
+        }
+        let item = self.items.need(&event.item)?.into_owned();
+        for subject in &item.subjects {
+            let key = (item.tenant.clone(), subject.project.clone(), subject_name(subject));
+            if let Some(mut row) = self.changes.get(&key)?.map(|row| row.into_owned()) {
+                row.facts.open = false;
+                row.facts.merged = true;
+                self.changes.put(key, row)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn report_requested(
+        &mut self,
+        record: &EventRecord,
+        event: &ReportRequested,
+    ) -> Result<(), FoldRefused> {
+        if let (Some(item), ReportAction::Start) = (event.item, event.action) {
+            self.items.update(&item, |row| row.start_reported = true)?;
+        }
+        self.ask(record, event.work, &event.tenant, Work::Report(event.clone()))
+    }
+
+    pub(super) fn report_delivered(&mut self, event: &ReportDelivered) -> Result<(), FoldRefused> {
+        self.pending_work.remove(&event.done.work).map(|_| ())
+    }
+
+    pub(super) fn item_dequeued(&mut self, event: &ItemDequeued) -> Result<(), FoldRefused> {
+        let item = self.items.remove(&event.item)?;
+        if let Some(work) = item.work {
+            self.pending_work.remove(&work)?;
+        }
+        if let Some(buildset) = item.buildset {
+            self.drop_buildset(buildset)?;
+        }
+        for subject in &item.subjects {
+            let key = (item.tenant.clone(), subject.project.clone(), subject_name(subject), event.item);
+            self.items_by_change.remove(&key)?;
+        }
+        self.waits.delete(&WaitKey(WaitSubject::Item(event.item)))?;
+        let key = (item.tenant, item.pipeline, item.queue);
+        let mut queue = self.queues.need(&key)?.into_owned();
+        let Some(position) = queue.items.iter().position(|other| *other == event.item) else {
+            return Err(illegal(format!("item {} is not in its queue", event.item)));
+        };
+        queue.items.remove(position);
+        if event.merged {
+            // What was tested on top of it stands on the branch itself from here on.
+            for behind in queue.items.iter().skip(position) {
+                if let Some(buildset) = self.items.need(behind)?.buildset {
+                    self.buildsets.update(&buildset, |row| row.ahead.retain(|ahead| ahead.item != event.item))?;
+                }
+            }
+        }
+        if queue.items.is_empty() && queue.window == 0 {
+            self.queues.remove(&key)?;
+        } else {
+            self.queues.put(key, queue)?;
+        }
+        Ok(())
+    }
+}
