@@ -1,0 +1,385 @@
+//! One step after the other: read, check, fold, commit.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gatelog_event_log::contract::Place;
+use gatelog_event_log::{HistoryError, HistoryReader, Log, LogError, Offset, ReadLimit, ReadRecord, Step, Tail};
+use gatelog_record::{Envelope, Partition, Stream};
+use gatelog_store::rung::EncodedRung;
+use gatelog_store::{
+    Folded, Known, Layout, Opened, Position, Projection, RungDir, SchemaVersion, SharedProjection, StoreError,
+    StoreWarning, checkpoint, known,
+};
+use gatelog_tables::DomainState;
+
+use crate::error::RunnerError;
+use crate::published::{Health, Published};
+
+/// How a partition is folded.
+#[derive(Clone, Debug)]
+pub struct RunnerConfig {
+    /// The root of all projections of the site.
+    pub root: PathBuf,
+    /// A rung at every sequence that this divides; none when 0.
+    pub rung_every: u64,
+    /// A checkpoint after so many events; none when 0.
+    pub checkpoint_every: u64,
+    /// How much is folded and committed together at most.
+    pub batch: ReadLimit,
+}
+
+impl RunnerConfig {
+    /// The defaults, below a root: a rung every 10 000 events, a checkpoint every 50 000.
+    pub fn new(root: impl Into<PathBuf>) -> RunnerConfig {
+        RunnerConfig {
+            root: root.into(),
+            rung_every: 10_000,
+            checkpoint_every: 50_000,
+            batch: ReadLimit { records: 1_024, bytes: 4 << 20 },
+        }
+    }
+}
+
+/// What one step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stepped {
+    /// So many records were read and dealt with.
+    Read(usize),
+    /// There is nothing more for now; the log's end lies here.
+    AtEnd(Offset),
+}
+
+/// The most warnings kept.
+const MAX_WARNINGS: usize = 100;
+
+/// Feeds one partition's projection.
+pub struct Folder<S: DomainState> {
+    log: Arc<dyn Log>,
+    partition: Partition,
+    config: RunnerConfig,
+    projection: SharedProjection<S>,
+    published: Published,
+    reader: HistoryReader,
+    from: Offset,
+    /// Whether `from` is only the projection's memory of an offset and not yet proven.
+    hinted: bool,
+    /// Whether projections of other state schemas stand beside this one.
+    beside: bool,
+    since_checkpoint: u64,
+    warnings: VecDeque<StoreWarning>,
+    stopped: Option<RunnerError>,
+}
+
+impl<S: DomainState> Folder<S> {
+    /// Opens the projection and checks that the log is the one it was folded from. A damaged
+    /// projection is put back from a checkpoint, or deleted and begun anew; either is told in
+    /// [`Folder::warnings`]. One of another state schema stays beside until this one has caught up.
+    ///
+    /// # Errors
+    /// `Log` (`Behind` when the log is shorter than what is known), `Diverged`, `OtherSite`, `Store`.
+    pub fn open(log: Arc<dyn Log>, partition: Partition, config: RunnerConfig) -> Result<Self, RunnerError> {
+        let mut warnings = Vec::new();
+        let layout = Layout::new(&config.root, partition);
+        if let Some(known) = known(&config.root, partition, &mut Vec::new())?
+            && let Err(error) = check_known(&*log, partition, &known)
+        {
+            // An adopted log is a new generation: what was folded from the old one is void.
+            let replaced = matches!(&error, RunnerError::Diverged { .. } | RunnerError::Log(LogError::Behind { .. }));
+            if !(replaced && log.describe().generation > known.generation) {
+                return Err(error);
+            }
+            for schema in layout.schemas()? {
+                remove(&layout.schema(schema))?;
+            }
+            RungDir::new(layout.rungs()).discard_after(0)?;
+            let path = layout.home().to_owned();
+            let damage = StoreError::StoreDamaged { path, message: "its log was replaced by an adopted one".to_owned() };
+            warnings.push(StoreWarning::Rebuilt { damage });
+        }
+        let (projection, beside) = open_projection::<S>(&config, partition, &mut warnings)?;
+        let position = *projection.position();
+        let tail = Tail { sequence: position.sequence, term: position.term, link: position.link };
+        Ok(Folder {
+            log,
+            partition,
+            config,
+            projection: SharedProjection::new(projection),
+            published: Published::new(position),
+            reader: HistoryReader::after(partition, tail),
+            from: Offset(position.log_offset),
+            hinted: true,
+            beside,
+            since_checkpoint: 0,
+            warnings: warnings.into(),
+            stopped: None,
+        })
+    }
+
+    /// The projection, for reading.
+    pub fn projection(&self) -> SharedProjection<S> {
+        self.projection.clone()
+    }
+
+    /// Where the fold stands.
+    pub fn published(&self) -> Published {
+        self.published.clone()
+    }
+
+    /// What was passed over or put right, newest last; at most 100.
+    pub fn warnings(&self) -> Vec<StoreWarning> {
+        self.warnings.iter().cloned().collect()
+    }
+
+    /// The partition.
+    pub fn partition(&self) -> Partition {
+        self.partition
+    }
+
+    /// The log.
+    pub fn log(&self) -> &Arc<dyn Log> {
+        &self.log
+    }
+
+    /// Reads one batch, folds and commits it.
+    ///
+    /// # Errors
+    /// What stops the fold: everything before the event it names is committed and published. Every
+    /// later step gives the same error.
+    pub fn step(&mut self) -> Result<Stepped, RunnerError> {
+        if let Some(stopped) = &self.stopped {
+            return Err(stopped.clone());
+        }
+        let stepped = self.read_and_fold();
+        if let Err(error) = &stepped {
+            self.stopped = Some(error.clone());
+        }
+        stepped
+    }
+
+    fn read_and_fold(&mut self) -> Result<Stepped, RunnerError> {
+        let stream = Stream::Events(self.partition);
+        // Asked before reading, so that what comes between the two is not slept through.
+        let end = self.log.end(stream)?;
+        let batch = self.log.read(stream, self.from, self.config.batch)?;
+        if batch.records.is_empty() {
+            if std::mem::take(&mut self.hinted) && self.seek()? {
+                return Ok(Stepped::Read(0));
+            }
+            self.caught_up();
+            return Ok(Stepped::AtEnd(end.max(self.from)));
+        }
+        let mut events = Vec::with_capacity(batch.records.len());
+        let mut stale = 0;
+        for (index, record) in batch.records.iter().enumerate() {
+            let after = batch.records.get(index + 1).map_or(batch.next, |next| next.offset);
+            match self.reader.next(record) {
+                Ok(Step::Event(record, link)) => {
+                    let sequence = record.sequence;
+                    self.hinted = false;
+                    events.push(Folded { record: *record, link, log_offset: after.0 });
+                    if self.config.rung_every > 0 && sequence % self.config.rung_every == 0 {
+                        self.commit(&mut events, after, &mut stale)?;
+                        self.write_rung();
+                    }
+                }
+                Ok(Step::StaleWriter(_)) => stale += 1,
+                Err(_) if std::mem::take(&mut self.hinted) => {
+                    self.seek()?;
+                    return Ok(Stepped::Read(0));
+                }
+                Err(error) => return Err(self.stop_at(&mut events, record, &mut stale, error)),
+            }
+        }
+        self.commit(&mut events, batch.next, &mut stale)?;
+        if self.config.checkpoint_every > 0 && self.since_checkpoint >= self.config.checkpoint_every {
+            self.write_checkpoint();
+        }
+        Ok(Stepped::Read(batch.records.len()))
+    }
+
+    /// Steps until there is nothing more for now.
+    ///
+    /// # Errors
+    /// As [`Folder::step`].
+    pub fn catch_up(&mut self) -> Result<Position, RunnerError> {
+        while let Stepped::Read(_) = self.step()? {}
+        Ok(self.projection.position())
+    }
+
+    fn commit(&mut self, events: &mut Vec<Folded>, next: Offset, stale: &mut u64) -> Result<(), RunnerError> {
+        let folded = self.projection.fold(events, next.0, *stale);
+        self.since_checkpoint += events.len() as u64;
+        events.clear();
+        *stale = 0;
+        self.from = next;
+        self.published.publish(self.projection.position());
+        folded.map(|_| ()).map_err(RunnerError::Store)
+    }
+
+    /// What could be read before a break in the history still counts.
+    fn stop_at(
+        &mut self,
+        events: &mut Vec<Folded>,
+        record: &ReadRecord,
+        stale: &mut u64,
+        error: HistoryError,
+    ) -> RunnerError {
+        match self.commit(events, record.offset, stale) {
+            Ok(()) => RunnerError::History(error),
+            Err(earlier) => earlier,
+        }
+    }
+
+    /// The offset remembered may be none of this log's: events are found by their sequence. Says
+    /// whether reading goes on elsewhere.
+    fn seek(&mut self) -> Result<bool, RunnerError> {
+        let tail = self.projection.position();
+        let tail = Tail { sequence: tail.sequence, term: tail.term, link: tail.link };
+        self.reader = HistoryReader::after(self.partition, tail);
+        let from = self.log.seek(self.partition, tail.sequence.saturating_add(1))?;
+        Ok(std::mem::replace(&mut self.from, from) > from)
+    }
+
+    fn caught_up(&mut self) {
+        self.published.set_health(Health::Following);
+        if std::mem::take(&mut self.beside) {
+            let layout = Layout::new(&self.config.root, self.partition);
+            match layout.retire_others(SchemaVersion::of::<S>()) {
+                Ok(retired) => tracing::info!(partition = %self.partition, ?retired, "changed over to a new state schema"),
+                Err(error) => self.warn(StoreWarning::ProjectionPassedOver(error)),
+            }
+        }
+    }
+
+    // A rung or checkpoint that cannot be written costs time later, never the fold.
+    fn write_rung(&mut self) {
+        let dir = RungDir::new(Layout::new(&self.config.root, self.partition).rungs());
+        let encoded = {
+            let view = self.projection.view();
+            EncodedRung::new::<S, _>(self.partition, view.position(), view.live())
+        };
+        if let Err(error) = encoded.and_then(|rung| dir.put(&rung)) {
+            self.warn(StoreWarning::RungPassedOver(error));
+        }
+    }
+
+    fn write_checkpoint(&mut self) {
+        self.since_checkpoint = 0;
+        let made = checkpoint::create(self.projection.view().projection());
+        if let Err(error) = made {
+            self.warn(StoreWarning::ProjectionPassedOver(error));
+        }
+    }
+
+    fn warn(&mut self, warning: StoreWarning) {
+        tracing::warn!(partition = %self.partition, "{warning}");
+        if self.warnings.len() >= MAX_WARNINGS {
+            self.warnings.pop_front();
+        }
+        self.warnings.push_back(warning);
+    }
+}
+
+/// Deletes a partition's projection and folds it from the log again, to the log's end. Nobody may
+/// have it open.
+///
+/// # Errors
+/// As [`Folder::open`] and [`Folder::step`].
+pub fn rebuild<S: DomainState>(
+    log: Arc<dyn Log>,
+    partition: Partition,
+    config: RunnerConfig,
+) -> Result<Folder<S>, RunnerError> {
+    Projection::<S>::delete(&config.root, partition)?;
+    let mut folder = Folder::open(log, partition, config)?;
+    folder.catch_up()?;
+    Ok(folder)
+}
+
+fn open_projection<S: DomainState>(
+    config: &RunnerConfig,
+    partition: Partition,
+    warnings: &mut Vec<StoreWarning>,
+) -> Result<(Projection<S>, bool), RunnerError> {
+    let (projection, opened) = match Projection::<S>::open(&config.root, partition) {
+        Ok(opened) => opened,
+        Err(damage) if damage.is_cured_by_rebuild() => {
+            if let Some(projection) = checkpoint::restore::<S>(&config.root, partition, warnings)? {
+                let sequence = projection.position().sequence;
+                warnings.push(StoreWarning::RestoredFromCheckpoint { damage, sequence });
+                (projection, Opened::Continued)
+            } else {
+                Projection::<S>::delete(&config.root, partition)?;
+                warnings.push(StoreWarning::Rebuilt { damage });
+                Projection::<S>::open(&config.root, partition)?
+            }
+        }
+        Err(error) => return Err(error.into()),
+    };
+    for warning in warnings.iter() {
+        tracing::warn!(%partition, "{warning}");
+    }
+    // Asked again rather than taken from `opened`: a change-over may have been cut short.
+    let wanted = SchemaVersion::of::<S>();
+    let beside = projection.layout().schemas()?.iter().any(|found| *found != wanted);
+    if let Opened::Fresh { beside } = &opened
+        && !beside.is_empty()
+    {
+        tracing::info!(%partition, ?beside, "building a projection of a new state schema beside the old one");
+    }
+    Ok((projection, beside))
+}
+
+/// Whether the log has the event that is known, with the link that is known.
+fn check_known(log: &dyn Log, partition: Partition, known: &Known) -> Result<(), RunnerError> {
+    let site = log.describe().site;
+    if known.site != site {
+        return Err(RunnerError::OtherSite { partition, by: known.by.clone(), known: known.site, log: site });
+    }
+    let stream = Stream::Events(partition);
+    let mut from = log.seek(partition, known.sequence)?;
+    loop {
+        let batch = log.read(stream, from, ReadLimit { records: 16, bytes: 1 << 20 })?;
+        for record in &batch.records {
+            // What cannot be read is the history reader's to name, with more said about it.
+            let Ok((envelope, link)) = Envelope::decode(&record.bytes) else { return Ok(()) };
+            if link == known.link && envelope.sequence == known.sequence {
+                return Ok(());
+            }
+            // Records of an old owner may stand between.
+            if envelope.term >= known.term && envelope.sequence >= known.sequence {
+                let found = if envelope.sequence == known.sequence {
+                    link.to_string()
+                } else {
+                    format!("event {} in its place", envelope.sequence)
+                };
+                return Err(RunnerError::Diverged {
+                    partition,
+                    by: known.by.clone(),
+                    sequence: known.sequence,
+                    known: known.link,
+                    found,
+                });
+            }
+        }
+        if batch.records.is_empty() {
+            let place = Place { stream: Some(stream), offset: Some(log.end(stream)?), physical: log.describe().name };
+            let knows = format!("{} has folded event {}", known.by, known.sequence);
+            return Err(LogError::Behind { place, knows }.into());
+        }
+        from = batch.next;
+    }
+}
+
+fn remove(path: &std::path::Path) -> Result<(), RunnerError> {
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(RunnerError::Store(StoreError::System {
+            what: "cannot remove",
+            path: path.to_owned(),
+            message: error.to_string(),
+        })),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,20 @@
+//! Feeding a projection from the log: read, check, fold, commit, publish.
+//!
+//! - [`folder`]: [`Folder`], one step after the other, for whoever has a thread of their own;
+//!   [`rebuild`] is a folder that begins anew.
+//! - [`runner`]: [`Runner`], the same on a thread for each partition, following the log.
+//! - [`published`]: [`Published`], where the fold stands, with waits for those who block and for
+//!   those who are futures.
+//!
+//! What cannot be folded stops that partition's fold at a position, by name and for all to see
+//! ([`Health`]); nothing else suffers. This crate never decides, appends or knows what a row means.
+
+mod error;
+pub mod folder;
+pub mod published;
+pub mod runner;
+
+pub use error::RunnerError;
+pub use folder::{Folder, RunnerConfig, Stepped, rebuild};
+pub use published::{Health, Published, Subscription, WaitError};
+pub use runner::{Runner, Status};

@@ -1,0 +1,222 @@
+//! Checkpoints: copies of a database, with which a start goes on after damage.
+//!
+//! A checkpoint is made by RocksDB (files that never change again are linked, not copied) and is
+//! whole once `metadata.json` stands in it. The two newest are kept.
+
+use std::path::{Path, PathBuf};
+
+use gatelog_record::Partition;
+use gatelog_tables::DomainState;
+use rocksdb::checkpoint::Checkpoint;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{StoreError, StoreWarning};
+use crate::layout::{Layout, make, names, remove, sync_dir};
+use crate::position::{Position, SchemaVersion};
+use crate::projection::Projection;
+
+/// How many checkpoints are kept.
+pub const KEEP: usize = 2;
+/// The newest format of `metadata.json`.
+pub const FORMAT: u32 = 1;
+const METADATA: &str = "metadata.json";
+const UNFINISHED: &str = ".unfinished";
+/// The largest `metadata.json` read, in bytes.
+const MAX_METADATA: u64 = 1 << 20;
+
+/// What `metadata.json` says. Not the projection's truth (that is in the database), but what it is
+/// checked against.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Metadata {
+    /// The format of this file.
+    pub format: u32,
+    /// The partition, such as `gate/0`.
+    pub partition: String,
+    /// The site.
+    pub site: String,
+    /// The log's generation.
+    pub generation: u32,
+    /// The newest event folded.
+    pub sequence: u64,
+    /// Its term.
+    pub term: u64,
+    /// Its link, in hex.
+    pub link: String,
+    /// When it was decided, in microseconds since 1970.
+    pub recorded_at: i64,
+    /// The versions of the tables.
+    pub schema: SchemaVersion,
+    /// The digest of the live tables, in hex.
+    pub live_digest: String,
+    /// The files and their sizes in bytes.
+    pub files: Vec<(String, u64)>,
+}
+
+impl Metadata {
+    fn fits(&self, position: &Position) -> bool {
+        self.sequence == position.sequence
+            && self.term == position.term
+            && self.link == position.link.to_string()
+            && self.generation == position.generation
+    }
+}
+
+/// Makes a checkpoint of the committed state and drops all but the two newest.
+///
+/// # Errors
+/// `System`, `StoreDamaged`.
+pub fn create<S: DomainState>(projection: &Projection<S>) -> Result<PathBuf, StoreError> {
+    let schema = SchemaVersion::of::<S>();
+    let position = *projection.position();
+    let dir = projection.layout().checkpoints(schema);
+    make(&dir)?;
+    let target = dir.join(format!("{:020}", position.sequence));
+    if target.join(METADATA).exists() {
+        return Ok(target);
+    }
+    let unfinished = dir.join(format!("{:020}{UNFINISHED}", position.sequence));
+    remove(&unfinished)?;
+    remove(&target)?;
+    let failed = |error: rocksdb::Error| StoreError::System {
+        what: "cannot make the checkpoint",
+        path: target.clone(),
+        message: error.into_string(),
+    };
+    Checkpoint::new(projection.engine().db())
+        .and_then(|checkpoint| checkpoint.create_checkpoint(&unfinished))
+        .map_err(failed)?;
+    let metadata = Metadata {
+        format: FORMAT,
+        partition: projection.partition().to_string(),
+        site: position.site.to_string(),
+        generation: position.generation,
+        sequence: position.sequence,
+        term: position.term,
+        link: position.link.to_string(),
+        recorded_at: position.recorded_at.0,
+        schema,
+        live_digest: hex::encode(projection.live_digest()?),
+        files: files(&unfinished)?,
+    };
+    let path = unfinished.join(METADATA);
+    let json = serde_json::to_vec_pretty(&metadata)
+        .map_err(|error| StoreError::Encode { what: "a checkpoint's metadata", message: error.to_string() })?;
+    std::fs::write(&path, json)
+        .and_then(|()| std::fs::File::open(&path)?.sync_all())
+        .map_err(|error| StoreError::system("cannot write", &path, &error))?;
+    sync_dir(&unfinished)?;
+    std::fs::rename(&unfinished, &target).map_err(|error| StoreError::system("cannot move", &unfinished, &error))?;
+    sync_dir(&dir)?;
+    prune(&dir)?;
+    Ok(target)
+}
+
+/// The checkpoints of a partition, newest first.
+///
+/// # Errors
+/// `System`.
+pub fn list(layout: &Layout, schema: SchemaVersion) -> Result<Vec<PathBuf>, StoreError> {
+    let dir = layout.checkpoints(schema);
+    let mut found: Vec<String> = names(&dir)?.into_iter().filter(|name| name.parse::<u64>().is_ok()).collect();
+    found.reverse();
+    Ok(found.into_iter().map(|name| dir.join(name)).collect())
+}
+
+/// Puts the newest usable checkpoint in the place of a damaged database and opens it. `None` when
+/// there is none: then the projection is deleted and folded from the log again.
+///
+/// # Errors
+/// `System`, `InUse`.
+pub fn restore<S: DomainState>(
+    root: &Path,
+    partition: Partition,
+    warnings: &mut Vec<StoreWarning>,
+) -> Result<Option<Projection<S>>, StoreError> {
+    let layout = Layout::new(root, partition);
+    let schema = SchemaVersion::of::<S>();
+    for path in list(&layout, schema)? {
+        match restore_one::<S>(root, partition, &layout, &path) {
+            Ok(projection) => return Ok(Some(projection)),
+            Err(error @ (StoreError::System { .. } | StoreError::InUse { .. })) => return Err(error),
+            Err(error) => {
+                let message = match error {
+                    StoreError::StoreDamaged { message, .. } => message,
+                    other => other.to_string(),
+                };
+                warnings.push(StoreWarning::CheckpointPassedOver { path, message });
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn restore_one<S: DomainState>(
+    root: &Path,
+    partition: Partition,
+    layout: &Layout,
+    path: &Path,
+) -> Result<Projection<S>, StoreError> {
+    let damaged = |message: String| StoreError::StoreDamaged { path: path.to_owned(), message };
+    let metadata = metadata(path)?;
+    if metadata.format != FORMAT || metadata.schema != SchemaVersion::of::<S>() {
+        return Err(damaged(format!("its format or state schema ({}) is another", metadata.schema)));
+    }
+    if metadata.partition != partition.to_string() {
+        return Err(damaged(format!("it is of {}", metadata.partition)));
+    }
+    if files(path)? != metadata.files {
+        return Err(damaged("its files are not those it was made with".to_owned()));
+    }
+    // Copied, not linked: what the open database does to its files must not reach the checkpoint.
+    let database = layout.database(metadata.schema);
+    let copy = database.with_extension("restoring");
+    remove(&copy)?;
+    make(&copy)?;
+    for (name, _) in &metadata.files {
+        std::fs::copy(path.join(name), copy.join(name))
+            .map_err(|error| StoreError::system("cannot copy", &path.join(name), &error))?;
+    }
+    remove(&database)?;
+    std::fs::rename(&copy, &database).map_err(|error| StoreError::system("cannot move", &copy, &error))?;
+    let (projection, _) = Projection::<S>::open(root, partition)?;
+    if !metadata.fits(projection.position()) || hex::encode(projection.live_digest()?) != metadata.live_digest {
+        return Err(damaged("its tables are not those it was made with".to_owned()));
+    }
+    Ok(projection)
+}
+
+/// What a checkpoint says of itself.
+///
+/// # Errors
+/// `StoreDamaged`.
+pub fn metadata(checkpoint: &Path) -> Result<Metadata, StoreError> {
+    let path = checkpoint.join(METADATA);
+    let damaged = |message: String| StoreError::StoreDamaged { path: checkpoint.to_owned(), message };
+    let size = std::fs::metadata(&path).map_err(|error| damaged(format!("{METADATA}: {error}")))?.len();
+    if size > MAX_METADATA {
+        return Err(damaged(format!("{METADATA} is larger than {MAX_METADATA} bytes")));
+    }
+    let json = std::fs::read(&path).map_err(|error| damaged(format!("{METADATA}: {error}")))?;
+    serde_json::from_slice(&json).map_err(|error| damaged(format!("{METADATA}: {error}")))
+}
+
+fn files(dir: &Path) -> Result<Vec<(String, u64)>, StoreError> {
+    let mut found = Vec::new();
+    for name in names(dir)?.into_iter().filter(|name| name != METADATA) {
+        let path = dir.join(&name);
+        let size =
+            std::fs::metadata(&path).map_err(|error| StoreError::system("cannot look at", &path, &error))?.len();
+        found.push((name, size));
+    }
+    Ok(found)
+}
+
+fn prune(dir: &Path) -> Result<(), StoreError> {
+    let all = names(dir)?;
+    let whole: Vec<&String> = all.iter().filter(|name| name.parse::<u64>().is_ok()).collect();
+    let old = whole.iter().rev().skip(KEEP).copied();
+    for name in old.chain(all.iter().filter(|name| name.ends_with(UNFINISHED))) {
+        remove(&dir.join(name))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! One RocksDB database. The only file that names its options.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gatelog_record::codec;
+use gatelog_tables::TableError;
+use rocksdb::{
+    BlockBasedOptions, Cache, DB, DBCompressionType, ErrorKind, IteratorMode, LogLevel, Options, ReadOptions,
+    WriteBatch,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::error::StoreError;
+use crate::position::{Position, SchemaVersion};
+
+/// The key of the position: table number 0, which no table has.
+const META_KEY: [u8; 3] = [0, 0, b'm'];
+const META_MAGIC: [u8; 4] = *b"GLP\x01";
+
+/// What stands beside the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Meta {
+    pub domain: u8,
+    pub index: u32,
+    pub schema: SchemaVersion,
+    pub position: Position,
+}
+
+/// A database that is open.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    db: DB,
+    path: PathBuf,
+}
+
+/// Small buffers: a projection's rows are few and its log is elsewhere.
+fn options() -> Options {
+    let mut options = Options::default();
+    options.set_write_buffer_size(8 << 20);
+    options.set_max_write_buffer_number(2);
+    options.set_max_total_wal_size(32 << 20);
+    options.set_max_background_jobs(2);
+    options.set_max_open_files(128);
+    options.set_bytes_per_sync(1 << 20);
+    options.set_compression_type(DBCompressionType::Zstd);
+    options.set_keep_log_file_num(2);
+    options.set_log_level(LogLevel::Warn);
+    options.set_paranoid_checks(true);
+    let mut blocks = BlockBasedOptions::default();
+    blocks.set_block_cache(&Cache::new_lru_cache(16 << 20));
+    blocks.set_bloom_filter(10.0, false);
+    options.set_block_based_table_factory(&blocks);
+    options
+}
+
+impl Engine {
+    /// Opens the database in a directory, which is made if there is none.
+    pub fn open(path: &Path) -> Result<Arc<Engine>, StoreError> {
+        crate::layout::make(path)?;
+        let new = crate::layout::names(path)?.is_empty();
+        if !new && !path.join("CURRENT").exists() {
+            return Err(StoreError::StoreDamaged { path: path.to_owned(), message: "CURRENT is missing".to_owned() });
+        }
+        let mut options = options();
+        options.create_if_missing(new);
+        let db = DB::open(&options, path).map_err(|error| opening(path, &error))?;
+        Ok(Arc::new(Engine { db, path: path.to_owned() }))
+    }
+
+    /// Opens a database beside whoever has it open, for reading what it holds now.
+    pub fn open_read_only(path: &Path) -> Result<Engine, StoreError> {
+        let db = DB::open_for_read_only(&options(), path, false).map_err(|error| opening(path, &error))?;
+        Ok(Engine { db, path: path.to_owned() })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn db(&self) -> &DB {
+        &self.db
+    }
+
+    /// What stands beside the rows; `None` in a database that has nothing at all.
+    pub fn meta(&self) -> Result<Option<Meta>, StoreError> {
+        let damaged = |message: String| StoreError::StoreDamaged { path: self.path.clone(), message };
+        match self.db.get(META_KEY).map_err(|error| damaged(error.into_string()))? {
+            Some(bytes) => {
+                let body = bytes
+                    .strip_prefix(&META_MAGIC)
+                    .ok_or_else(|| damaged("its position is of an unknown format".to_owned()))?;
+                codec::decode(body).map(Some).map_err(|error| damaged(format!("its position: {error}")))
+            }
+            None => match self.db.iterator(IteratorMode::Start).next() {
+                None => Ok(None),
+                Some(_) => Err(damaged("it has rows but no position".to_owned())),
+            },
+        }
+    }
+
+    /// Puts the position into a batch.
+    pub fn put_meta(batch: &mut WriteBatch, meta: &Meta) -> Result<(), StoreError> {
+        let body = codec::encode(meta)
+            .map_err(|error| StoreError::Encode { what: "a position", message: error.to_string() })?;
+        batch.put(META_KEY, [&META_MAGIC[..], &body].concat());
+        Ok(())
+    }
+
+    /// Writes a batch: all of it is there afterwards, or nothing.
+    pub fn write(&self, batch: WriteBatch) -> Result<(), StoreError> {
+        self.db.write(batch).map_err(|error| StoreError::System {
+            what: "cannot write to the projection in",
+            path: self.path.clone(),
+            message: error.into_string(),
+        })
+    }
+
+    /// The row of a key.
+    pub fn get(&self, table: &'static str, key: &[u8]) -> Result<Option<rocksdb::DBPinnableSlice<'_>>, TableError> {
+        self.db.get_pinned(key).map_err(|error| TableError::Store { table, message: error.into_string() })
+    }
+
+    /// The rows from `low` up to but without `high` (no end when empty).
+    pub fn scan(
+        &self,
+        low: Vec<u8>,
+        high: Vec<u8>,
+        backwards: bool,
+    ) -> impl Iterator<Item = Result<(Box<[u8]>, Box<[u8]>), rocksdb::Error>> {
+        let mut reading = ReadOptions::default();
+        reading.set_iterate_lower_bound(low);
+        if !high.is_empty() {
+            reading.set_iterate_upper_bound(high);
+        }
+        let mode = if backwards { IteratorMode::End } else { IteratorMode::Start };
+        self.db.iterator_opt(mode, reading)
+    }
+}
+
+/// What an error while opening means.
+fn opening(path: &Path, error: &rocksdb::Error) -> StoreError {
+    let message = error.to_string();
+    let path = path.to_owned();
+    match error.kind() {
+        ErrorKind::IOError if message.contains("lock") => StoreError::InUse { path },
+        ErrorKind::IOError if !message.contains("No such file") => {
+            StoreError::System { what: "cannot open the projection in", path, message }
+        }
+        _ => StoreError::StoreDamaged { path, message },
+    }
+}

@@ -1,0 +1,206 @@
+//! Whatever dies, state and position agree, and the log gives the rest again.
+
+use gatelog_record::{Domain, Partition};
+use gatelog_store::{Layout, Opened, Projection, SchemaVersion, StoreError, checkpoint, known};
+
+use crate::lending::{Lending, PARTITION, Story};
+use crate::{copy_dir, files_ending};
+
+const SCHEMA: SchemaVersion = SchemaVersion { live: 1, read: 1 };
+
+fn open(dir: &std::path::Path) -> Projection<Lending> {
+    Projection::open(dir, PARTITION).unwrap().0
+}
+
+#[test]
+fn killed_at_any_commit_state_and_position_agree_and_folding_on_gives_the_same() {
+    let story = Story::long(60);
+    let dir = tempfile::tempdir().unwrap();
+    let mut projection = open(dir.path());
+    for (count, event) in story.events.iter().enumerate() {
+        projection.apply(event).unwrap();
+        if count % 4 != 0 {
+            continue;
+        }
+        projection.commit().unwrap();
+        if let Some(uncommitted) = story.events.get(count + 1) {
+            // Folded but not committed when the machine stops.
+            projection.apply(uncommitted).unwrap();
+        }
+        let other = tempfile::tempdir().unwrap();
+        copy_dir(dir.path(), other.path());
+        projection.rollback();
+        let mut killed = open(other.path());
+        assert_eq!(killed.position(), projection.position());
+        assert_eq!(killed.digest().unwrap(), story.digests[count + 1]);
+        killed.fold(&story.events[count + 1..], 0, 0).unwrap();
+        assert_eq!(killed.digest().unwrap(), *story.digests.last().unwrap());
+    }
+}
+
+#[test]
+fn a_write_cut_off_anywhere_by_loss_of_power_leaves_an_older_state_that_is_whole() {
+    let story = Story::long(40);
+    let dir = tempfile::tempdir().unwrap();
+    let mut projection = open(dir.path());
+    for event in &story.events {
+        projection.apply(event).unwrap();
+        projection.commit().unwrap();
+    }
+    let database = Layout::new(dir.path(), PARTITION).database(SCHEMA);
+    let journal = files_ending(&database, ".log").pop().unwrap();
+    let length = std::fs::metadata(&journal).unwrap().len();
+    assert!(length > 1_000, "the journal is {length} bytes long");
+    let mut positions = std::collections::BTreeSet::new();
+    for kept in (0..20).map(|part| length * part / 20) {
+        let other = tempfile::tempdir().unwrap();
+        copy_dir(dir.path(), other.path());
+        let cut = Layout::new(other.path(), PARTITION).database(SCHEMA).join(journal.file_name().unwrap());
+        std::fs::File::options().write(true).open(&cut).unwrap().set_len(kept).unwrap();
+        let mut older = open(other.path());
+        let sequence = older.position().sequence as usize;
+        assert_eq!(older.digest().unwrap(), story.digests[sequence], "cut at byte {kept}");
+        older.fold(&story.events[sequence..], 0, 0).unwrap();
+        assert_eq!(older.digest().unwrap(), *story.digests.last().unwrap());
+        positions.insert(sequence);
+    }
+    assert!(positions.len() > 5, "cuts led to {positions:?}");
+}
+
+/// A projection with its rows in table files, two checkpoints behind it, and damage in one file.
+fn damaged(story: &Story) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let mut projection = open(dir.path());
+    for (count, event) in story.events.iter().enumerate() {
+        projection.apply(event).unwrap();
+        projection.commit().unwrap();
+        if count % 10 == 9 {
+            checkpoint::create(&projection).unwrap();
+        }
+    }
+    drop(projection);
+    for table in files_ending(&Layout::new(dir.path(), PARTITION).database(SCHEMA), ".sst") {
+        // Not in place: the checkpoint's file is linked to this one.
+        let mut bytes = std::fs::read(&table).unwrap();
+        let middle = bytes.len() / 3;
+        bytes.iter_mut().skip(middle / 4).take(middle).for_each(|byte| *byte ^= 0x55);
+        std::fs::remove_file(&table).unwrap();
+        std::fs::write(&table, bytes).unwrap();
+    }
+    dir
+}
+
+#[test]
+fn a_damaged_projection_is_named_with_its_cure() {
+    let story = Story::long(40);
+    let dir = damaged(&story);
+    let error = Projection::<Lending>::open(dir.path(), PARTITION).unwrap_err();
+    assert!(matches!(error, StoreError::StoreDamaged { .. }), "{error}");
+    assert!(error.to_string().ends_with("delete that directory: it is rebuilt from the log"), "{error}");
+    assert!(error.to_string().contains("deployments-0/l1-r1"), "{error}");
+    assert!(error.is_cured_by_rebuild());
+
+    Projection::<Lending>::delete(dir.path(), PARTITION).unwrap();
+    let mut rebuilt = open(dir.path());
+    rebuilt.fold(&story.events, 0, 0).unwrap();
+    assert_eq!(rebuilt.digest().unwrap(), *story.digests.last().unwrap());
+}
+
+#[test]
+fn a_damaged_projection_goes_on_from_the_newest_whole_checkpoint() {
+    let story = Story::long(45);
+    let dir = damaged(&story);
+    let layout = Layout::new(dir.path(), PARTITION);
+    let made: Vec<u64> = checkpoint::list(&layout, SCHEMA)
+        .unwrap()
+        .iter()
+        .map(|path| checkpoint::metadata(path).unwrap().sequence)
+        .collect();
+    assert_eq!(made, [40, 30], "the two newest are kept");
+    let newest = checkpoint::list(&layout, SCHEMA).unwrap().remove(0);
+
+    let mut warnings = Vec::new();
+    let mut restored = checkpoint::restore::<Lending>(dir.path(), PARTITION, &mut warnings).unwrap().unwrap();
+    assert_eq!((restored.position().sequence, warnings.len()), (40, 0));
+    assert_eq!(restored.digest().unwrap(), story.digests[40]);
+    restored.fold(&story.events[40..], 0, 0).unwrap();
+    assert_eq!(restored.digest().unwrap(), *story.digests.last().unwrap());
+    drop(restored);
+
+    // The newest checkpoint has lost a file: the one before it serves, and that is told.
+    std::fs::remove_file(files_ending(&newest, ".sst").pop().unwrap()).unwrap();
+    let restored = checkpoint::restore::<Lending>(dir.path(), PARTITION, &mut warnings).unwrap().unwrap();
+    assert_eq!((restored.position().sequence, warnings.len()), (30, 1));
+    assert!(warnings[0].to_string().contains("its files are not those it was made with"), "{}", warnings[0]);
+    assert_eq!(restored.digest().unwrap(), story.digests[30]);
+}
+
+#[test]
+fn a_projection_without_its_current_file_is_damaged_not_new() {
+    let story = Story::long(10);
+    let dir = tempfile::tempdir().unwrap();
+    open(dir.path()).fold(&story.events, 0, 0).unwrap();
+    let database = Layout::new(dir.path(), PARTITION).database(SCHEMA);
+    std::fs::remove_file(database.join("CURRENT")).unwrap();
+    let error = Projection::<Lending>::open(dir.path(), PARTITION).unwrap_err();
+    assert!(matches!(error, StoreError::StoreDamaged { .. }), "{error}");
+}
+
+#[test]
+fn a_second_process_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let _open = open(dir.path());
+    let error = Projection::<Lending>::open(dir.path(), PARTITION).unwrap_err();
+    assert!(matches!(error, StoreError::InUse { .. }), "{error}");
+}
+
+#[test]
+fn another_partitions_projection_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(open(dir.path()));
+    let other = Partition { domain: Domain::Deployments, index: 1 };
+    std::fs::rename(dir.path().join("deployments-0"), dir.path().join("deployments-1")).unwrap();
+    let error = Projection::<Lending>::open(dir.path(), other).unwrap_err();
+    assert!(matches!(error, StoreError::OtherPartition { .. }), "{error}");
+}
+
+#[test]
+fn a_new_state_schema_is_built_beside_the_old_one_and_changes_over() {
+    let story = Story::long(30);
+    let dir = tempfile::tempdir().unwrap();
+    open(dir.path()).fold(&story.events, 30, 0).unwrap();
+
+    let (mut new, opened) = Projection::<Lending<2, 1>>::open(dir.path(), PARTITION).unwrap();
+    assert_eq!(opened, Opened::Fresh { beside: vec![SCHEMA] });
+    new.fold(&story.events[..20], 20, 0).unwrap();
+    // Going back to the gatelog before costs nothing yet, and the log is known to its end.
+    assert_eq!(open(dir.path()).position().sequence, 30);
+    assert_eq!(known(dir.path(), PARTITION, &mut Vec::new()).unwrap().unwrap().sequence, 30);
+
+    new.fold(&story.events[20..], 30, 0).unwrap();
+    let wanted = SchemaVersion { live: 2, read: 1 };
+    assert_eq!(new.layout().retire_others(wanted).unwrap(), [SCHEMA]);
+    assert_eq!(new.layout().schemas().unwrap(), [wanted]);
+    assert_eq!(new.digest().unwrap(), *story.digests.last().unwrap());
+    drop(new);
+
+    // A directory moved by hand into another schema's place is seen through.
+    let layout = Layout::new(dir.path(), PARTITION);
+    std::fs::rename(layout.schema(wanted), layout.schema(SCHEMA)).unwrap();
+    let error = Projection::<Lending>::open(dir.path(), PARTITION).unwrap_err();
+    assert_eq!(error, StoreError::SchemaChanged { path: layout.schema(SCHEMA), found: wanted, wanted: SCHEMA });
+}
+
+#[test]
+fn what_is_known_of_the_log_can_be_asked_while_the_projection_is_open() {
+    let story = Story::long(12);
+    let dir = tempfile::tempdir().unwrap();
+    let mut warnings = Vec::new();
+    assert_eq!(known(dir.path(), PARTITION, &mut warnings).unwrap(), None);
+    let mut projection = open(dir.path());
+    assert_eq!(known(dir.path(), PARTITION, &mut warnings).unwrap(), None);
+    projection.fold(&story.events, 12, 0).unwrap();
+    let found = known(dir.path(), PARTITION, &mut warnings).unwrap().unwrap();
+    assert_eq!((found.sequence, found.link), (12, story.events[11].link));
+    assert_eq!(warnings, []);
+}

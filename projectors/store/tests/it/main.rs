@@ -1,0 +1,37 @@
+//! The store, driven by a small library.
+#![allow(clippy::unwrap_used, missing_docs, reason = "a test may panic and explains itself")]
+
+mod crash;
+mod folding;
+mod lending;
+mod rungs;
+
+use std::path::Path;
+
+/// Copies a directory as it is, as if the machine had stopped there and then.
+pub fn copy_dir(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_dir() {
+            copy_dir(&entry.path(), &to.join(entry.file_name()));
+        } else {
+            std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+    }
+}
+
+/// Every file below a directory whose name ends like this.
+pub fn files_ending(dir: &Path, end: &str) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files_ending(&path, end));
+        } else if path.to_string_lossy().ends_with(end) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}

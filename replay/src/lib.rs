@@ -1,0 +1,26 @@
+//! Replay: what the log is for.
+//!
+//! - [`timeline`]: [`Timeline`], a partition's state at any position or time, from the nearest rung
+//!   and a fold, or from the first event.
+//! - [`cut`]: positions of all partitions that belong together at a time: no effect without its cause.
+//! - [`causes`]: from any event back to what came from outside.
+//! - [`verify`]: chain, fold and rungs checked over the whole history.
+//! - [`redecide`]: recorded inputs through the rules again; a difference is a bug.
+//!
+//! All of it reads; nothing here appends, and no answer depends on when it is asked. It works on a
+//! running site's log and on one that is open for reading only.
+
+pub mod causes;
+pub mod cut;
+mod error;
+mod reading;
+pub mod redecide;
+pub mod timeline;
+pub mod verify;
+
+pub use causes::{CauseStep, causes};
+pub use cut::{Cut, cut_at};
+pub use error::ReplayError;
+pub use redecide::{Difference, Redecided, redecide};
+pub use timeline::{At, Full, Moment, Timeline};
+pub use verify::{Verified, verify};

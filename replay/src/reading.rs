@@ -1,0 +1,94 @@
+//! Reading a partition's history off a log.
+
+use gatelog_event_log::{HistoryReader, Log, Offset, ReadLimit, Step, Tail};
+use gatelog_record::{ChainLink, Envelope, EventRecord, EventRef, InputFrame, InputRecord, Partition, Stream};
+
+use crate::error::ReplayError;
+
+/// Reads checked history after a tail, in the log's order, until `each` says stop or the log ends.
+/// Gives where the history stands after the last event given.
+pub(crate) fn read_history(
+    log: &dyn Log,
+    partition: Partition,
+    tail: Tail,
+    mut each: impl FnMut(EventRecord, ChainLink, &[u8]) -> Result<bool, ReplayError>,
+) -> Result<Tail, ReplayError> {
+    let stream = Stream::Events(partition);
+    let mut reader = HistoryReader::after(partition, tail);
+    let mut from = if tail.sequence == 0 {
+        Offset::default()
+    } else {
+        log.seek(partition, tail.sequence.saturating_add(1))?
+    };
+    loop {
+        let batch = log.read(stream, from, ReadLimit::default())?;
+        if batch.records.is_empty() {
+            return Ok(reader.tail());
+        }
+        for record in &batch.records {
+            if let Step::Event(event, link) = reader.next(record)?
+                && !each(*event, link, &record.bytes)?
+            {
+                return Ok(reader.tail());
+            }
+        }
+        from = batch.next;
+    }
+}
+
+/// The envelope and link of the event with this sequence; `None` when it is not there (yet). Its
+/// link is not checked: that needs what stands before it.
+pub(crate) fn envelope_at(
+    log: &dyn Log,
+    partition: Partition,
+    sequence: u64,
+) -> Result<Option<(Envelope, ChainLink)>, ReplayError> {
+    let stream = Stream::Events(partition);
+    let mut from = log.seek(partition, sequence)?;
+    // The log seeks in history: what it gives first is the event, or an error worth telling. An old
+    // writer's records may stand between on a log that does not know them apart.
+    loop {
+        let batch = log.read(stream, from, ReadLimit { records: 4, bytes: 1 << 20 })?;
+        if batch.records.is_empty() {
+            return Ok(None);
+        }
+        for record in &batch.records {
+            let (envelope, link) = Envelope::decode(&record.bytes)
+                .map_err(|source| ReplayError::Frame { stream, offset: record.offset.0, source })?;
+            if envelope.sequence == sequence {
+                return Ok(Some((envelope, link)));
+            }
+            if envelope.sequence > sequence {
+                return Ok(None);
+            }
+        }
+        from = batch.next;
+    }
+}
+
+/// The event at a place.
+pub(crate) fn event_at(log: &dyn Log, event: EventRef) -> Result<EventRecord, ReplayError> {
+    let Some((envelope, _)) = envelope_at(log, event.partition, event.sequence)? else {
+        return Err(ReplayError::NoEvent(event));
+    };
+    let stream = Stream::Events(event.partition);
+    envelope.open().map_err(|source| ReplayError::Body { stream, offset: event.sequence, source })
+}
+
+/// The bytes of the record at exactly this offset.
+pub(crate) fn bytes_at(log: &dyn Log, stream: Stream, offset: u64) -> Result<Vec<u8>, ReplayError> {
+    let batch = log.read(stream, Offset(offset), ReadLimit { records: 1, bytes: 1 })?;
+    match batch.records.into_iter().next() {
+        Some(record) if record.offset.0 == offset => Ok(record.bytes),
+        _ => Err(ReplayError::NoInput { stream, offset }),
+    }
+}
+
+/// The input at exactly this offset.
+pub(crate) fn input_at(log: &dyn Log, stream: Stream, offset: u64) -> Result<InputRecord, ReplayError> {
+    let bytes = bytes_at(log, stream, offset)?;
+    InputFrame::decode(&bytes)
+        .map_err(|source| ReplayError::Frame { stream, offset, source })?
+        .open()
+        .map_err(|source| ReplayError::Body { stream, offset, source })
+}
