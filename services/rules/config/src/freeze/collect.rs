@@ -1,0 +1,257 @@
+//! Which stanzas, and which definitions of which jobs, apply: late-bound inheritance.
+
+use std::collections::BTreeMap;
+
+use gatelog_record::Value;
+
+use super::apply::deep_merge;
+use super::matchers::{definition_matcher, stanza_matcher};
+use super::trace::{JobTrace, Look};
+use super::{FreezeSubject, Refusal};
+use crate::layout::Layout;
+use crate::objects::JobDefinition;
+use crate::objects::job::{JobAttribute, Parent};
+use crate::objects::job_parts::AttributeValue;
+use crate::objects::project::ProjectPipeline;
+use crate::problem::Problem;
+use crate::shared::Shared;
+
+/// What all matching stanzas and templates together say for one pipeline.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PipelineConfig {
+    /// Names of jobs in the order in which they were first named.
+    pub order: Vec<String>,
+    /// The variants of each.
+    pub variants: BTreeMap<String, Vec<Shared<JobDefinition>>>,
+    pub debug: bool,
+    pub fail_fast: Option<bool>,
+    /// Variables of stanzas and templates.
+    pub vars: BTreeMap<String, Value>,
+}
+
+/// Merges what the stanzas of the subject's project say for a pipeline; none when no stanza that
+/// matches speaks of it.
+pub(crate) fn pipeline_config(
+    layout: &Layout,
+    subject: &FreezeSubject,
+    pipeline: &str,
+    looks: &mut Vec<Look>,
+) -> Option<PipelineConfig> {
+    let mut config = PipelineConfig::default();
+    let mut present = false;
+    for stanza in layout.stanzas.get(&subject.project).map_or(&[][..], Vec::as_slice) {
+        let matcher =
+            stanza_matcher(layout, &stanza.place, stanza.branches.as_deref(), &stanza.pragma, &subject.project);
+        let answer = matcher.matches(subject, None);
+        let look = |what: String, place, matched, code: &str, reason: String| Look {
+            what,
+            place,
+            matched,
+            code: code.to_owned(),
+            reason,
+            path: Vec::new(),
+        };
+        let what = "project stanza".to_owned();
+        if !answer.matched {
+            looks.push(look(what, stanza.place.clone(), false, answer.code, answer.reason));
+            continue;
+        }
+        for name in &stanza.templates {
+            for template in layout.templates.get(name).map_or(&[][..], Vec::as_slice) {
+                let what = format!("template {name}");
+                let answer =
+                    definition_matcher(layout, &template.place, None, &template.pragma, false).matches(subject, None);
+                match template.pipelines.get(pipeline) {
+                    _ if !answer.matched => {
+                        looks.push(look(what, template.place.clone(), false, answer.code, answer.reason));
+                    }
+                    None => {
+                        let reason = format!("it says nothing for pipeline {pipeline}");
+                        looks.push(look(what, template.place.clone(), false, "pipeline-absent", reason));
+                    }
+                    Some(entry) => {
+                        looks.push(look(what, template.place.clone(), true, answer.code, answer.reason));
+                        present = true;
+                        config.merge(entry);
+                        deep_merge(&mut config.vars, &template.vars);
+                    }
+                }
+            }
+        }
+        deep_merge(&mut config.vars, &stanza.vars);
+        match stanza.pipelines.get(pipeline) {
+            Some(entry) => {
+                looks.push(look(what, stanza.place.clone(), true, answer.code, answer.reason));
+                present = true;
+                config.merge(entry);
+            }
+            None => {
+                let reason = format!("{}; it says nothing itself for pipeline {pipeline}", answer.reason);
+                looks.push(look(what, stanza.place.clone(), false, "pipeline-absent", reason));
+            }
+        }
+    }
+    present.then_some(config)
+}
+
+impl PipelineConfig {
+    fn merge(&mut self, entry: &ProjectPipeline) {
+        for job in &entry.jobs {
+            if !self.variants.contains_key(&job.name) {
+                self.order.push(job.name.clone());
+            }
+            let variants = self.variants.entry(job.name.clone()).or_default();
+            if !variants.iter().any(|other| same_variant(other, job)) {
+                variants.push(job.clone());
+            }
+        }
+        self.debug |= entry.debug;
+        self.fail_fast = self.fail_fast.or(entry.fail_fast);
+    }
+}
+
+/// The same thing said twice in one file counts once.
+fn same_variant(left: &JobDefinition, right: &JobDefinition) -> bool {
+    left.place.context == right.place.context
+        && left.branches == right.branches
+        && left.settings.len() == right.settings.len()
+        && left.settings.iter().zip(&right.settings).all(|((left, a), (right, b))| {
+            left == right && a.value == b.value && a.mode == b.mode
+        })
+}
+
+/// Branches to look at instead of the subject's: for one project, or for all.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Overrides {
+    all: Option<String>,
+    by_project: BTreeMap<String, String>,
+}
+
+impl Overrides {
+    /// Those of the variants of a project's list.
+    pub(crate) fn of_variants(layout: &Layout, subject: &FreezeSubject, variants: &[Shared<JobDefinition>]) -> Self {
+        let mut overrides = Overrides::default();
+        for variant in variants {
+            let matcher = definition_matcher(layout, &variant.place, variant.branches.as_deref(), &variant.pragma, true);
+            if matcher.matches(subject, None).matched {
+                overrides.add(layout, variant);
+            }
+        }
+        overrides
+    }
+
+    fn add(&mut self, layout: &Layout, definition: &JobDefinition) {
+        if let Some(AttributeValue::Text(checkout)) = definition.value(JobAttribute::OverrideCheckout) {
+            self.all = Some(checkout.clone());
+        }
+        if let Some(AttributeValue::Projects(projects)) = definition.value(JobAttribute::RequiredProjects) {
+            for used in projects {
+                if let (Some(checkout), Ok(project)) = (&used.override_checkout, layout.project(&used.name)) {
+                    self.by_project.insert(project.canonical_name.clone(), checkout.clone());
+                }
+            }
+        }
+    }
+
+    /// The branch to look at for jobs of a project, if it has that branch.
+    fn branch_for(&self, layout: &Layout, project: &str) -> Option<&str> {
+        let branch = self.by_project.get(project).or(self.all.as_ref())?;
+        let known = layout.projects.get(project)?;
+        known.branches.contains(branch).then_some(branch.as_str())
+    }
+}
+
+/// Most jobs in one chain of parents; more is a configuration gone wrong.
+const MAX_CHAIN: usize = 200;
+
+/// Collects the definitions that make up a job, in the order in which they are applied: depth first
+/// up the parents, all matching variants at each level.
+pub(crate) struct Collector<'a> {
+    pub layout: &'a Layout,
+    pub subject: &'a FreezeSubject,
+    pub found: Vec<Shared<JobDefinition>>,
+    visited: Vec<String>,
+}
+
+impl<'a> Collector<'a> {
+    pub(crate) fn new(layout: &'a Layout, subject: &'a FreezeSubject) -> Self {
+        Collector { layout, subject, found: Vec::new(), visited: Vec::new() }
+    }
+
+    /// Collects a job and its ancestors. `Ok(Some(name))` names the job of which no definition
+    /// matched.
+    pub(crate) fn collect(
+        &mut self,
+        name: &str,
+        stack: &mut Vec<String>,
+        overrides: &Overrides,
+        trace: &mut JobTrace,
+    ) -> Result<Option<String>, Refusal> {
+        self.visited.push(name.to_owned());
+        stack.push(name.to_owned());
+        let definitions = self.layout.definitions(name);
+        let instead = definitions
+            .first()
+            .and_then(|first| overrides.branch_for(self.layout, &first.place.context.project))
+            .map(str::to_owned);
+        let mut matched = false;
+        for definition in definitions {
+            let matcher = definition_matcher(
+                self.layout,
+                &definition.place,
+                definition.branches.as_deref(),
+                &definition.pragma,
+                false,
+            );
+            let answer = matcher.matches(self.subject, instead.as_deref());
+            let reason = match &instead {
+                Some(_) => format!("{} (override-checkout)", answer.reason),
+                None => answer.reason,
+            };
+            trace.looks.push(Look {
+                what: format!("job {name}"),
+                place: definition.place.clone(),
+                matched: answer.matched,
+                code: answer.code.to_owned(),
+                reason,
+                path: stack.clone(),
+            });
+            if !answer.matched {
+                continue;
+            }
+            matched = true;
+            let parent = match &definition.parent {
+                Parent::Base => None,
+                Parent::Named(parent) => Some(parent.clone()),
+                // Zuul: only the first definition of all gets the default parent.
+                Parent::Default if self.found.is_empty() => Some(self.layout.default_parent.clone()),
+                Parent::Default => None,
+            };
+            if let Some(parent) = parent.filter(|parent| parent != name) {
+                if let Some(from) = stack.iter().position(|job| *job == parent) {
+                    let members = stack.get(from..).unwrap_or(&[]).join(" -> ");
+                    let message = format!("Dependency cycle in jobs: {members} -> {parent}");
+                    let problem = Problem::error("job-parent-cycle", "Unknown", definition.place.clone(), message);
+                    return Err(problem.cure("let one of them inherit from a job outside the cycle").into());
+                }
+                if stack.len() > MAX_CHAIN {
+                    let message = format!("the job {name} has more than {MAX_CHAIN} ancestors");
+                    let problem = Problem::error("job-parent-chain", "Unknown", definition.place.clone(), message);
+                    return Err(problem.cure("shorten the chain of parents").into());
+                }
+                if !self.visited.contains(&parent) {
+                    let mut local = overrides.clone();
+                    local.add(self.layout, definition);
+                    if let Some(missing) = self.collect(&parent, stack, &local, trace)? {
+                        return Ok(Some(missing));
+                    }
+                }
+            }
+            if !self.found.iter().any(|other| other == definition) {
+                self.found.push(definition.clone());
+            }
+        }
+        stack.pop();
+        Ok(if matched { None } else { Some(name.to_owned()) })
+    }
+}

@@ -1,0 +1,390 @@
+//! The shapes of a frozen job graph, and its making from frozen jobs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gatelog_record::Value;
+use serde::{Deserialize, Serialize};
+
+use super::Refusal;
+use super::trace::{Action, AttributeStep, FreezeTrace, JobFate, Look};
+use crate::layout::Layout;
+use crate::objects::job_parts::{Dependency, IncludeVars, ProjectFilter, SemaphoreUse};
+use crate::objects::nodeset::NodesetShape;
+use crate::place::Place;
+use crate::problem::Problem;
+use crate::regexes::Pattern;
+
+/// When a playbook runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Phase {
+    /// Before; a failure is tried again.
+    Pre,
+    /// The job itself.
+    Run,
+    /// After, whatever the result.
+    Post,
+    /// At the very end, even when the build is cancelled; its result does not count.
+    Cleanup,
+}
+
+/// A repository with roles for a playbook.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FrozenRole {
+    /// Canonical name of the project.
+    pub project: String,
+    /// Its connection.
+    pub connection: String,
+    /// The name of the role, when the repository is a bare role.
+    pub target_name: String,
+    /// Whether it is there because the playbook is.
+    pub implicit: bool,
+}
+
+/// A secret a playbook may see.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PlaybookSecret {
+    /// The variable.
+    pub name: String,
+    /// The secret, to be found in the layout.
+    pub secret: String,
+}
+
+/// A playbook of a frozen job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Playbook {
+    /// When it runs.
+    pub phase: Phase,
+    /// Canonical name of the project it lies in.
+    pub project: String,
+    /// The branch it is taken from.
+    pub branch: String,
+    /// Its path.
+    pub path: String,
+    /// Whether that is a config project: then it is always taken as merged, never as proposed.
+    pub trusted: bool,
+    /// Whether it runs whatever happens, its result ignored.
+    pub cleanup: bool,
+    /// Roles, as accumulated up to its definition.
+    pub roles: Vec<FrozenRole>,
+    /// Its secrets.
+    pub secrets: Vec<PlaybookSecret>,
+    /// Semaphores held while it runs.
+    pub semaphores: Vec<String>,
+    /// How many definitions were applied before the one it stands in.
+    pub nesting_level: u32,
+}
+
+/// A further repository in the workspace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequiredProject {
+    /// Canonical name.
+    pub project: String,
+    /// The name at its connection.
+    pub name: String,
+    /// What to check out there.
+    pub override_checkout: Option<String>,
+}
+
+/// Machines of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrozenNodeset {
+    /// Its name; empty when it was spelt out in the job.
+    pub name: String,
+    /// Nodes and groups.
+    pub shape: NodesetShape,
+}
+
+/// A definition that was applied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Applied {
+    /// The job it defines.
+    pub job: String,
+    /// Where it stands.
+    pub place: Place,
+    /// Whether it stands in a project's list.
+    pub project_pipeline: bool,
+}
+
+/// A job as it will run: everything an executor needs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrozenJob {
+    /// Its name.
+    pub name: String,
+    /// For people; of the last definition of that name that has one.
+    pub description: Option<String>,
+    /// `regular`, `initializer` or `reporter`.
+    pub job_type: String,
+    /// Whether its result counts.
+    pub voting: bool,
+    /// Whether changes behind wait for it.
+    pub hold_following_changes: bool,
+    /// Reported when it succeeds.
+    pub success_message: Option<String>,
+    /// Reported when it fails.
+    pub failure_message: Option<String>,
+    /// How often it is tried.
+    pub attempts: i64,
+    /// Seconds for the playbooks before.
+    pub pre_timeout: Option<i64>,
+    /// Seconds for the playbooks before and the job.
+    pub timeout: Option<i64>,
+    /// Seconds for each playbook after.
+    pub post_timeout: Option<i64>,
+    /// Its machines, alternatives in order of preference; never empty.
+    pub nodesets: Vec<FrozenNodeset>,
+    /// Jobs it declares to wait for.
+    pub declared_dependencies: Vec<Dependency>,
+    /// Jobs of the graph it waits for.
+    pub dependencies: Vec<Dependency>,
+    /// What it must hold to run, by name.
+    pub semaphores: Vec<SemaphoreUse>,
+    /// Further repositories, by canonical name.
+    pub required_projects: Vec<RequiredProject>,
+    /// Of these projects' changes only.
+    pub include_projects: Option<Vec<ProjectFilter>>,
+    /// Of these projects' changes not.
+    pub exclude_projects: Option<Vec<ProjectFilter>>,
+    /// What to check out instead of the branch of the change.
+    pub override_checkout: Option<String>,
+    /// Variables.
+    pub vars: BTreeMap<String, Value>,
+    /// Variables that win over all others.
+    pub extra_vars: BTreeMap<String, Value>,
+    /// Variables of single hosts.
+    pub host_vars: BTreeMap<String, Value>,
+    /// Variables of groups.
+    pub group_vars: BTreeMap<String, Value>,
+    /// Files with variables.
+    pub include_vars: Vec<IncludeVars>,
+    /// Playbooks in the order of execution.
+    pub playbooks: Vec<Playbook>,
+    /// Free words.
+    pub tags: BTreeSet<String>,
+    /// Artifacts it makes.
+    pub provides: BTreeSet<String>,
+    /// Artifacts it needs.
+    pub requires: BTreeSet<String>,
+    /// Changed files it runs for.
+    pub files: Option<Vec<Pattern>>,
+    /// Changed files it does not run for.
+    pub irrelevant_files: Option<Vec<Pattern>>,
+    /// Whether a change of its own configuration makes it run.
+    pub match_on_config_updates: bool,
+    /// Whether one build serves several changes of a cycle; none is `auto`.
+    pub deduplicate: Option<bool>,
+    /// Whether it may not run itself.
+    pub is_abstract: bool,
+    /// Whether only abstract jobs may inherit from it.
+    pub intermediate: bool,
+    /// Whether others may not change it.
+    pub is_final: bool,
+    /// The project that protects it.
+    pub protected_by: Option<String>,
+    /// Whether it runs after review only.
+    pub post_review: bool,
+    /// Short names of the projects it may run for.
+    pub allowed_projects: Option<BTreeSet<String>>,
+    /// Whether a config project's list lifts that.
+    pub ignore_allowed_projects: bool,
+    /// What happens when a secret shows up in logs.
+    pub secret_exposure: String,
+    /// Which Ansible runs it.
+    pub ansible_version: String,
+    /// Whether standard error is kept apart.
+    pub ansible_split_streams: Option<bool>,
+    /// Output that means failure, sorted.
+    pub failure_output: Vec<Pattern>,
+    /// The image it builds.
+    pub image_build_name: Option<String>,
+    /// `golang`, `flat` or `unique`.
+    pub workspace_scheme: String,
+    /// Whether a work tree is checked out; none is `auto`: only without machines.
+    pub workspace_checkout: Option<bool>,
+    /// Paths in the home directory playbooks may see.
+    pub preserve_home_paths: BTreeSet<String>,
+    /// Definitions that made it, in the order of applying.
+    pub inheritance_path: Vec<Applied>,
+}
+
+impl FrozenJob {
+    /// The machines preferred.
+    pub fn nodeset(&self) -> Option<&FrozenNodeset> {
+        self.nodesets.first()
+    }
+
+    /// The playbooks of a phase, in order.
+    pub fn phase(&self, phase: Phase) -> impl Iterator<Item = &Playbook> {
+        self.playbooks.iter().filter(move |playbook| playbook.phase == phase)
+    }
+}
+
+/// The jobs of a change in a pipeline.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobGraph {
+    /// The jobs in order.
+    pub jobs: Vec<FrozenJob>,
+    /// Whether the first failure ends the rest.
+    pub fail_fast: Option<bool>,
+    /// Whether reports say how jobs were chosen.
+    pub debug: bool,
+}
+
+impl JobGraph {
+    /// A job by its name.
+    pub fn job(&self, name: &str) -> Option<&FrozenJob> {
+        self.jobs.iter().find(|job| job.name == name)
+    }
+}
+
+/// A frozen job, and whether the file matchers want it.
+pub(crate) struct Candidate {
+    pub job: FrozenJob,
+    pub wanted: bool,
+    pub place: Place,
+}
+
+/// Drops jobs nobody wants, and freezes who waits for whom.
+pub(crate) fn finish(
+    layout: &Layout,
+    mut candidates: Vec<Candidate>,
+    trace: &mut FreezeTrace,
+    check: impl Fn(&FrozenJob, &Place) -> Result<(), Refusal>,
+) -> Result<Vec<FrozenJob>, Refusal> {
+    initializers(&mut candidates, trace);
+    force(&mut candidates, trace);
+    candidates.retain(|candidate| candidate.wanted);
+    for candidate in &candidates {
+        if let Err(refusal) = check(&candidate.job, &candidate.place) {
+            if let Some(job) = trace.jobs.iter_mut().find(|job| job.name == candidate.job.name) {
+                job.settle(JobFate::Refused, &refusal.0.code, refusal.0.message.clone());
+            }
+            return Err(refusal);
+        }
+    }
+    let present: BTreeSet<String> = candidates.iter().map(|candidate| candidate.job.name.clone()).collect();
+    for candidate in &mut candidates {
+        let job = &mut candidate.job;
+        for dependency in &job.declared_dependencies {
+            if present.contains(&dependency.name) {
+                job.dependencies.push(dependency.clone());
+                continue;
+            }
+            if dependency.soft && layout.jobs.contains_key(&dependency.name) {
+                continue;
+            }
+            let message = format!("Job {} depends on {} which was not run.", job.name, dependency.name);
+            let problem = Problem::error("dependency-not-run", "Unknown", candidate.place.clone(), message);
+            let cure = "let the project run that job too, or make the dependency soft";
+            return Err(problem.about("dependencies").cure(cure).into());
+        }
+    }
+    acyclic(&candidates)?;
+    for job in &mut trace.jobs {
+        if present.contains(&job.name) && job.fate == JobFate::Absent {
+            job.settle(JobFate::Runs, "runs", "a definition matches, and so do the files");
+        }
+    }
+    Ok(candidates.into_iter().map(|candidate| candidate.job).collect())
+}
+
+/// Zuul: every regular job waits softly for every initializer.
+fn initializers(candidates: &mut [Candidate], trace: &mut FreezeTrace) {
+    let first: Vec<(String, Place)> = candidates
+        .iter()
+        .filter(|candidate| candidate.job.job_type == "initializer")
+        .map(|candidate| (candidate.job.name.clone(), candidate.place.clone()))
+        .collect();
+    for candidate in candidates.iter_mut().filter(|candidate| candidate.job.job_type == "regular") {
+        for (name, place) in &first {
+            if candidate.job.declared_dependencies.iter().any(|dependency| dependency.name == *name) {
+                continue;
+            }
+            candidate.job.declared_dependencies.push(Dependency { name: name.clone(), soft: true });
+            if let Some(job) = trace.jobs.iter_mut().find(|job| job.name == candidate.job.name) {
+                job.attributes.push(AttributeStep {
+                    attribute: "dependencies".to_owned(),
+                    place: place.clone(),
+                    action: Action::Ruled,
+                    value: format!("\"{name} (soft)\""),
+                    before: None,
+                    reason: "every regular job waits for initializers".to_owned(),
+                });
+            }
+        }
+    }
+}
+
+/// Zuul: a job the files do not call for runs all the same when one that runs depends on it.
+fn force(candidates: &mut [Candidate], trace: &mut FreezeTrace) {
+    let mut open: Vec<(String, String)> = candidates
+        .iter()
+        .filter(|candidate| candidate.wanted)
+        .flat_map(|candidate| hard_dependencies(&candidate.job))
+        .collect();
+    while let Some((name, dependent)) = open.pop() {
+        let Some(candidate) = candidates.iter_mut().find(|candidate| candidate.job.name == name && !candidate.wanted)
+        else {
+            continue;
+        };
+        candidate.wanted = true;
+        open.extend(hard_dependencies(&candidate.job));
+        if let Some(job) = trace.jobs.iter_mut().find(|job| job.name == name) {
+            let reason = format!("job {dependent} depends on it, which overrules its file matchers");
+            job.files.push(Look {
+                what: format!("job {name}"),
+                place: candidate.place.clone(),
+                matched: true,
+                code: "forced-by-dependent".to_owned(),
+                reason: reason.clone(),
+                path: Vec::new(),
+            });
+            job.settle(JobFate::Runs, "forced-by-dependent", reason);
+        }
+    }
+}
+
+fn hard_dependencies(job: &FrozenJob) -> Vec<(String, String)> {
+    let hard = job.declared_dependencies.iter().filter(|dependency| !dependency.soft);
+    hard.map(|dependency| (dependency.name.clone(), job.name.clone())).collect()
+}
+
+fn acyclic(candidates: &[Candidate]) -> Result<(), Refusal> {
+    let mut waiting: BTreeMap<&str, BTreeSet<&str>> = candidates
+        .iter()
+        .map(|candidate| {
+            let names = candidate.job.dependencies.iter().map(|dependency| dependency.name.as_str());
+            (candidate.job.name.as_str(), names.collect())
+        })
+        .collect();
+    loop {
+        let free: Vec<&str> = waiting.iter().filter(|(_, on)| on.is_empty()).map(|(name, _)| *name).collect();
+        if free.is_empty() {
+            break;
+        }
+        for name in &free {
+            waiting.remove(name);
+        }
+        for on in waiting.values_mut() {
+            on.retain(|name| !free.contains(name));
+        }
+    }
+    let Some((start, _)) = waiting.iter().next() else { return Ok(()) };
+    // Every job left waits for another one left: following one of them must come round.
+    let mut path: Vec<&str> = vec![start];
+    while let Some(next) = path.last().and_then(|last| waiting.get(last)).and_then(|on| on.iter().next()) {
+        if let Some(from) = path.iter().position(|name| name == next) {
+            path = path.split_off(from);
+            path.push(next);
+            break;
+        }
+        path.push(next);
+    }
+    let place = candidates
+        .iter()
+        .find(|candidate| path.first() == Some(&candidate.job.name.as_str()))
+        .map(|candidate| candidate.place.clone())
+        .unwrap_or_default();
+    let message = format!("Dependency cycle detected in job {}", path.join(" -> "));
+    let problem = Problem::error("dependency-cycle", "Unknown", place, message);
+    Err(problem.about("dependencies").cure("remove one of these dependencies").into())
+}

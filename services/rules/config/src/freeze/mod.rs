@@ -1,0 +1,339 @@
+//! Freezing: which jobs a change gets in a pipeline, exactly how each is, and why.
+//!
+//! Zuul: `Layout.createJobGraph`. Inheritance is late bound: for each job of the project's list all
+//! matching definitions are collected depth first up the parents, and applied in that order.
+
+mod apply;
+mod collect;
+pub mod graph;
+pub mod matchers;
+pub mod trace;
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::layout::Layout;
+use crate::objects::Pipeline;
+use crate::place::Place;
+use crate::problem::Problem;
+use apply::Builder;
+use collect::{Collector, Overrides, PipelineConfig};
+use graph::{Candidate, FrozenJob, JobGraph};
+use matchers::{definition_matcher, files_match};
+use trace::{FreezeTrace, JobFate, JobTrace, Look};
+
+/// What jobs are frozen for: a change, or a ref.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FreezeSubject {
+    /// Canonical name of the project.
+    pub project: String,
+    /// The branch; none for a tag or another ref without a branch.
+    pub branch: Option<String>,
+    /// The full ref (`refs/changes/...`, `refs/tags/...`); matched when there is no branch.
+    pub reference: String,
+    /// For a tag: the branches that contain it.
+    pub containing_branches: Vec<String>,
+    /// The files it touches; none when nobody knows, which lets every file matcher pass.
+    pub files: Option<Vec<String>>,
+    /// Whether it changes configuration: then a job whose definition changes runs whatever its file
+    /// matchers say.
+    pub updates_config: bool,
+}
+
+/// How to freeze.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FreezeOptions<'a> {
+    /// The layout ahead, to tell whether the subject changes a job. None (there is none, or it is
+    /// broken) forces no job.
+    pub ahead: Option<&'a Layout>,
+    /// Whether file matchers are left out of consideration.
+    pub skip_file_matchers: bool,
+}
+
+/// What freezing came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum FreezeOutcome {
+    /// These jobs are to run.
+    Frozen {
+        /// The jobs.
+        graph: JobGraph,
+        /// Why.
+        trace: FreezeTrace,
+    },
+    /// The project is in the pipeline, but no job is to run.
+    NoJobs {
+        /// Why.
+        trace: FreezeTrace,
+    },
+    /// No stanza of the project speaks of the pipeline for this branch.
+    NotInPipeline {
+        /// What was looked at.
+        trace: FreezeTrace,
+    },
+    /// Zuul: "Unable to freeze job graph".
+    Refused {
+        /// What is wrong.
+        problem: Problem,
+        /// How far it came.
+        trace: FreezeTrace,
+    },
+}
+
+impl FreezeOutcome {
+    /// The trace, whatever came of it.
+    pub fn trace(&self) -> &FreezeTrace {
+        match self {
+            FreezeOutcome::Frozen { trace, .. }
+            | FreezeOutcome::NoJobs { trace }
+            | FreezeOutcome::NotInPipeline { trace }
+            | FreezeOutcome::Refused { trace, .. } => trace,
+        }
+    }
+
+    /// The graph, if there is one.
+    pub fn graph(&self) -> Option<&JobGraph> {
+        match self {
+            FreezeOutcome::Frozen { graph, .. } => Some(graph),
+            _ => None,
+        }
+    }
+}
+
+/// Why a graph cannot be frozen; boxed, for it travels through many results.
+#[derive(Debug)]
+pub(crate) struct Refusal(pub Box<Problem>);
+
+impl From<Problem> for Refusal {
+    fn from(problem: Problem) -> Self {
+        Refusal(Box::new(problem))
+    }
+}
+
+/// Freezes the jobs of a subject in a pipeline.
+pub fn freeze(
+    layout: &Layout,
+    subject: &FreezeSubject,
+    pipeline: &str,
+    options: FreezeOptions<'_>,
+) -> FreezeOutcome {
+    let mut trace = FreezeTrace {
+        project: subject.project.clone(),
+        branch: subject.branch.clone().unwrap_or_else(|| subject.reference.clone()),
+        pipeline: pipeline.to_owned(),
+        ..FreezeTrace::default()
+    };
+    let settings = layout.pipelines.get(pipeline);
+    let config = collect::pipeline_config(layout, subject, pipeline, &mut trace.stanzas);
+    let (Some(settings), Some(config)) = (settings, config) else {
+        return FreezeOutcome::NotInPipeline { trace };
+    };
+    match freeze_jobs(layout, subject, settings, &config, options, &mut trace) {
+        Err(refusal) => FreezeOutcome::Refused { problem: *refusal.0, trace },
+        Ok(jobs) if jobs.is_empty() => FreezeOutcome::NoJobs { trace },
+        Ok(jobs) => {
+            let graph = JobGraph { jobs, fail_fast: config.fail_fast, debug: config.debug };
+            FreezeOutcome::Frozen { graph, trace }
+        }
+    }
+}
+
+fn freeze_jobs(
+    layout: &Layout,
+    subject: &FreezeSubject,
+    pipeline: &Pipeline,
+    config: &PipelineConfig,
+    options: FreezeOptions<'_>,
+    trace: &mut FreezeTrace,
+) -> Result<Vec<FrozenJob>, Refusal> {
+    let mut candidates = Vec::new();
+    for name in &config.order {
+        let mut job_trace = JobTrace::new(name);
+        let made = freeze_one(layout, subject, config, name, &mut job_trace);
+        let candidate = match made {
+            Ok(Some((job, place))) => {
+                let wanted = options.skip_file_matchers
+                    || wanted(layout, subject, pipeline, &job, &place, options, &mut job_trace);
+                Some(Candidate { job, wanted, place })
+            }
+            Ok(None) => None,
+            Err(refusal) => {
+                job_trace.settle(JobFate::Refused, &refusal.0.code, refusal.0.message.clone());
+                trace.jobs.push(job_trace);
+                return Err(refusal);
+            }
+        };
+        trace.jobs.push(job_trace);
+        candidates.extend(candidate);
+    }
+    graph::finish(layout, candidates, trace, |job, place| check(layout, subject, pipeline, job, place))
+}
+
+/// One job, with the place of the definition applied last; none when it does not run.
+fn freeze_one(
+    layout: &Layout,
+    subject: &FreezeSubject,
+    config: &PipelineConfig,
+    name: &str,
+    trace: &mut JobTrace,
+) -> Result<Option<(FrozenJob, Place)>, Refusal> {
+    let variants = config.variants.get(name).map_or(&[][..], Vec::as_slice);
+    if !layout.jobs.contains_key(name) {
+        trace.settle(JobFate::Absent, "job-not-found", "no job of that name is defined");
+        return Ok(None);
+    }
+    let overrides = Overrides::of_variants(layout, subject, variants);
+    let mut collector = Collector::new(layout, subject);
+    if let Some(missing) = collector.collect(name, &mut Vec::new(), &overrides, trace)? {
+        // Zuul: silently, even when the child itself matches.
+        let (code, reason) = match missing == name {
+            true => ("no-matching-definition", format!("no definition of {name} is for this branch")),
+            false => ("no-matching-parent", format!("no definition of its ancestor {missing} is for this branch")),
+        };
+        trace.settle(JobFate::Absent, code, reason);
+        return Ok(None);
+    }
+    let mut builder = Builder::new(layout);
+    for definition in &collector.found {
+        builder.apply(definition, trace)?;
+    }
+    builder.project_vars(&config.vars);
+    let mut listed = false;
+    for variant in variants {
+        let matcher = definition_matcher(layout, &variant.place, variant.branches.as_deref(), &variant.pragma, true);
+        let answer = matcher.matches(subject, None);
+        trace.looks.push(Look {
+            what: format!("job {name} in the project's list"),
+            place: variant.place.clone(),
+            matched: answer.matched,
+            code: answer.code.to_owned(),
+            reason: answer.reason,
+            path: Vec::new(),
+        });
+        if answer.matched {
+            listed = true;
+            builder.apply(variant, trace)?;
+        }
+    }
+    if !listed {
+        let reason = "no entry of the project's list is for this branch";
+        trace.settle(JobFate::Absent, "no-matching-entry", reason);
+        return Ok(None);
+    }
+    let place = builder.last_place.clone();
+    Ok(Some((builder.finish(), place)))
+}
+
+/// Whether the changed files, or a change of its own configuration, call for a job.
+fn wanted(
+    layout: &Layout,
+    subject: &FreezeSubject,
+    pipeline: &Pipeline,
+    job: &FrozenJob,
+    place: &Place,
+    options: FreezeOptions<'_>,
+    trace: &mut JobTrace,
+) -> bool {
+    let answer = files_match(subject.files.as_deref(), job.files.as_deref(), job.irrelevant_files.as_deref());
+    let mut look = |matched: bool, code: &str, reason: String| {
+        trace.files.push(Look {
+            what: format!("job {}", job.name),
+            place: place.clone(),
+            matched,
+            code: code.to_owned(),
+            reason,
+            path: Vec::new(),
+        });
+    };
+    look(answer.matched, answer.code, answer.reason.clone());
+    if answer.matched {
+        return true;
+    }
+    if job.match_on_config_updates {
+        if let Some(path) = touched_file(layout, subject, job) {
+            look(true, "job-file-changed", format!("the change touches {path}, which the job uses"));
+            return true;
+        }
+        if let (true, Some(ahead)) = (subject.updates_config, options.ahead)
+            && differs(ahead, subject, pipeline, job)
+        {
+            look(true, "job-changed", "the change alters the definition of the job".to_owned());
+            return true;
+        }
+    }
+    trace.settle(JobFate::Absent, answer.code, answer.reason);
+    false
+}
+
+/// A playbook or file of variables of the job that the change touches.
+fn touched_file(layout: &Layout, subject: &FreezeSubject, job: &FrozenJob) -> Option<String> {
+    let files: BTreeSet<&str> = subject.files.as_deref().unwrap_or(&[]).iter().map(String::as_str).collect();
+    let playbooks = job
+        .playbooks
+        .iter()
+        .filter(|playbook| playbook.project == subject.project)
+        .map(|playbook| playbook.path.as_str());
+    let includes = job
+        .include_vars
+        .iter()
+        .filter(|file| file.zuul_project || file.project.as_deref() == Some(subject.project.as_str()))
+        .map(|file| file.name.as_str());
+    // The built-in job lies in no project.
+    let known = layout.projects.contains_key(&subject.project);
+    playbooks.chain(includes).find(|path| known && files.contains(path)).map(str::to_owned)
+}
+
+/// Whether the job is another one in the layout ahead. Zuul: places, descriptions and file matchers
+/// do not count.
+fn differs(ahead: &Layout, subject: &FreezeSubject, pipeline: &Pipeline, job: &FrozenJob) -> bool {
+    let essence = |job: &FrozenJob| FrozenJob {
+        description: None,
+        files: None,
+        irrelevant_files: None,
+        inheritance_path: Vec::new(),
+        ..job.clone()
+    };
+    let before = collect::pipeline_config(ahead, subject, &pipeline.name, &mut Vec::new())
+        .filter(|config| config.variants.contains_key(&job.name))
+        .map(|config| freeze_one(ahead, subject, &config, &job.name, &mut JobTrace::new(&job.name)));
+    match before {
+        Some(Ok(Some((before, _)))) => essence(&before) != essence(job),
+        // A new job counts; one that could not be frozen before does not.
+        Some(Ok(None)) | None => true,
+        Some(Err(_)) => false,
+    }
+}
+
+/// What only matters for a job that really runs.
+fn check(
+    layout: &Layout,
+    subject: &FreezeSubject,
+    pipeline: &Pipeline,
+    job: &FrozenJob,
+    place: &Place,
+) -> Result<(), Refusal> {
+    let refuse = |code: &str, message: String, cure: &str| -> Result<(), Refusal> {
+        Err(Problem::error(code, "Unknown", place.clone(), message).cure(cure).into())
+    };
+    let name = &job.name;
+    if job.is_abstract {
+        let cure = "list a job that inherits from it";
+        return refuse("job-abstract", format!("Job {name} is abstract and may not be directly run"), cure);
+    }
+    if let Some(allowed) = job.allowed_projects.as_ref().filter(|_| !job.ignore_allowed_projects) {
+        let short = layout.projects.get(&subject.project).map_or(subject.project.as_str(), |project| &project.name);
+        if !allowed.contains(short) {
+            let message = format!("Project {short} is not allowed to run job {name}");
+            return refuse("project-not-allowed", message, "remove it from the list, or add the project to allowed-projects");
+        }
+    }
+    if job.post_review && !pipeline.post_review {
+        let message = format!("Pre-review pipeline {} does not allow post-review job {name}", pipeline.name);
+        return refuse("post-review", message, "list it in a pipeline with `post-review: true`");
+    }
+    if job.phase(graph::Phase::Run).next().is_none() {
+        let message = format!("Job {name} does not specify a run playbook");
+        return refuse("no-run-playbook", message, "add `run:` with the path of a playbook");
+    }
+    Ok(())
+}

@@ -1,0 +1,36 @@
+//! Configuration files in, a layout and its problems out; a layout and a change in, a frozen job
+//! graph and its trace out. Pure.
+//!
+//! The way of a configuration file: [`files`] chooses it, [`yaml`] makes a tree with marks of it,
+//! [`objects`] read their stanzas by the tables of [`schema`], [`load`] puts the objects of all
+//! files together into a [`Layout`] and checks what they say about each other. [`freeze`](fn@freeze)
+//! answers which jobs a change gets in a pipeline, and why.
+//!
+//! Nothing here knows a clock, a file system or a network, and nothing on the way from outside
+//! panics: what is wrong becomes a [`Problem`] with its place and its cure, and the rest goes on.
+
+pub mod files;
+pub mod freeze;
+pub mod layout;
+pub mod load;
+pub mod objects;
+pub mod place;
+pub mod problem;
+pub mod regexes;
+pub mod schema;
+pub mod shared;
+pub mod tenant;
+mod validate;
+pub mod yaml;
+
+pub use files::{is_config_path, select_config_files};
+pub use freeze::graph::{FrozenJob, JobGraph, Phase, Playbook};
+pub use freeze::trace::FreezeTrace;
+pub use freeze::{FreezeOptions, FreezeOutcome, FreezeSubject, freeze};
+pub use layout::Layout;
+pub use load::{ConfigFile, LoadInput, ParsedFile, assemble, load, parse_file};
+pub use objects::pipeline::Pipeline;
+pub use place::{Place, SourceContext};
+pub use problem::{Problem, Severity};
+pub use shared::Shared;
+pub use tenant::{TenantProject, TenantSettings, parse_tenant_file};
