@@ -1,0 +1,101 @@
+//! What owners and workers say of leases.
+
+use gatelog_capacity_state::LeaseState;
+use gatelog_deciding::Refusal;
+use gatelog_record::LeaseId;
+use gatelog_record::draft::capacity::{
+    LeaseAsked, LeaseEndAsked, LeaseEnded, LeaseQueued, LeaseRefused, LeaseReleased, LeaseRevoked, ReleaseNoted,
+};
+use gatelog_record::event::CapacityEvent;
+
+use crate::granting::grant;
+use crate::{Limits, Making, nothing};
+
+/// An owner asks for a lease. Asking again for the same attempt changes nothing.
+pub(crate) fn asked(making: &mut Making<'_>, limits: &Limits, ask: &LeaseAsked) -> Result<(), Refusal> {
+    if making.state.own.by_build.row(&(ask.build, ask.attempt)).is_some() {
+        return nothing(making, "already-had");
+    }
+    if let Some((code, message)) = cannot_be(making, limits, ask) {
+        let refused = LeaseRefused { ask: ask.clone(), code: code.to_owned(), message };
+        return making.emit(CapacityEvent::LeaseRefused(refused));
+    }
+    let lease: LeaseId = making.id();
+    making.emit(CapacityEvent::LeaseQueued(LeaseQueued { lease, ask: ask.clone() }))?;
+    grant(making, limits, Some(lease))
+}
+
+/// Why a lease could never be granted, if so: a code and a sentence with the cure.
+fn cannot_be(making: &Making<'_>, limits: &Limits, ask: &LeaseAsked) -> Option<(&'static str, String)> {
+    if ask.nodes.len() > limits.per_lease || ask.semaphores.len() > limits.per_lease {
+        let message = format!(
+            "the job asks for {} nodes and {} semaphores, more than {} of either: use a smaller nodeset",
+            ask.nodes.len(),
+            ask.semaphores.len(),
+            limits.per_lease
+        );
+        return Some(("over-limit", message));
+    }
+    if let Some(semaphore) = ask.semaphores.iter().find(|semaphore| semaphore.max == 0) {
+        let message = format!("semaphore {} may be held by nobody: its max is 0; raise it", semaphore.name);
+        return Some(("over-limit", message));
+    }
+    let queued: u64 = making.state.own.turns.every().map(|(_, turn)| u64::from(turn.queued)).sum();
+    (queued >= limits.queued).then(|| {
+        let message = format!("{queued} requests wait already, which is the limit: enqueue again when there are fewer");
+        ("over-limit", message)
+    })
+}
+
+/// An owner no longer needs a lease. What waits ends at once; what a worker holds is taken back and
+/// ends when the worker has let go.
+pub(crate) fn end_asked(making: &mut Making<'_>, limits: &Limits, end: &LeaseEndAsked) -> Result<(), Refusal> {
+    let Some(lease) = making.state.own.by_build.row(&(end.build, end.attempt)).copied() else {
+        return nothing(making, "unknown-lease");
+    };
+    let Some(row) = making.state.own.leases.row(&lease) else { return nothing(making, "unknown-lease") };
+    match (row.state, &row.grant) {
+        (LeaseState::Revoked, _) => nothing(making, "already-had"),
+        (LeaseState::Granted, Some(held)) if !row.released => {
+            let revoked = LeaseRevoked {
+                lease,
+                build: end.build,
+                attempt: end.attempt,
+                worker: held.worker.clone(),
+                reason: end.reason.clone(),
+            };
+            making.emit(CapacityEvent::LeaseRevoked(revoked))
+        }
+        (LeaseState::Queued, _) => ended(making, lease, &end.reason, "its owner no longer needs it")
+            .and_then(|()| grant(making, limits, None)),
+        (LeaseState::Granted, _) => ended(making, lease, &end.reason, "its owner and its worker are done with it")
+            .and_then(|()| grant(making, limits, None)),
+    }
+}
+
+/// A worker has let go of a lease. It ends once its owner has asked for that too.
+pub(crate) fn released(making: &mut Making<'_>, limits: &Limits, said: &LeaseReleased) -> Result<(), Refusal> {
+    let Some(row) = making.state.own.leases.row(&said.lease) else { return nothing(making, "unknown-lease") };
+    let Some(held) = &row.grant else { return nothing(making, "not-granted") };
+    if held.worker != said.worker || held.incarnation != said.incarnation {
+        return nothing(making, "old-incarnation");
+    }
+    match row.state {
+        LeaseState::Revoked => {
+            let reason = row.end_reason.clone().unwrap_or_default();
+            ended(making, said.lease, &reason, "its owner and its worker are done with it")?;
+            grant(making, limits, None)
+        }
+        _ if row.released => nothing(making, "already-had"),
+        _ => making.emit(CapacityEvent::ReleaseNoted(ReleaseNoted { released: said.clone() })),
+    }
+}
+
+fn ended(making: &mut Making<'_>, lease: LeaseId, reason: &str, message: &str) -> Result<(), Refusal> {
+    making.emit(CapacityEvent::LeaseEnded(LeaseEnded {
+        lease,
+        reason: reason.to_owned(),
+        tell_owner: false,
+        message: message.to_owned(),
+    }))
+}

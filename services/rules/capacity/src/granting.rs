@@ -1,0 +1,186 @@
+//! Giving away what is free, in order, and saying what the rest waits for.
+//!
+//! Order: the lower priority number first; within a priority the tenant whose last grant lies
+//! furthest back; within a tenant whoever asked first. A lease that cannot be granted is passed over,
+//! but what it could have of its semaphores is kept for it: so one that needs two is not starved by
+//! those that need one. Slots need no keeping, since each lease takes exactly one.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
+
+use gatelog_capacity_state::{LeaseRow, WorkerRow};
+use gatelog_deciding::Refusal;
+use gatelog_record::LeaseId;
+use gatelog_record::draft::capacity::{LeaseGranted, LeaseWaitChanged, NodeGrant};
+use gatelog_record::event::CapacityEvent;
+
+use crate::{Limits, Making};
+
+/// How many leases are told in one decision that what they wait for changed. The rest keep the reason
+/// they have until the next decision: a decision has a budget, and being granted does not depend on it.
+const MAX_TOLD: usize = 5_000;
+
+/// What a lease waits for.
+struct Waits {
+    code: &'static str,
+    subject: String,
+    detail: String,
+}
+
+/// Grants what can be granted. `newest` is the lease that was queued just now, if one was: it gets a
+/// reason even if it is too far back to be looked at.
+pub(crate) fn grant(making: &mut Making<'_>, limits: &Limits, newest: Option<LeaseId>) -> Result<(), Refusal> {
+    let mut kept: BTreeMap<String, u32> = BTreeMap::new();
+    let mut ahead = 0_u64;
+    let mut told = 0;
+    for (_, tenants) in considered(making, limits) {
+        let mut waiting: BTreeMap<String, VecDeque<LeaseId>> = tenants;
+        let mut turns: BTreeSet<(u64, String)> =
+            waiting.keys().map(|tenant| (last_grant(making, tenant), tenant.clone())).collect();
+        while let Some((turn, tenant)) = turns.pop_first() {
+            let Some(lease) = waiting.get_mut(&tenant).and_then(VecDeque::pop_front) else { continue };
+            let Some(row) = making.state.own.leases.row(&lease).cloned() else { continue };
+            match choose(making, &kept, &row, ahead) {
+                Ok(worker) => {
+                    give(making, lease, &row, &worker)?;
+                    turns.insert((last_grant(making, &tenant), tenant));
+                }
+                Err(waits) => {
+                    // What no worker can make holds nothing up.
+                    if waits.code != "no-worker" {
+                        for semaphore in &row.ask.semaphores {
+                            *kept.entry(semaphore.name.clone()).or_default() += 1;
+                        }
+                        ahead += 1;
+                    }
+                    if row.wait.is_none() || told < MAX_TOLD {
+                        told += usize::from(say(making, lease, &row, waits)?);
+                    }
+                    turns.insert((turn, tenant));
+                }
+            }
+        }
+    }
+    if let Some(lease) = newest
+        && let Some(row) = making.state.own.leases.row(&lease).filter(|row| row.grant.is_none() && row.wait.is_none())
+    {
+        let row = row.clone();
+        let detail = format!(
+            "tenant {} has {} requests of this priority before it, and no more are looked at",
+            row.ask.tenant, limits.considered
+        );
+        say(making, lease, &row, Waits { code: "fair-share", subject: String::new(), detail })?;
+    }
+    Ok(())
+}
+
+/// By priority and tenant, those that are looked at.
+fn considered(making: &Making<'_>, limits: &Limits) -> BTreeMap<u32, BTreeMap<String, VecDeque<LeaseId>>> {
+    let queue = &making.state.own.queue;
+    let mut found: BTreeMap<u32, BTreeMap<String, VecDeque<LeaseId>>> = BTreeMap::new();
+    let mut after: Option<(u32, String, u64)> = None;
+    loop {
+        let from = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let Some(((priority, tenant, _), _)) = queue.rows(from, Bound::Unbounded).next() else { return found };
+        let (first, last) = ((*priority, tenant.clone(), 0), (*priority, tenant.clone(), u64::MAX));
+        let leases = queue
+            .rows(Bound::Included(&first), Bound::Included(&last))
+            .take(limits.considered)
+            .map(|(_, lease)| *lease)
+            .collect();
+        found.entry(*priority).or_default().insert(tenant.clone(), leases);
+        after = Some(last);
+    }
+}
+
+fn last_grant(making: &Making<'_>, tenant: &String) -> u64 {
+    making.state.own.turns.row(tenant).map_or(0, |turn| turn.last_grant)
+}
+
+/// The worker for a lease, or what it waits for.
+fn choose(
+    making: &Making<'_>,
+    kept: &BTreeMap<String, u32>,
+    row: &LeaseRow,
+    ahead: u64,
+) -> Result<WorkerRow, Waits> {
+    let own = &making.state.own;
+    let labels = || row.ask.nodes.iter().map(|node| node.label.as_str());
+    let able: Vec<&WorkerRow> = own
+        .workers
+        .every()
+        .map(|(_, worker)| worker)
+        .filter(|worker| worker.offer.slots > 0 && worker.makes(labels()))
+        .collect();
+    if able.is_empty() {
+        let wanted: BTreeSet<&str> = labels().collect();
+        let wanted = wanted.into_iter().collect::<Vec<_>>().join(", ");
+        let detail = if wanted.is_empty() {
+            "no worker offers slots: start an executor".to_owned()
+        } else {
+            format!("no worker offers slots with label {wanted}: start one, or correct the label")
+        };
+        return Err(Waits { code: "no-worker", subject: wanted, detail });
+    }
+    for semaphore in &row.ask.semaphores {
+        let held = own.holders(&semaphore.name).count() as u64;
+        let kept = u64::from(kept.get(&semaphore.name).copied().unwrap_or(0));
+        if held + kept < u64::from(semaphore.max) {
+            continue;
+        }
+        let holder = own.holders(&semaphore.name).find_map(|lease| own.leases.row(&lease));
+        let detail = match holder {
+            Some(holder) => format!(
+                "semaphore {} is held by build {} ({} of tenant {})",
+                semaphore.name, holder.ask.build, holder.ask.job, holder.ask.tenant
+            ),
+            None => format!("semaphore {} is kept for a request that was here before", semaphore.name),
+        };
+        return Err(Waits { code: "semaphore", subject: semaphore.name.clone(), detail });
+    }
+    // The one with the most free slots; of equals the first by name.
+    let best = able.iter().filter(|worker| worker.free() > 0).min_by_key(|worker| u32::MAX - worker.free());
+    best.map(|worker| (*worker).clone()).ok_or_else(|| {
+        let slots: u64 = able.iter().map(|worker| u64::from(worker.offer.slots)).sum();
+        Waits {
+            code: "no-slot",
+            subject: String::new(),
+            detail: format!("all {slots} slots that would do are taken; {ahead} requests are ahead"),
+        }
+    })
+}
+
+fn give(making: &mut Making<'_>, lease: LeaseId, row: &LeaseRow, worker: &WorkerRow) -> Result<(), Refusal> {
+    let ask = &row.ask;
+    let nodes =
+        ask.nodes.iter().map(|wanted| NodeGrant { node: making.id(), wanted: wanted.clone() }).collect();
+    let waited_ms = making.now.millis_since(row.asked_at);
+    making.emit(CapacityEvent::LeaseGranted(LeaseGranted {
+        lease,
+        build: ask.build,
+        attempt: ask.attempt,
+        owner: ask.owner,
+        owner_key: ask.owner_key.clone(),
+        spec: ask.spec,
+        nodes,
+        worker: worker.offer.worker.clone(),
+        incarnation: worker.offer.incarnation.clone(),
+        waited_ms,
+    }))
+}
+
+/// Says what a lease waits for, if that is news; gives whether it was.
+fn say(making: &mut Making<'_>, lease: LeaseId, row: &LeaseRow, waits: Waits) -> Result<bool, Refusal> {
+    if row.wait.as_ref().is_some_and(|wait| wait.code == waits.code && wait.subject == waits.subject) {
+        return Ok(false);
+    }
+    let since = making.now;
+    making.emit(CapacityEvent::WaitChanged(LeaseWaitChanged {
+        lease,
+        code: waits.code.to_owned(),
+        subject: waits.subject,
+        detail: waits.detail,
+        since,
+    }))?;
+    Ok(true)
+}

@@ -1,0 +1,69 @@
+//! Workers come, change their offer, start again, fall silent.
+
+use gatelog_capacity_state::LeaseState;
+use gatelog_deciding::Refusal;
+use gatelog_record::draft::capacity::{LeaseEnded, WorkerJoined, WorkerLost, WorkerSeen, WorkerSilent};
+use gatelog_record::event::CapacityEvent;
+
+use crate::granting::grant;
+use crate::{Limits, Making, nothing};
+
+/// A worker is there. One that was here as another incarnation has started again: what it held is lost.
+pub(crate) fn seen(making: &mut Making<'_>, limits: &Limits, seen: &WorkerSeen) -> Result<(), Refusal> {
+    match making.state.own.workers.row(&seen.worker) {
+        Some(row) if row.offer == *seen => return nothing(making, "already-had"),
+        Some(row) if row.offer.incarnation == seen.incarnation => {}
+        Some(row) => {
+            let before = row.offer.incarnation.clone();
+            lost(making, &seen.worker, &before, "restarted", &format!("worker {} started again", seen.worker))?;
+        }
+        None if making.state.own.workers.every().count() >= limits.workers => return nothing(making, "over-limit"),
+        None => {}
+    }
+    making.emit(CapacityEvent::WorkerJoined(WorkerJoined { offer: seen.clone() }))?;
+    grant(making, limits, None)
+}
+
+/// Nothing has been heard of a worker for too long: what it held is lost.
+pub(crate) fn silent(making: &mut Making<'_>, limits: &Limits, silent: &WorkerSilent) -> Result<(), Refusal> {
+    match making.state.own.workers.row(&silent.worker) {
+        None => nothing(making, "unknown-worker"),
+        Some(row) if row.offer.incarnation != silent.incarnation => nothing(making, "old-incarnation"),
+        Some(_) => {
+            let message = format!(
+                "nothing was heard of worker {} for {} seconds",
+                silent.worker,
+                silent.silent_ms.max(0) / 1_000
+            );
+            lost(making, &silent.worker, &silent.incarnation, "silent", &message)?;
+            grant(making, limits, None)
+        }
+    }
+}
+
+fn lost(
+    making: &mut Making<'_>,
+    worker: &str,
+    incarnation: &str,
+    reason: &str,
+    message: &str,
+) -> Result<(), Refusal> {
+    let held = making.state.own.held_by(worker);
+    making.emit(CapacityEvent::WorkerLost(WorkerLost {
+        worker: worker.to_owned(),
+        incarnation: incarnation.to_owned(),
+        reason: reason.to_owned(),
+    }))?;
+    for lease in held {
+        // An owner that has asked for the end knows; any other waits for a result that may not come.
+        let tell_owner =
+            making.state.own.leases.row(&lease).is_some_and(|row| row.state != LeaseState::Revoked);
+        making.emit(CapacityEvent::LeaseEnded(LeaseEnded {
+            lease,
+            reason: "worker-lost".to_owned(),
+            tell_owner,
+            message: message.to_owned(),
+        }))?;
+    }
+    Ok(())
+}
