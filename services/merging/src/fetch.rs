@@ -1,0 +1,179 @@
+//! Bringing a mirror up to date.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use git2::{Oid, Repository};
+
+use crate::error::MergeError;
+use crate::mirrors::{Locked, Mirrors};
+use crate::names::{ProjectKey, full_ref};
+use crate::objects;
+
+/// Where other refs than branches and tags are kept: by a hash of their name, so that names that
+/// are each other's directories over time do not get into each other's way.
+const FETCHED: &str = "refs/gatelog/fetched";
+
+/// What a fetch found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fetched {
+    /// The refs that were asked for and the objects they name.
+    pub refs: BTreeMap<String, String>,
+    /// All branches (without `refs/heads/`) and their tips, of one moment.
+    pub branches: BTreeMap<String, String>,
+    /// The branch that HEAD names.
+    pub default_branch: Option<String>,
+}
+
+/// What a repository offers: one reading of its refs.
+struct Offer {
+    refs: BTreeMap<String, Oid>,
+    head: Option<String>,
+}
+
+impl Mirrors {
+    /// Brings all branches and tags of a mirror up to date, and brings the refs asked for (whole
+    /// names) with what they hold. A mirror that is not there, or half there, is made.
+    ///
+    /// Branches and tags that are gone disappear from the mirror, too. Each ref changes in one
+    /// step, after its objects have come.
+    ///
+    /// # Errors
+    /// [`MergeError::UnknownProject`], [`MergeError::Vanished`], [`MergeError::UnsupportedUrl`],
+    /// [`MergeError::MissingRef`], [`MergeError::Damaged`], [`MergeError::Locked`],
+    /// [`MergeError::TooMany`].
+    pub fn fetch(&self, project: &ProjectKey, refs: &[&str]) -> Result<Fetched, MergeError> {
+        let url = self.source(project)?;
+        let names = refs.iter().map(|name| full_ref(name)).collect::<Result<Vec<_>, _>>()?;
+        let lock = self.lock(project)?;
+        let source = open_source(project, &url)?;
+        let offer = read_offer(project, &source, &names, self.config.limits.refs)?;
+        let missing = names.iter().find(|name| !offer.refs.contains_key(*name));
+        if let Some(name) = missing {
+            return Err(MergeError::MissingRef { project: project.clone(), name: name.clone() });
+        }
+        let path = self.path(project)?;
+        if self.is_complete(&path) {
+            let mirror = self.repository(project)?;
+            bring_objects(project, &source, &mirror, &offer, false)?;
+            update_refs(&lock, project, &mirror, &offer)?;
+        } else {
+            self.create(&lock, project, &url, |mirror| {
+                bring_objects(project, &source, mirror, &offer, true)?;
+                update_refs(&lock, project, mirror, &offer)
+            })?;
+        }
+        let wanted = names.into_iter().filter_map(|n| offer.refs.get(&n).map(|id| (n.clone(), id.to_string())));
+        let branches = offer.refs.iter().filter_map(|(name, id)| {
+            name.strip_prefix("refs/heads/").map(|branch| (branch.to_owned(), id.to_string()))
+        });
+        Ok(Fetched {
+            refs: wanted.collect(),
+            branches: branches.collect(),
+            default_branch: offer.head.as_deref().and_then(|h| h.strip_prefix("refs/heads/")).map(str::to_owned),
+        })
+    }
+}
+
+/// Finds the repository behind an address. This and [`bring_objects`] are all that knows how
+/// repositories are reached: fetching over the network by the git program belongs here.
+fn open_source(project: &ProjectKey, url: &str) -> Result<Repository, MergeError> {
+    let path = match url.split_once("://") {
+        None => PathBuf::from(url),
+        Some(("file", path)) if path.starts_with('/') => PathBuf::from(path),
+        Some(_) => return Err(MergeError::UnsupportedUrl { project: project.clone(), url: url.to_owned() }),
+    };
+    let vanished = |detail: String| MergeError::Vanished { project: project.clone(), url: url.to_owned(), detail };
+    match std::fs::metadata(&path) {
+        Ok(found) if found.is_dir() => {}
+        Ok(_) => return Err(vanished("it is not a directory".to_owned())),
+        Err(e) => return Err(vanished(e.to_string())),
+    }
+    let flags = git2::RepositoryOpenFlags::NO_SEARCH;
+    Repository::open_ext(&path, flags, &[] as &[&Path]).map_err(|e| match e.code() {
+        git2::ErrorCode::NotFound => vanished("it is not a git repository".to_owned()),
+        _ => MergeError::Damaged { project: project.clone(), what: "cannot open it", source: e },
+    })
+}
+
+fn read_offer(project: &ProjectKey, source: &Repository, wanted: &[String], limit: usize) -> Result<Offer, MergeError> {
+    let wrap = |e| MergeError::git(project, "cannot read the refs", e);
+    let mut refs = BTreeMap::new();
+    for glob in ["refs/heads/*", "refs/tags/*"] {
+        for reference in source.references_glob(glob).map_err(wrap)? {
+            let reference = reference.map_err(wrap)?;
+            // Names that are not UTF-8 cannot be configured, so nobody asks for them.
+            let (Ok(name), Some(id)) = (reference.name(), reference.target()) else { continue };
+            refs.insert(name.to_owned(), id);
+            if refs.len() > limit {
+                return Err(MergeError::TooMany {
+                    what: "refs",
+                    subject: project.to_string(),
+                    limit: u64::try_from(limit).unwrap_or(u64::MAX),
+                });
+            }
+        }
+    }
+    for name in wanted {
+        match source.refname_to_id(name) {
+            Ok(id) => drop(refs.insert(name.clone(), id)),
+            Err(e) if e.code() == git2::ErrorCode::NotFound => {}
+            Err(e) => return Err(wrap(e)),
+        }
+    }
+    let head = source.find_reference("HEAD").ok();
+    let head = head.and_then(|h| h.symbolic_target().ok().flatten().map(str::to_owned));
+    Ok(Offer { refs, head })
+}
+
+fn bring_objects(
+    project: &ProjectKey,
+    source: &Repository,
+    mirror: &Repository,
+    offer: &Offer,
+    new: bool,
+) -> Result<(), MergeError> {
+    let wrap = |e| MergeError::git(project, "cannot copy its objects", e);
+    let objects = source.commondir().join("objects");
+    // Objects that live in yet another repository would be missed by copying files.
+    if new && !objects.join("info/alternates").exists() {
+        let target = mirror.path().join("objects");
+        // A repack in the midst of it may move files away; what is missing then comes below.
+        if let Err(error) = objects::copy_files(&objects, &target, false) {
+            tracing::debug!(%project, %error, "copying object files was cut short");
+        }
+    }
+    let wants: BTreeSet<Oid> = offer.refs.values().copied().collect();
+    objects::copy_missing(source, mirror, &wants).map_err(wrap)
+}
+
+fn update_refs(_proof: &Locked, project: &ProjectKey, mirror: &Repository, offer: &Offer) -> Result<(), MergeError> {
+    let wrap = |e| MergeError::git(project, "cannot update the mirror's refs", e);
+    // What is gone goes first: a new branch may need its name as a directory.
+    for glob in ["refs/heads/*", "refs/tags/*"] {
+        for reference in mirror.references_glob(glob).map_err(wrap)? {
+            let mut reference = reference.map_err(wrap)?;
+            if !reference.name().is_ok_and(|name| offer.refs.contains_key(name)) {
+                reference.delete().map_err(wrap)?;
+            }
+        }
+    }
+    for (name, &id) in &offer.refs {
+        let kept = if name.starts_with("refs/heads/") || name.starts_with("refs/tags/") {
+            name.clone()
+        } else {
+            let hash = Oid::hash_object(git2::ObjectType::Blob, name.as_bytes()).map_err(wrap)?;
+            format!("{FETCHED}/{hash}")
+        };
+        if mirror.refname_to_id(&kept).ok() != Some(id) {
+            mirror.reference(&kept, id, true, "gatelog: fetch").map_err(wrap)?;
+        }
+    }
+    if let Some(head) = &offer.head {
+        let same = mirror.find_reference("HEAD").is_ok_and(|h| h.symbolic_target().ok().flatten() == Some(head));
+        if !same {
+            mirror.set_head(head).map_err(wrap)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! Bare mirrors and merges in memory: what a change looks like on top of what is ahead of it.
+//!
+//! A synchronous library. It knows repositories, branches, commits and files; it must never know
+//! the log, pipelines, jobs, tenants or how a change was found. The caller decides when to ask and
+//! records what it was told.
+//!
+//! - [`Mirrors`] keeps one bare mirror for each repository of each connection.
+//! - [`Mirrors::prepare`] puts a chain of changes on top of each other without a work tree
+//!   (Zuul: the merger's `merge` job).
+//! - [`Mirrors::read_files`], [`Mirrors::branches`], [`Mirrors::changed_files`] answer questions
+//!   (Zuul: `cat`, `refstate`, `fileschanges`).
+//! - [`Mirrors::clone_workspace`] and [`Mirrors::materialize`] give an executor files to work with.
+//!
+//! # What is promised
+//!
+//! The same request gives the same commit ids, on any machine: identity comes from the
+//! configuration, dates from the request, nothing from the clock or the user's git configuration
+//! file except what [`pick`] names. A commit that exists in a mirror has all its history and files
+//! there. A process that dies at any moment leaves a mirror that the next one can use or redoes.
+//!
+//! # What is not promised
+//!
+//! Power loss may leave a mirror damaged; it is then a named error and [`Mirrors::discard`] lets the
+//! next fetch build a new one. Mirrors are never repacked here.
+
+mod error;
+mod fetch;
+mod files;
+mod mirrors;
+mod names;
+mod objects;
+pub mod pick;
+mod prepare;
+mod workspace;
+
+pub use error::MergeError;
+pub use fetch::Fetched;
+pub use files::{FileFilter, SourceFile, State};
+pub use mirrors::{Identity, Limits, Mirrors, MirrorsConfig};
+pub use names::{BranchKey, ProjectKey};
+pub use pick::MergeMode;
+pub use prepare::{
+    ChangedFiles, Conflict, FrozenBase, MergeItem, PrepareOutcome, PrepareRequest, Prepared, PreparedBranch,
+    PreparedItem,
+};
+pub use workspace::{BranchState, ObjectSharing, WorkspaceRequest};

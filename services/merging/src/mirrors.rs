@@ -1,0 +1,363 @@
+//! The directory of mirrors: where they are, who may write, how one comes to be.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use git2::{Oid, Repository, RepositoryInitOptions};
+use parking_lot::Mutex;
+
+use crate::error::MergeError;
+use crate::names::{ProjectKey, branch_ref, commit_id, directory_name, work_id};
+
+/// The file that says a mirror was finished; a directory without it is a half-made clone.
+const COMPLETE: &str = "gatelog-mirror";
+
+/// Where the commits of a piece of work are kept from being collected.
+pub(crate) const PREPARED: &str = "refs/gatelog/prepared";
+
+/// The name on the commits that gatelog makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The name of author and committer.
+    pub name: String,
+    /// The mail address of author and committer.
+    pub email: String,
+}
+
+impl Default for Identity {
+    fn default() -> Self {
+        Identity { name: "gatelog".to_owned(), email: "gatelog@localhost".to_owned() }
+    }
+}
+
+/// Limits on what one request may ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most refs a repository may have.
+    pub refs: usize,
+    /// The most items in one chain.
+    pub items: usize,
+    /// The most commits one change may bring when it is rebased, and the most commits of the branch
+    /// that are compared with them.
+    pub commits: usize,
+    /// The most paths in a list of changed files; a longer list is cut and marked so.
+    pub changed_files: usize,
+    /// How long to wait for a mirror's lock. Zuul: `git_timeout`, 300 s.
+    pub lock_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            refs: 200_000,
+            items: 1000,
+            commits: 1000,
+            changed_files: 100_000,
+            lock_timeout: Duration::from_secs(300),
+        }
+    }
+}
+
+/// How to keep mirrors.
+#[derive(Clone, Debug)]
+pub struct MirrorsConfig {
+    /// The directory that holds them; made when it does not exist.
+    pub root: PathBuf,
+    /// The name on commits made here. All mergers of a site must have the same.
+    pub identity: Identity,
+    /// The limits.
+    pub limits: Limits,
+}
+
+impl MirrorsConfig {
+    /// The defaults, in this directory.
+    pub fn new(root: impl Into<PathBuf>) -> MirrorsConfig {
+        MirrorsConfig { root: root.into(), identity: Identity::default(), limits: Limits::default() }
+    }
+}
+
+/// Bare mirrors of repositories, one lock for each. May be used from many threads and by several
+/// processes on one machine at once.
+#[derive(Debug)]
+pub struct Mirrors {
+    pub(crate) config: MirrorsConfig,
+    sources: Mutex<BTreeMap<ProjectKey, String>>,
+}
+
+/// The proof that the holder alone may change a mirror. The lock belongs to the open file, so it
+/// keeps threads apart as well as processes, and falls when the process dies.
+pub(crate) struct Locked {
+    _file: File,
+}
+
+impl Mirrors {
+    /// Opens (or makes) the directory.
+    ///
+    /// # Errors
+    /// [`MergeError::Io`] when it cannot be made.
+    pub fn open(config: MirrorsConfig) -> Result<Mirrors, MergeError> {
+        fs::create_dir_all(&config.root)
+            .map_err(|e| MergeError::io("cannot make the directory of mirrors", &config.root, e))?;
+        Ok(Mirrors { config, sources: Mutex::default() })
+    }
+
+    /// Says where a project's repository is: a local path or a `file://` address. Cheap; may be
+    /// repeated and changed at any time.
+    ///
+    /// # Errors
+    /// [`MergeError::BadName`] for a name that cannot be a project's.
+    pub fn set_source(&self, project: &ProjectKey, url: &str) -> Result<(), MergeError> {
+        project.check()?;
+        self.sources.lock().insert(project.clone(), url.to_owned());
+        Ok(())
+    }
+
+    /// Where a project's repository is, as far as it was said since the process started, or before,
+    /// when the mirror was made.
+    ///
+    /// # Errors
+    /// [`MergeError::UnknownProject`].
+    pub fn source(&self, project: &ProjectKey) -> Result<String, MergeError> {
+        project.check()?;
+        if let Some(url) = self.sources.lock().get(project) {
+            return Ok(url.clone());
+        }
+        match fs::read_to_string(self.path(project)?.join(COMPLETE)) {
+            Ok(url) if !url.is_empty() => Ok(url),
+            _ => Err(MergeError::UnknownProject { project: project.clone() }),
+        }
+    }
+
+    /// The directory of a project's mirror, whether it is there yet or not. It is a bare
+    /// repository that git itself can read and fetch from.
+    ///
+    /// # Errors
+    /// [`MergeError::BadName`].
+    pub fn path(&self, project: &ProjectKey) -> Result<PathBuf, MergeError> {
+        project.check()?;
+        let connection = self.config.root.join(directory_name(&project.connection));
+        Ok(connection.join(format!("{}.git", directory_name(&project.name))))
+    }
+
+    /// Removes a mirror, so that the next fetch makes a new one: the cure for a damaged one. The
+    /// commits prepared in it are lost; preparing again gives the same ids.
+    ///
+    /// # Errors
+    /// [`MergeError::Locked`], [`MergeError::Io`].
+    pub fn discard(&self, project: &ProjectKey) -> Result<(), MergeError> {
+        let _lock = self.lock(project)?;
+        let path = self.path(project)?;
+        // The mark goes first: a removal that is cut short is then a half-made clone.
+        remove(&path.join(COMPLETE), |p| fs::remove_file(p))?;
+        remove(&path, |p| fs::remove_dir_all(p))
+    }
+
+    /// The branches of a mirror and their tips, as of the last fetch.
+    ///
+    /// # Errors
+    /// As [`Mirrors::fetch`] when there is no mirror yet.
+    pub fn branches(&self, project: &ProjectKey) -> Result<BTreeMap<String, String>, MergeError> {
+        self.refs_under(project, "refs/heads/")
+    }
+
+    /// The tags of a mirror and the commits they name, as of the last fetch. Tags of other things
+    /// than commits are left out.
+    ///
+    /// # Errors
+    /// As [`Mirrors::fetch`] when there is no mirror yet.
+    pub fn tags(&self, project: &ProjectKey) -> Result<BTreeMap<String, String>, MergeError> {
+        self.refs_under(project, "refs/tags/")
+    }
+
+    fn refs_under(&self, project: &ProjectKey, prefix: &str) -> Result<BTreeMap<String, String>, MergeError> {
+        let repo = self.repository(project)?;
+        let wrap = |e| MergeError::git(project, "cannot read the refs", e);
+        let mut found = BTreeMap::new();
+        for reference in repo.references_glob(&format!("{prefix}*")).map_err(wrap)? {
+            let reference = reference.map_err(wrap)?;
+            let Ok(name) = reference.name() else { continue };
+            let Some(name) = name.strip_prefix(prefix) else { continue };
+            if let Ok(commit) = reference.peel_to_commit() {
+                found.insert(name.to_owned(), commit.id().to_string());
+            }
+        }
+        Ok(found)
+    }
+
+    /// The branch that HEAD of the repository names, if it exists, as of the last fetch.
+    ///
+    /// # Errors
+    /// As [`Mirrors::fetch`] when there is no mirror yet.
+    pub fn default_branch(&self, project: &ProjectKey) -> Result<Option<String>, MergeError> {
+        let repo = self.repository(project)?;
+        let Ok(head) = repo.find_reference("HEAD") else { return Ok(None) };
+        let Ok(Some(target)) = head.symbolic_target() else { return Ok(None) };
+        if repo.refname_to_id(target).is_err() {
+            return Ok(None);
+        }
+        Ok(target.strip_prefix("refs/heads/").map(str::to_owned))
+    }
+
+    /// The tip of a branch, as of the last fetch.
+    ///
+    /// # Errors
+    /// [`MergeError::MissingBranch`]; as [`Mirrors::fetch`] when there is no mirror yet.
+    pub fn branch_tip(&self, project: &ProjectKey, branch: &str) -> Result<String, MergeError> {
+        let repo = self.repository(project)?;
+        tip(&repo, project, branch).map(|id| id.to_string())
+    }
+
+    /// Whether a commit is in the mirror.
+    ///
+    /// # Errors
+    /// [`MergeError::BadName`]; as [`Mirrors::fetch`] when there is no mirror yet.
+    pub fn has_commit(&self, project: &ProjectKey, commit: &str) -> Result<bool, MergeError> {
+        let id = commit_id(commit)?;
+        Ok(self.repository(project)?.find_commit(id).is_ok())
+    }
+
+    /// Lets the commits of a piece of work go. To be called when nobody will submit or check out
+    /// what it prepared; doing it twice is harmless.
+    ///
+    /// # Errors
+    /// [`MergeError::BadName`], [`MergeError::Git`].
+    pub fn release(&self, project: &ProjectKey, id: &str) -> Result<(), MergeError> {
+        let id = work_id(id)?;
+        let path = self.path(project)?;
+        if !path.exists() {
+            return Ok(());
+        }
+        let _lock = self.lock(project)?;
+        if !self.is_complete(&path) {
+            return Ok(());
+        }
+        let repo = open_mirror(project, &path)?;
+        let wrap = |e| MergeError::git(project, "cannot drop the refs of prepared commits", e);
+        for reference in repo.references_glob(&format!("{PREPARED}/{id}/*")).map_err(wrap)? {
+            reference.map_err(wrap)?.delete().map_err(wrap)?;
+        }
+        Ok(())
+    }
+
+    /// The work ids whose commits a mirror keeps: for cleaning up after a restart.
+    ///
+    /// # Errors
+    /// As [`Mirrors::fetch`] when there is no mirror yet.
+    pub fn prepared_ids(&self, project: &ProjectKey) -> Result<Vec<String>, MergeError> {
+        let found = self.refs_under(project, &format!("{PREPARED}/"))?;
+        let mut ids: Vec<String> = found.keys().filter_map(|name| Some(name.rsplit_once('/')?.0.to_owned())).collect();
+        ids.dedup();
+        Ok(ids)
+    }
+
+    /// Opens a mirror; one that is not there yet, or only half, is made first.
+    pub(crate) fn repository(&self, project: &ProjectKey) -> Result<Repository, MergeError> {
+        let path = self.path(project)?;
+        if !self.is_complete(&path) {
+            self.fetch(project, &[])?;
+        }
+        open_mirror(project, &path)
+    }
+
+    pub(crate) fn is_complete(&self, path: &Path) -> bool {
+        path.join(COMPLETE).is_file()
+    }
+
+    /// Makes a mirror in a directory beside its place, fills it and moves it there in one step.
+    pub(crate) fn create(
+        &self,
+        _proof: &Locked,
+        project: &ProjectKey,
+        url: &str,
+        fill: impl FnOnce(&Repository) -> Result<(), MergeError>,
+    ) -> Result<(), MergeError> {
+        let path = self.path(project)?;
+        let mut staging = path.clone().into_os_string();
+        staging.push(".new");
+        let staging = PathBuf::from(staging);
+        for leftover in [&path, &staging] {
+            if leftover.exists() {
+                tracing::warn!(path = %leftover.display(), "a half-made clone is removed and made again");
+                remove(leftover, |p| fs::remove_dir_all(p))?;
+            }
+        }
+        let mut options = RepositoryInitOptions::new();
+        options.bare(true).external_template(false).mkpath(true);
+        let repo = Repository::init_opts(&staging, &options)
+            .map_err(|e| MergeError::git(project, "cannot make the mirror", e))?;
+        fill(&repo)?;
+        let mark = staging.join(COMPLETE);
+        fs::write(&mark, url).map_err(|e| MergeError::io("cannot write", &mark, e))?;
+        fs::rename(&staging, &path).map_err(|e| MergeError::io("cannot move the new mirror to", &path, e))
+    }
+
+    /// Waits for a project's lock, among threads and among processes.
+    pub(crate) fn lock(&self, project: &ProjectKey) -> Result<Locked, MergeError> {
+        let timeout = self.config.limits.lock_timeout;
+        let too_late = || MergeError::Locked { project: project.clone(), seconds: timeout.as_secs() };
+        let path = self.path(project)?.with_extension("lock");
+        let deadline = Instant::now() + timeout;
+        let wrap = |e| MergeError::io("cannot lock", &path, e);
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory).map_err(wrap)?;
+        }
+        let file = File::options().create(true).append(true).open(&path).map_err(wrap)?;
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::Error(error)) => return Err(wrap(error)),
+                Err(TryLockError::WouldBlock) if Instant::now() >= deadline => return Err(too_late()),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+        // Whoever left a ref's lock file behind died: only the holder of this lock writes refs here.
+        remove_stale_ref_locks(&self.path(project)?)?;
+        Ok(Locked { _file: file })
+    }
+}
+
+fn open_mirror(project: &ProjectKey, path: &Path) -> Result<Repository, MergeError> {
+    let what = "cannot open the mirror";
+    Repository::open_bare(path).map_err(|source| MergeError::Damaged { project: project.clone(), what, source })
+}
+
+/// The tip of a branch in an open mirror.
+pub(crate) fn tip(repo: &Repository, project: &ProjectKey, branch: &str) -> Result<Oid, MergeError> {
+    let name = branch_ref(branch)?;
+    let missing =
+        || MergeError::MissingBranch { branch: crate::names::BranchKey::new(project.clone(), branch.to_owned()) };
+    let reference = repo.find_reference(&name).map_err(|e| match e.code() {
+        git2::ErrorCode::NotFound => missing(),
+        _ => MergeError::git(project, "cannot read the branch", e),
+    })?;
+    reference.target().ok_or_else(missing)
+}
+
+fn remove(path: &Path, how: impl FnOnce(&Path) -> std::io::Result<()>) -> Result<(), MergeError> {
+    match how(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(MergeError::io("cannot remove", path, e)),
+        _ => Ok(()),
+    }
+}
+
+fn remove_stale_ref_locks(mirror: &Path) -> Result<(), MergeError> {
+    let mut directories = vec![mirror.join("refs")];
+    for name in ["HEAD.lock", "packed-refs.lock", "config.lock"] {
+        remove(&mirror.join(name), |p| fs::remove_file(p))?;
+    }
+    while let Some(directory) = directories.pop() {
+        let Ok(entries) = fs::read_dir(&directory) else { continue };
+        for entry in entries.flatten() {
+            let is_directory = entry.file_type().is_ok_and(|t| t.is_dir());
+            if is_directory {
+                directories.push(entry.path());
+            } else if entry.file_name().to_string_lossy().ends_with(".lock") {
+                tracing::warn!(path = %entry.path().display(), "a lock left by a process that died is removed");
+                remove(&entry.path(), |p| fs::remove_file(p))?;
+            }
+        }
+    }
+    Ok(())
+}

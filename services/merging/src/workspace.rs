@@ -1,0 +1,182 @@
+//! Work trees for an executor.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use git2::build::CheckoutBuilder;
+use git2::{Oid, Repository, RepositoryInitOptions};
+
+use crate::error::MergeError;
+use crate::files::find_commit;
+use crate::mirrors::Mirrors;
+use crate::names::{ProjectKey, branch_ref};
+use crate::objects;
+
+/// How a workspace gets its objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ObjectSharing {
+    /// Its own copies (which cost nothing on file systems that share blocks). For jobs that may
+    /// not be trusted: whoever owns a linked file can change it, here and in the mirror.
+    #[default]
+    Copy,
+    /// Hard links where the file system allows. For what gatelog alone touches.
+    Link,
+}
+
+/// A branch of a workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BranchState {
+    /// What the local branch is at.
+    pub commit: String,
+    /// What `origin/<branch>` is at: the state ahead of the change, so that
+    /// `git log origin/<branch>..<branch>` shows the change under test.
+    pub origin: String,
+}
+
+/// A workspace to make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkspaceRequest {
+    /// The project.
+    pub project: ProjectKey,
+    /// Where: a directory that does not exist, or is empty.
+    pub destination: PathBuf,
+    /// The branch to check out; `None` checks `commit` out without a branch (for a tag).
+    pub branch: Option<String>,
+    /// The commit to check out. When a branch is named, that branch will be at it.
+    pub commit: String,
+    /// The states of branches: of the checked-out one, which origin to show; of others, what they
+    /// were when the buildset was frozen, or what other changes of the chain made of them. A
+    /// branch not listed here is at its tip as of the last fetch.
+    pub branches: BTreeMap<String, BranchState>,
+    /// How to get the objects.
+    pub sharing: ObjectSharing,
+}
+
+impl Mirrors {
+    /// Makes an ordinary repository with a work tree: all branches and tags, the one asked for
+    /// checked out, and an origin that leads nowhere. Zuul: the executor's `src/` directories.
+    ///
+    /// What was written is removed again when it fails.
+    ///
+    /// # Errors
+    /// [`MergeError::DestinationTaken`], [`MergeError::MissingCommit`], [`MergeError::Io`],
+    /// [`MergeError::Damaged`], [`MergeError::Git`]; as [`Mirrors::fetch`] when there is no mirror
+    /// yet.
+    pub fn clone_workspace(&self, request: &WorkspaceRequest) -> Result<(), MergeError> {
+        let mirror = self.repository(&request.project)?;
+        find_commit(&mirror, &request.project, &request.commit)?;
+        take_destination(&request.destination)?;
+        self.fill_workspace(&mirror, request).inspect_err(|_| drop(fs::remove_dir_all(&request.destination)))
+    }
+
+    /// Writes the files of a commit into a directory, without a repository: for trusted playbooks
+    /// and roles, which nobody needs the history of.
+    ///
+    /// # Errors
+    /// As [`Mirrors::clone_workspace`].
+    pub fn materialize(&self, project: &ProjectKey, commit: &str, destination: &Path) -> Result<(), MergeError> {
+        let mirror = self.repository(project)?;
+        let id = find_commit(&mirror, project, commit)?;
+        take_destination(destination)?;
+        let mut checkout = CheckoutBuilder::new();
+        checkout.force().target_dir(destination).update_index(false).recreate_missing(true).refresh(false);
+        let result = mirror.find_object(id, None).and_then(|o| mirror.checkout_tree(&o, Some(&mut checkout)));
+        result.map_err(|e| MergeError::git(project, "cannot write the files of a commit", e)).inspect_err(|_| {
+            drop(fs::remove_dir_all(destination));
+        })
+    }
+
+    fn fill_workspace(&self, mirror: &Repository, request: &WorkspaceRequest) -> Result<(), MergeError> {
+        let project = &request.project;
+        let destination = &request.destination;
+        let wrap = |e| MergeError::git(project, "cannot make a workspace", e);
+        let mut options = RepositoryInitOptions::new();
+        options.external_template(false).mkpath(true).no_reinit(true);
+        let repo = Repository::init_opts(destination, &options).map_err(wrap)?;
+        let objects = mirror.path().join("objects");
+        objects::copy_files(&objects, &repo.path().join("objects"), request.sharing == ObjectSharing::Link)
+            .map_err(|e| MergeError::io("cannot copy objects to", destination, e))?;
+        let refs = self.workspace_refs(mirror, request)?;
+        let mut packed = String::from("# pack-refs with: sorted \n");
+        for (name, id) in &refs {
+            // Writing to a String cannot fail.
+            let _ = writeln!(packed, "{id} {name}");
+        }
+        let path = repo.path().join("packed-refs");
+        fs::write(&path, packed).map_err(|e| MergeError::io("cannot write", &path, e))?;
+
+        // Opened anew, so that the files put there are seen.
+        let repo = Repository::open(destination).map_err(wrap)?;
+        let mut config = repo.config().map_err(wrap)?;
+        let identity = &self.config.identity;
+        for (key, value) in [
+            ("remote.origin.url", "file:///dev/null"),
+            ("remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*"),
+            ("user.name", identity.name.as_str()),
+            ("user.email", identity.email.as_str()),
+        ] {
+            config.set_str(key, value).map_err(wrap)?;
+        }
+        let commit = find_commit(&repo, project, &request.commit)?;
+        match &request.branch {
+            Some(branch) => {
+                config.set_str(&format!("branch.{branch}.remote"), "origin").map_err(wrap)?;
+                let merge = branch_ref(branch)?;
+                config.set_str(&format!("branch.{branch}.merge"), &merge).map_err(wrap)?;
+                repo.set_head(&merge).map_err(wrap)?;
+            }
+            None => repo.set_head_detached(commit).map_err(wrap)?,
+        }
+        let tree = repo.find_object(commit, None).map_err(wrap)?;
+        repo.checkout_tree(&tree, Some(CheckoutBuilder::new().force())).map_err(wrap)
+    }
+
+    /// The refs of a workspace, all of whose commits are there.
+    fn workspace_refs(
+        &self,
+        mirror: &Repository,
+        request: &WorkspaceRequest,
+    ) -> Result<BTreeMap<String, Oid>, MergeError> {
+        let project = &request.project;
+        let wrap = |e| MergeError::git(project, "cannot read the refs", e);
+        let mut refs = BTreeMap::new();
+        for reference in mirror.references_glob("refs/*").map_err(wrap)? {
+            let reference = reference.map_err(wrap)?;
+            let (Ok(name), Some(id)) = (reference.name(), reference.target()) else { continue };
+            if let Some(branch) = name.strip_prefix("refs/heads/") {
+                refs.insert(format!("refs/remotes/origin/{branch}"), id);
+                refs.insert(name.to_owned(), id);
+            } else if name.starts_with("refs/tags/") {
+                refs.insert(name.to_owned(), id);
+            }
+        }
+        for (branch, state) in &request.branches {
+            let name = branch_ref(branch)?;
+            refs.insert(name, find_commit(mirror, project, &state.commit)?);
+            refs.insert(format!("refs/remotes/origin/{branch}"), find_commit(mirror, project, &state.origin)?);
+        }
+        if let Some(branch) = &request.branch {
+            let name = branch_ref(branch)?;
+            let commit = find_commit(mirror, project, &request.commit)?;
+            let origin = format!("refs/remotes/origin/{branch}");
+            // A branch that the repository lost since has no other origin than itself.
+            refs.entry(origin).or_insert(commit);
+            refs.insert(name, commit);
+        }
+        Ok(refs)
+    }
+}
+
+fn take_destination(path: &Path) -> Result<(), MergeError> {
+    let wrap = |e| MergeError::io("cannot make the directory", path, e);
+    match fs::read_dir(path) {
+        Ok(mut entries) => match entries.next() {
+            None => Ok(()),
+            Some(_) => Err(MergeError::DestinationTaken { path: path.to_owned() }),
+        },
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => fs::create_dir_all(path).map_err(wrap),
+        Err(e) => Err(wrap(e)),
+    }
+}
