@@ -1,0 +1,274 @@
+//! The course of a build: set-up, pre-run, run, post-run, cleanup, and the verdict.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gatelog_record::{Timestamp, Value};
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use crate::ansible::Course;
+use crate::console::{Console, ConsoleReader, now};
+use crate::control::{AbortReason, BuildControl};
+use crate::executor::{Inner, Registration};
+use crate::jobdir::{JobDir, read_limited};
+use crate::json_output::JsonOutput;
+use crate::outcome::{
+    BuildOutcome, BuildResult, FailingTask, FailureCause, PlaybookEnding, PlaybookRun, RetryCause, Returned,
+};
+use crate::play::Played;
+use crate::playbooks::PlaybookInPlace;
+use crate::setup::Ready;
+use crate::spec::{BuildSpec, Phase, Timeouts};
+use crate::workspace::Workspace;
+
+/// The least that post-run playbooks may write when the console is full.
+const LAST_WORDS: u64 = 64 << 10;
+
+/// One attempt of one build, ready to run. Dropping it, or the future of [`run`](Build::run), kills
+/// its processes; its directory is then removed by the next sweep.
+pub struct Build {
+    pub(crate) executor: Arc<Inner>,
+    pub(crate) spec: BuildSpec,
+    pub(crate) workspace: Arc<dyn Workspace>,
+    pub(crate) job_dir: JobDir,
+    pub(crate) console: Arc<Console>,
+    pub(crate) control: BuildControl,
+    pub(crate) log_dir: PathBuf,
+    pub(crate) registration: Registration,
+}
+
+/// What is known of a build while it goes on.
+#[derive(Default)]
+struct Progress {
+    playbooks: Vec<PlaybookRun>,
+    failing_task: Option<FailingTask>,
+    detail: Option<String>,
+    warnings: Vec<String>,
+}
+
+impl Build {
+    /// Follows the console, from before the build runs until after it.
+    pub fn console(&self) -> ConsoleReader {
+        self.console.reader()
+    }
+
+    /// Stops the build, now or later.
+    pub fn control(&self) -> BuildControl {
+        self.control.clone()
+    }
+
+    pub(crate) fn console_path(&self) -> PathBuf {
+        self.log_dir.join("job-output.txt")
+    }
+
+    /// Runs the build to its end. Ends in bounded time: every phase has its limit.
+    pub async fn run(self) -> BuildOutcome {
+        let started = now();
+        let mut progress = Progress::default();
+        self.console.say(&format!(
+            "Build {} of job {}, attempt {}, starts on {}",
+            self.spec.build, self.spec.job.name, self.spec.attempt, self.executor.config.hostname
+        ));
+        let (result, returned) = match Box::pin(self.set_up()).await {
+            Ok(ready) => Box::pin(self.phases(&ready, &mut progress)).await,
+            Err(stopped) => {
+                let (result, detail) = *stopped;
+                progress.detail = Some(detail);
+                (result, Returned::default())
+            }
+        };
+        self.finish(started, result, returned, progress)
+    }
+
+    fn finish(
+        self,
+        started: Timestamp,
+        result: BuildResult,
+        returned: Returned,
+        mut progress: Progress,
+    ) -> BuildOutcome {
+        if let Some(detail) = progress.detail.as_ref().filter(|_| progress.playbooks.is_empty()) {
+            self.console.say(detail);
+        }
+        for warning in &progress.warnings {
+            self.console.say(&format!("WARNING: {warning}"));
+        }
+        self.console.say(&format!("Build ends: {}", result.as_str()));
+        self.console.end();
+        progress.warnings.extend(self.console.failure());
+        self.registration.finished();
+        if !self.executor.config.keep_job_dirs {
+            self.executor.discard(&self.job_dir);
+        }
+        BuildOutcome {
+            result,
+            detail: progress.detail,
+            started,
+            ended: now(),
+            playbooks: progress.playbooks,
+            returned,
+            failing_task: progress.failing_task,
+            log_dir: self.log_dir,
+            warnings: progress.warnings,
+        }
+    }
+
+    async fn phases(&self, ready: &Ready, progress: &mut Progress) -> (BuildResult, Returned) {
+        let mut json = match JsonOutput::create(self.log_dir.join("job-output.json")) {
+            Ok(json) => json,
+            Err(error) => {
+                progress.detail = Some(format!("cannot write job-output.json: {error}"));
+                return (BuildResult::Retry(RetryCause::SetupFailed), Returned::default());
+            }
+        };
+        let of = |phase: Phase| ready.playbooks.iter().filter(move |playbook| playbook.spec.phase == phase);
+        let limits = &self.executor.config.limits;
+        let begin = Instant::now();
+        let run_deadline = begin + Timeouts::or(self.spec.job.timeouts.run, limits.run);
+        let pre_deadline = run_deadline.min(begin + Timeouts::or(self.spec.job.timeouts.pre, limits.run));
+        // `None` is success so far.
+        let mut verdict: Option<BuildResult> = None;
+        let mut deepest = u32::MAX;
+        for playbook in of(Phase::Pre).chain(of(Phase::Run)) {
+            let phase = playbook.spec.phase;
+            let deadline = if phase == Phase::Pre { pre_deadline } else { run_deadline };
+            let ending = self.one(playbook, ready, None, deadline, &mut json, progress).await;
+            verdict = self.verdict(phase, ending, progress);
+            if verdict.is_some() {
+                if phase == Phase::Pre {
+                    deepest = playbook.spec.nesting_level;
+                }
+                break;
+            }
+        }
+        if verdict != Some(BuildResult::Aborted) {
+            self.console.allow_at_least((limits.console_bytes / 4).max(LAST_WORDS));
+            verdict = self.post(ready, deepest, verdict, &mut json, progress).await;
+        }
+        for playbook in of(Phase::Cleanup) {
+            if self.control.aborted() == Some(AbortReason::Shutdown) {
+                break;
+            }
+            self.console.allow_at_least(LAST_WORDS);
+            let deadline = Instant::now() + limits.cleanup;
+            let (task, detail) = (progress.failing_task.clone(), progress.detail.clone());
+            self.one(playbook, ready, Some(&verdict), deadline, &mut json, progress).await;
+            // What happens here counts for nothing.
+            (progress.failing_task, progress.detail) = (task, detail);
+        }
+        let returned = self.returned(&mut progress.warnings);
+        (verdict.unwrap_or(BuildResult::Success), returned)
+    }
+
+    /// All post-run playbooks, whatever the first of them does.
+    async fn post(
+        &self,
+        ready: &Ready,
+        deepest: u32,
+        before: Option<BuildResult>,
+        json: &mut JsonOutput,
+        progress: &mut Progress,
+    ) -> Option<BuildResult> {
+        let limit: Duration = Timeouts::or(self.spec.job.timeouts.post, self.executor.config.limits.post);
+        let mut verdict = before.clone();
+        // A level that pre-run never reached has nothing to tidy up.
+        let mut reached = ready.playbooks.iter().filter(|playbook| playbook.spec.nesting_level <= deepest);
+        for playbook in reached.by_ref().filter(|playbook| playbook.spec.phase == Phase::Post) {
+            let deadline = Instant::now() + limit;
+            let ending = self.one(playbook, ready, Some(&before), deadline, json, progress).await;
+            if ending == PlaybookEnding::Aborted {
+                return Some(BuildResult::Aborted);
+            }
+            let replaceable = matches!(verdict, None | Some(BuildResult::Failure(FailureCause::Run)));
+            match ending {
+                PlaybookEnding::Ok => {}
+                PlaybookEnding::Unreachable if replaceable => {
+                    verdict = Some(BuildResult::Retry(RetryCause::Unreachable));
+                }
+                _ if replaceable => verdict = Some(BuildResult::PostFailure),
+                _ => {}
+            }
+        }
+        verdict
+    }
+
+    /// What the end of a pre-run or run playbook means for the build; `None`: go on.
+    fn verdict(&self, phase: Phase, ending: PlaybookEnding, progress: &mut Progress) -> Option<BuildResult> {
+        let pre = phase == Phase::Pre;
+        let verdict = match ending {
+            PlaybookEnding::Ok => return None,
+            PlaybookEnding::Failed(_) if pre && self.returned(&mut progress.warnings).forbids_retry() => {
+                BuildResult::Failure(FailureCause::RetryForbidden)
+            }
+            PlaybookEnding::Failed(_) if pre => BuildResult::Retry(RetryCause::PreFailed),
+            PlaybookEnding::Failed(_) => BuildResult::Failure(FailureCause::Run),
+            PlaybookEnding::TimedOut if pre => BuildResult::Retry(RetryCause::PreTimedOut),
+            PlaybookEnding::TimedOut => BuildResult::TimedOut,
+            PlaybookEnding::Unreachable => BuildResult::Retry(RetryCause::Unreachable),
+            PlaybookEnding::Aborted => BuildResult::Aborted,
+            PlaybookEnding::OutputLimit => BuildResult::Failure(FailureCause::OutputLimit),
+            PlaybookEnding::Killed(_) => BuildResult::Retry(RetryCause::Killed),
+            PlaybookEnding::NoSandbox => BuildResult::Retry(RetryCause::SetupFailed),
+        };
+        Some(verdict)
+    }
+
+    /// One playbook, and what it adds to what is known. `verdict` is given after run.
+    async fn one(
+        &self,
+        playbook: &PlaybookInPlace,
+        ready: &Ready,
+        verdict: Option<&Option<BuildResult>>,
+        deadline: Instant,
+        json: &mut JsonOutput,
+        progress: &mut Progress,
+    ) -> PlaybookEnding {
+        if playbook.spec.phase != Phase::Cleanup && self.control.is_aborted() {
+            return PlaybookEnding::Aborted;
+        }
+        let again = matches!(verdict, Some(Some(BuildResult::Retry(_)))) && self.spec.attempt < self.spec.max_attempts;
+        let course = Course { index: playbook.index, success: verdict.map(Option::is_none), will_retry: again };
+        let played = self.play(playbook, &ready.zuul, &course, deadline, json, &mut progress.warnings);
+        let Played { run, failing_task, detail } = Box::pin(played).await;
+        let ending = run.ending;
+        progress.playbooks.push(run);
+        if progress.failing_task.is_none() {
+            progress.failing_task = failing_task;
+        }
+        if progress.detail.is_none() {
+            progress.detail = detail;
+        }
+        ending
+    }
+
+    /// What the job has returned so far.
+    fn returned(&self, warnings: &mut Vec<String>) -> Returned {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct File {
+            data: serde_json::Value,
+            secret_data: serde_json::Value,
+        }
+        let read = read_limited(&self.job_dir.results(), self.executor.config.limits.returned_bytes);
+        let parsed = match read {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Returned::default(),
+            Err(error) => Err(error.to_string()),
+            // The parser's own words may quote the data, which may be secret.
+            Ok(text) => serde_json::from_slice::<File>(&text).map_err(|_| "it is no valid JSON document".to_owned()),
+        };
+        match parsed {
+            Ok(file) => {
+                Returned { data: Value::from_json(&file.data), secret_data: Value::from_json(&file.secret_data) }
+            }
+            Err(reason) => {
+                let warning = format!("what the job returned is lost: {reason}");
+                if !warnings.contains(&warning) {
+                    warnings.push(warning);
+                }
+                Returned::default()
+            }
+        }
+    }
+}

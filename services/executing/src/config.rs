@@ -1,0 +1,179 @@
+//! How the executor is set up, and what can be wrong with that.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gatelog_record::BuildId;
+
+/// How the executor is set up.
+#[derive(Clone, Debug)]
+pub struct ExecutorConfig {
+    /// Directory for what builds need while they run; made if it does not exist.
+    pub root: PathBuf,
+    /// Directory where consoles are written and kept: `<build id>/<attempt>/…` below it.
+    pub logs_root: PathBuf,
+    /// `ansible-playbook`; `None` looks on `PATH`.
+    pub ansible_playbook: Option<PathBuf>,
+    /// How builds are kept apart from this host.
+    pub sandbox: SandboxMode,
+    /// This host's name, as jobs see it in `zuul.executor.hostname`.
+    pub hostname: String,
+    /// Zuul: `default_username`, the user for nodes that name none.
+    pub default_username: String,
+    /// Directories in which jobs find commands (`PATH`).
+    pub search_path: Vec<PathBuf>,
+    /// Further paths for trusted playbooks.
+    pub trusted_paths: ExtraPaths,
+    /// Further paths for untrusted playbooks.
+    pub untrusted_paths: ExtraPaths,
+    /// Limits.
+    pub limits: Limits,
+    /// Whether a sweep keeps the console of a build that an earlier process left unfinished.
+    pub keep_unfinished_consoles: bool,
+    /// Whether directories of finished builds stay until the next sweep, for looking into them.
+    pub keep_job_dirs: bool,
+}
+
+impl ExecutorConfig {
+    /// The usual set-up, with everything below the two directories.
+    pub fn new(root: impl Into<PathBuf>, logs_root: impl Into<PathBuf>) -> ExecutorConfig {
+        ExecutorConfig {
+            root: root.into(),
+            logs_root: logs_root.into(),
+            ansible_playbook: None,
+            sandbox: SandboxMode::Bubblewrap { bwrap: None },
+            hostname: "localhost".into(),
+            default_username: "zuul".into(),
+            search_path: ["/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"]
+                .map(PathBuf::from)
+                .to_vec(),
+            trusted_paths: ExtraPaths::default(),
+            untrusted_paths: ExtraPaths::default(),
+            limits: Limits::default(),
+            keep_unfinished_consoles: true,
+            keep_job_dirs: false,
+        }
+    }
+}
+
+/// How builds are kept apart from this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SandboxMode {
+    /// In bubblewrap.
+    Bubblewrap {
+        /// `bwrap`; `None` looks on `PATH`.
+        bwrap: Option<PathBuf>,
+    },
+    /// Not at all: a job can read and write whatever this process can. Only for jobs that are all
+    /// trusted, on hosts where bubblewrap cannot work.
+    Unsandboxed,
+}
+
+/// Paths of this host that a sandbox shows besides its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExtraPaths {
+    /// Read-only.
+    pub ro: Vec<PathBuf>,
+    /// Writable.
+    pub rw: Vec<PathBuf>,
+}
+
+/// Limits of one build.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of console; a build that writes more fails. Post-run playbooks get a quarter more.
+    pub console_bytes: u64,
+    /// Bytes of one line of console; the rest of a longer line is cut.
+    pub console_line_bytes: usize,
+    /// Preparing workspace, playbooks and inventory.
+    pub setup: Duration,
+    /// Pre-run and run, when the job says nothing or more.
+    pub run: Duration,
+    /// One post-run playbook, when the job says nothing or more.
+    pub post: Duration,
+    /// One cleanup playbook.
+    pub cleanup: Duration,
+    /// Between asking a build's processes to end and killing them.
+    pub kill_grace: Duration,
+    /// Bytes a job may return with `zuul_return`.
+    pub returned_bytes: u64,
+    /// Bytes of one playbook's entry in `job-output.json`; a larger one is left out with a note.
+    pub json_bytes: u64,
+    /// Repositories prepared at the same time.
+    pub parallel_checkouts: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            console_bytes: 1 << 30,
+            console_line_bytes: 64 << 10,
+            setup: Duration::from_secs(600),
+            run: Duration::from_secs(3 * 3600),
+            post: Duration::from_secs(1800),
+            cleanup: Duration::from_secs(300),
+            kill_grace: Duration::from_secs(3),
+            returned_bytes: 4 << 20,
+            json_bytes: 64 << 20,
+            parallel_checkouts: 4,
+        }
+    }
+}
+
+/// Why the executor cannot run, or cannot take a build.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecutorError {
+    /// There is no Ansible.
+    #[error(
+        "no ansible-playbook found on PATH: install ansible-core, or name its ansible-playbook in the executor's settings"
+    )]
+    NoAnsible,
+    /// What was named as ansible-playbook does not work.
+    #[error("{path} does not work as ansible-playbook ({reason}): name a working one in the executor's settings")]
+    BadAnsible {
+        /// What was tried.
+        path: PathBuf,
+        /// What happened.
+        reason: String,
+    },
+    /// There is no bubblewrap.
+    #[error(
+        "no bwrap found on PATH: install bubblewrap, or configure the executor as unsandboxed if every job is trusted"
+    )]
+    NoBubblewrap,
+    /// Bubblewrap cannot make a sandbox here.
+    #[error(
+        "{path} cannot make a sandbox here ({reason}): allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, or an AppArmor profile for bwrap), or configure the executor as unsandboxed if every job is trusted"
+    )]
+    BadBubblewrap {
+        /// What was tried.
+        path: PathBuf,
+        /// What happened.
+        reason: String,
+    },
+    /// A file or directory of the executor's own.
+    #[error("cannot {action} {path}: {source}")]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// Why it did not work.
+        source: std::io::Error,
+    },
+    /// The same attempt of the same build is running.
+    #[error("attempt {attempt} of build {build} is running already")]
+    AlreadyRunning {
+        /// The build.
+        build: BuildId,
+        /// The attempt.
+        attempt: u32,
+    },
+}
+
+impl ExecutorError {
+    pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> ExecutorError {
+        let path = path.into();
+        move |source| ExecutorError::Io { action, path, source }
+    }
+}

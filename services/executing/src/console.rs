@@ -1,0 +1,311 @@
+//! The console: a file that grows while a build runs, and any number of readers that follow it.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use gatelog_record::Timestamp;
+use tokio::sync::watch;
+
+/// The most bytes one read returns.
+pub const MAX_READ: usize = 1 << 20;
+
+/// How far a console has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Progress {
+    bytes: u64,
+    ended: bool,
+}
+
+/// What was read from a console.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConsoleChunk {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// The offset to go on from.
+    pub next: u64,
+    /// Whether nothing will ever come after these bytes.
+    pub ended: bool,
+}
+
+/// Follows one console. Clones are cheap and independent: the offset is the caller's.
+#[derive(Clone, Debug)]
+pub struct ConsoleReader {
+    file: Arc<File>,
+    progress: watch::Receiver<Progress>,
+}
+
+impl ConsoleReader {
+    /// A console that is complete, from where it is kept.
+    pub fn open(path: &Path) -> io::Result<ConsoleReader> {
+        let file = File::open(path)?;
+        let bytes = file.metadata()?.len();
+        Ok(ConsoleReader { file: Arc::new(file), progress: watch::channel(Progress { bytes, ended: true }).1 })
+    }
+
+    /// What there is from this offset on, at most `max` (and [`MAX_READ`]) bytes; empty if nothing
+    /// has come yet.
+    pub fn read_from(&self, offset: u64, max: usize) -> io::Result<ConsoleChunk> {
+        let progress = *self.progress.borrow();
+        let there = usize::try_from(progress.bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; there.min(max).min(MAX_READ)];
+        let read = self.file.read_at(&mut bytes, offset)?;
+        bytes.truncate(read);
+        let next = offset + read as u64;
+        Ok(ConsoleChunk { bytes, next, ended: progress.ended && next >= progress.bytes })
+    }
+
+    /// Like [`read_from`](Self::read_from), but waits up to `patience` for bytes or the end.
+    pub async fn wait_from(&self, offset: u64, max: usize, patience: Duration) -> io::Result<ConsoleChunk> {
+        let mut progress = self.progress.clone();
+        let more = progress.wait_for(|progress| progress.bytes > offset || progress.ended);
+        // Neither a timeout nor a writer that is gone is an error: the read says what there is.
+        let _ = tokio::time::timeout(patience, more).await;
+        let mut chunk = self.read_from(offset, max)?;
+        // A writer that is gone without a word has ended too.
+        chunk.ended |= chunk.bytes.is_empty() && self.progress.has_changed().is_err();
+        Ok(chunk)
+    }
+}
+
+/// The console grew over its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OverLimit;
+
+/// Writes one console.
+#[derive(Debug)]
+pub(crate) struct Console {
+    state: Mutex<Writer>,
+    progress: watch::Sender<Progress>,
+    file: Arc<File>,
+}
+
+#[derive(Debug)]
+struct Writer {
+    /// Bytes that playbooks may still write.
+    allowance: u64,
+    /// Set when a write failed: a full disk must not stop the build, but it must be known.
+    failed: Option<String>,
+}
+
+impl Console {
+    /// An empty console at `path`, for `limit` bytes of playbooks' output.
+    pub(crate) fn create(path: &Path, limit: u64) -> io::Result<Console> {
+        let file = OpenOptions::new().read(true).append(true).create_new(true).open(path)?;
+        Ok(Console {
+            state: Mutex::new(Writer { allowance: limit, failed: None }),
+            progress: watch::channel(Progress::default()).0,
+            file: Arc::new(file),
+        })
+    }
+
+    /// A reader from the start.
+    pub(crate) fn reader(&self) -> ConsoleReader {
+        ConsoleReader { file: self.file.clone(), progress: self.progress.subscribe() }
+    }
+
+    /// A line of the executor's own. Not counted.
+    pub(crate) fn say(&self, text: &str) {
+        let mut block = String::new();
+        for line in text.lines() {
+            block.push_str(&format!("{} | {line}\n", stamp(now())));
+        }
+        self.append(block.as_bytes());
+    }
+
+    /// Whole lines of a playbook's. Once they do not fit any more nothing further is taken.
+    pub(crate) fn push(&self, lines: &[u8]) -> Result<(), OverLimit> {
+        {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            match state.allowance.checked_sub(lines.len() as u64) {
+                Some(left) => state.allowance = left,
+                None => {
+                    state.allowance = 0;
+                    return Err(OverLimit);
+                }
+            }
+        }
+        self.append(lines);
+        Ok(())
+    }
+
+    /// Lets playbooks write so many bytes more than now, at least.
+    pub(crate) fn allow_at_least(&self, bytes: u64) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.allowance = state.allowance.max(bytes);
+    }
+
+    /// No more lines will come.
+    pub(crate) fn end(&self) {
+        self.progress.send_modify(|progress| progress.ended = true);
+    }
+
+    /// Why the console is not complete, if it is not.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).failed.clone()
+    }
+
+    fn append(&self, bytes: &[u8]) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match (&*self.file).write_all(bytes) {
+            Ok(()) => self.progress.send_modify(|progress| progress.bytes += bytes.len() as u64),
+            Err(error) => {
+                state.failed.get_or_insert_with(|| format!("the console is not complete: {error}"));
+                // What got onto the disk before the error is there for readers.
+                if let Ok(metadata) = self.file.metadata() {
+                    self.progress.send_modify(|progress| progress.bytes = metadata.len());
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Console {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The present moment.
+pub(crate) fn now() -> Timestamp {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+}
+
+/// `2026-11-21 10:20:06.123456`, in UTC.
+pub(crate) fn stamp(moment: Timestamp) -> String {
+    moment.to_string().replace('T', " ").trim_end_matches('Z').to_owned()
+}
+
+/// Cuts a stream of bytes into lines of limited length, each with a time before it.
+pub(crate) struct Lines {
+    limit: usize,
+    line: Vec<u8>,
+    cut: usize,
+    /// The first complaint, or else the last line, that the callback did not write: what went wrong
+    /// where Ansible could not say so itself.
+    pub(crate) complaint: Option<String>,
+}
+
+impl Lines {
+    /// Lines of at most `limit` bytes.
+    pub(crate) fn new(limit: usize) -> Lines {
+        Lines { limit: limit.max(64), line: Vec::new(), cut: 0, complaint: None }
+    }
+
+    /// Takes bytes as they come; appends the lines that are complete to `out`.
+    pub(crate) fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let (text, complete) = match piece.split_last() {
+                Some((b'\n', text)) => (text, true),
+                _ => (piece, false),
+            };
+            let room = self.limit.saturating_sub(self.line.len()).min(text.len());
+            let (kept, cut) = text.split_at(room);
+            self.line.extend_from_slice(kept);
+            self.cut += cut.len();
+            if complete {
+                self.finish_line(out);
+            }
+        }
+    }
+
+    /// The stream is over: what stands without an end of line is a line.
+    pub(crate) fn finish(&mut self, out: &mut Vec<u8>) {
+        if !self.line.is_empty() {
+            self.finish_line(out);
+        }
+    }
+
+    fn finish_line(&mut self, out: &mut Vec<u8>) {
+        let text = String::from_utf8_lossy(&self.line);
+        let text = text.trim_end_matches('\r');
+        if !has_stamp(text) {
+            out.extend_from_slice(stamp(now()).as_bytes());
+            out.extend_from_slice(b" | ");
+            let is_complaint = |text: &str| ["ERROR", "[ERROR", "bwrap: "].iter().any(|word| text.starts_with(word));
+            if !text.trim().is_empty() && !self.complaint.as_deref().is_some_and(is_complaint) {
+                self.complaint = Some(text.to_owned());
+            }
+        }
+        out.extend_from_slice(text.as_bytes());
+        if self.cut > 0 {
+            out.extend_from_slice(format!(" [{} bytes more of this line were cut]", self.cut).as_bytes());
+        }
+        out.push(b'\n');
+        self.line.clear();
+        self.cut = 0;
+    }
+}
+
+/// Whether a line begins as `2026-11-21 10:20:06.123456 |` does.
+fn has_stamp(line: &str) -> bool {
+    const SHAPE: &[u8] = b"0000-00-00 00:00:00.000000 |";
+    line.len() >= SHAPE.len()
+        && line
+            .bytes()
+            .zip(SHAPE)
+            .all(|(byte, shape)| if *shape == b'0' { byte.is_ascii_digit() } else { byte == *shape })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_are_cut_and_lines_without_a_time_get_one() {
+        let mut lines = Lines::new(64);
+        let mut out = Vec::new();
+        lines.feed(b"2026-11-21 10:20:06.123456 | localhost | ok\npl", &mut out);
+        lines.feed(b"ain\n", &mut out);
+        lines.feed(&[b'x'; 100], &mut out);
+        lines.finish(&mut out);
+        let text = String::from_utf8(out).unwrap();
+        let all: Vec<&str> = text.lines().collect();
+        assert_eq!(all[0], "2026-11-21 10:20:06.123456 | localhost | ok");
+        assert!(has_stamp(all[1]) && all[1].ends_with(" | plain"), "{}", all[1]);
+        assert!(
+            all[2].ends_with(&format!(" | {} [36 bytes more of this line were cut]", "x".repeat(64))),
+            "{}",
+            all[2]
+        );
+        assert_eq!(all.len(), 3);
+        assert_eq!(lines.complaint.as_deref().map(str::len), Some(64));
+    }
+
+    #[tokio::test]
+    async fn two_readers_follow_from_line_0_while_it_is_written_and_both_see_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("job-output.txt");
+        let console = Console::create(&path, 40).unwrap();
+        let follow = |reader: ConsoleReader, step: usize| async move {
+            let (mut seen, mut offset) = (Vec::new(), 0);
+            loop {
+                let chunk = reader.wait_from(offset, step, Duration::from_secs(20)).await.unwrap();
+                seen.extend_from_slice(&chunk.bytes);
+                offset = chunk.next;
+                if chunk.ended {
+                    return seen;
+                }
+            }
+        };
+        let one = tokio::spawn(follow(console.reader(), 7));
+        let two = tokio::spawn(follow(console.reader(), 4096));
+        assert_eq!(console.push(b"first\n"), Ok(()));
+        tokio::task::yield_now().await;
+        console.say("own line");
+        assert_eq!(console.push(&[b'y'; 41]), Err(OverLimit));
+        assert_eq!(console.push(b"second\n"), Err(OverLimit), "once over, nothing more is taken");
+        console.allow_at_least(10);
+        assert_eq!(console.push(b"third\n"), Ok(()));
+        console.end();
+        let (one, two) = (one.await.unwrap(), two.await.unwrap());
+        assert_eq!(one, std::fs::read(&path).unwrap());
+        assert_eq!(one, two);
+        let late = ConsoleReader::open(&path).unwrap().read_from(0, 4096).unwrap();
+        assert_eq!((late.bytes, late.ended), (one, true));
+    }
+}

@@ -1,0 +1,80 @@
+//! Stopping a build from outside.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+/// Why a build was stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AbortReason {
+    /// Its result is not wanted any more (evicted, dequeued, superseded). Cleanup playbooks run.
+    Cancelled,
+    /// The executor is going down. Nothing more is run.
+    Shutdown,
+}
+
+/// A handle on one build. Clones are the same handle.
+#[derive(Clone, Debug)]
+pub struct BuildControl {
+    abort: Arc<watch::Sender<Option<AbortReason>>>,
+}
+
+impl Default for BuildControl {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl BuildControl {
+    /// A handle that nobody has used yet.
+    pub fn new() -> BuildControl {
+        BuildControl { abort: Arc::new(watch::channel(None).0) }
+    }
+
+    /// Stops the build, now or as soon as it starts. A second call changes nothing, except that a
+    /// shutdown overrides a cancellation.
+    pub fn abort(&self, reason: AbortReason) {
+        self.abort.send_if_modified(|current| {
+            let change = current.is_none() || (*current != Some(reason) && reason == AbortReason::Shutdown);
+            if change {
+                *current = Some(reason);
+            }
+            change
+        });
+    }
+
+    /// Whether and why the build was stopped.
+    pub fn aborted(&self) -> Option<AbortReason> {
+        *self.abort.borrow()
+    }
+
+    /// Whether the build was stopped.
+    pub fn is_aborted(&self) -> bool {
+        self.aborted().is_some()
+    }
+
+    /// Completes when the build is stopped.
+    pub async fn wait(&self) -> AbortReason {
+        self.wait_for(|_| true).await
+    }
+
+    /// Completes when the executor goes down.
+    pub(crate) async fn wait_shutdown(&self) -> AbortReason {
+        self.wait_for(|reason| reason == AbortReason::Shutdown).await
+    }
+
+    async fn wait_for(&self, wanted: impl Fn(AbortReason) -> bool) -> AbortReason {
+        let mut receiver = self.abort.subscribe();
+        loop {
+            if let Some(reason) = *receiver.borrow_and_update()
+                && wanted(reason)
+            {
+                return reason;
+            }
+            // The sender lives as long as `self`, so this ends only with a change.
+            if receiver.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! The executor: what all builds of this process share, and what an earlier process left behind.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use gatelog_record::BuildId;
+
+use crate::build::Build;
+use crate::config::{ExecutorConfig, ExecutorError};
+use crate::console::{Console, ConsoleReader, now, stamp};
+use crate::control::{AbortReason, BuildControl};
+use crate::jobdir::{JobDir, Owner, make_dir, remove_tree};
+use crate::process::{ProcessIdentity, kill_marked};
+use crate::spec::BuildSpec;
+use crate::toolchain::{Toolchain, find_bubblewrap};
+use crate::workspace::Workspace;
+
+/// How long processes of a leftover are hunted.
+const HUNT: Duration = Duration::from_secs(10);
+/// Stands in a log directory while its build runs.
+const UNFINISHED: &str = ".unfinished";
+
+/// Runs builds. Clones are the same executor.
+#[derive(Clone)]
+pub struct Executor {
+    inner: Arc<Inner>,
+}
+
+/// What all builds share.
+pub(crate) struct Inner {
+    pub(crate) config: ExecutorConfig,
+    pub(crate) toolchain: Toolchain,
+    /// `None`: without a sandbox.
+    pub(crate) bwrap: Option<PathBuf>,
+    running: Mutex<BTreeMap<(BuildId, u32), (ConsoleReader, BuildControl)>>,
+}
+
+/// A build's place among those that run; given up when it is dropped.
+pub(crate) struct Registration {
+    executor: Arc<Inner>,
+    key: (BuildId, u32),
+    log_dir: PathBuf,
+}
+
+impl Registration {
+    /// The console is complete.
+    pub(crate) fn finished(&self) {
+        // If it stays, the next sweep takes the build for unfinished and adds a line: no harm.
+        let _ = fs::remove_file(self.log_dir.join(UNFINISHED));
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.executor.running().remove(&self.key);
+    }
+}
+
+/// What a sweep found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SweepReport {
+    /// Attempts that an earlier process left unfinished; their directories are gone.
+    pub removed: Vec<(BuildId, u32)>,
+    /// Processes that were still running although they should not, and were killed or could not be.
+    pub stray_processes: usize,
+    /// Attempts that belong to another process that is alive; left alone.
+    pub of_others: usize,
+    /// What could not be removed, and why.
+    pub failed: Vec<String>,
+}
+
+impl Executor {
+    /// Finds Ansible and bubblewrap, tries them, and makes the directories. Nothing that was left
+    /// behind is touched: call [`sweep`](Self::sweep) next.
+    pub async fn open(mut config: ExecutorConfig) -> Result<Executor, ExecutorError> {
+        for place in [&mut config.root, &mut config.logs_root] {
+            make_dir(place)?;
+            // Real paths: a process is recognised by them, and bubblewrap follows no link.
+            *place = fs::canonicalize(&place).map_err(ExecutorError::io("find", &*place))?;
+        }
+        make_dir(&JobDir::folder(&config.root))?;
+        let toolchain = Toolchain::find(&config).await?;
+        let bwrap = find_bubblewrap(&config).await?;
+        let running = Mutex::default();
+        Ok(Executor { inner: Arc::new(Inner { config, toolchain, bwrap, running }) })
+    }
+
+    /// The Ansible in use.
+    pub fn toolchain(&self) -> &Toolchain {
+        &self.inner.toolchain
+    }
+
+    /// Whether builds are kept apart from this host.
+    pub fn is_sandboxed(&self) -> bool {
+        self.inner.bwrap.is_some()
+    }
+
+    /// Takes a build. Its console exists from now on.
+    ///
+    /// An earlier process's leftovers of the same attempt are swept away first.
+    pub async fn prepare(&self, spec: BuildSpec, workspace: Arc<dyn Workspace>) -> Result<Build, ExecutorError> {
+        let inner = &self.inner;
+        let key = (spec.build, spec.attempt);
+        let job_dir = JobDir::at(&inner.config.root, spec.build, spec.attempt);
+        if job_dir.root().exists() && !inner.sweep_one(job_dir.root(), &mut SweepReport::default()).await {
+            return Err(ExecutorError::AlreadyRunning { build: spec.build, attempt: spec.attempt });
+        }
+        let log_dir = inner.log_dir(spec.build, spec.attempt);
+        let control = BuildControl::new();
+        let console = {
+            let mut running = inner.running();
+            if running.contains_key(&key) {
+                return Err(ExecutorError::AlreadyRunning { build: spec.build, attempt: spec.attempt });
+            }
+            remove_tree(&log_dir).map_err(ExecutorError::io("remove", &log_dir))?;
+            make_dir(&log_dir)?;
+            let marker = log_dir.join(UNFINISHED);
+            fs::write(&marker, b"").map_err(ExecutorError::io("write", &marker))?;
+            let path = log_dir.join("job-output.txt");
+            let console = Console::create(&path, inner.config.limits.console_bytes);
+            let console = Arc::new(console.map_err(ExecutorError::io("write", &path))?);
+            running.insert(key, (console.reader(), control.clone()));
+            console
+        };
+        let registration = Registration { executor: inner.clone(), key, log_dir: log_dir.clone() };
+        let owner = Owner { process: ProcessIdentity::own(), build: spec.build, attempt: spec.attempt };
+        let job_dir = JobDir::create(&inner.config.root, &owner)?;
+        Ok(Build { executor: inner.clone(), spec, workspace, job_dir, console, control, log_dir, registration })
+    }
+
+    /// The console of an attempt that runs here, or is kept here. `None`: there is none.
+    pub fn console(&self, build: BuildId, attempt: u32) -> Option<ConsoleReader> {
+        if let Some((reader, _)) = self.inner.running().get(&(build, attempt)) {
+            return Some(reader.clone());
+        }
+        ConsoleReader::open(&self.inner.log_dir(build, attempt).join("job-output.txt")).ok()
+    }
+
+    /// The attempts that run here.
+    pub fn running(&self) -> Vec<(BuildId, u32)> {
+        self.inner.running().keys().copied().collect()
+    }
+
+    /// Stops an attempt that runs here; `false`: it does not.
+    pub fn abort(&self, build: BuildId, attempt: u32, reason: AbortReason) -> bool {
+        let running = self.inner.running();
+        let found = running.get(&(build, attempt));
+        if let Some((_, control)) = found {
+            control.abort(reason);
+        }
+        found.is_some()
+    }
+
+    /// Where console and inventory of an attempt are kept.
+    pub fn log_dir(&self, build: BuildId, attempt: u32) -> PathBuf {
+        self.inner.log_dir(build, attempt)
+    }
+
+    /// Removes what processes that are no more left behind: their builds' processes, directories
+    /// and, unless they are to be kept, unfinished consoles. Builds that run are left alone.
+    pub async fn sweep(&self) -> Result<SweepReport, ExecutorError> {
+        let folder = JobDir::folder(&self.inner.config.root);
+        let mut report = SweepReport::default();
+        let entries = fs::read_dir(&folder).map_err(ExecutorError::io("read", &folder))?;
+        for entry in entries {
+            let path = entry.map_err(ExecutorError::io("read", &folder))?.path();
+            self.inner.sweep_one(&path, &mut report).await;
+        }
+        Ok(report)
+    }
+}
+
+impl Inner {
+    fn running(&self) -> std::sync::MutexGuard<'_, BTreeMap<(BuildId, u32), (ConsoleReader, BuildControl)>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn log_dir(&self, build: BuildId, attempt: u32) -> PathBuf {
+        self.config.logs_root.join(build.to_string()).join(attempt.to_string())
+    }
+
+    /// Sweeps one directory; whether it is gone.
+    async fn sweep_one(&self, path: &Path, report: &mut SweepReport) -> bool {
+        let owner = JobDir::owner(path);
+        if let Some(owner) = &owner {
+            let own = owner.process == ProcessIdentity::own();
+            let runs_here = own && self.running().contains_key(&(owner.build, owner.attempt));
+            let discarded = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+            if runs_here || (own && discarded) {
+                return false;
+            }
+            if !own && owner.process.is_alive() {
+                report.of_others += 1;
+                return false;
+            }
+        }
+        let found = crate::process::marked(path).len();
+        report.stray_processes += found;
+        if found > 0 {
+            kill_marked(path, HUNT).await;
+        }
+        let gone = path.to_owned();
+        let removed = tokio::task::spawn_blocking(move || remove_tree(&gone)).await;
+        if let Some(error) =
+            removed.map_or_else(|panic| Some(panic.to_string()), |done| done.err().map(|e| e.to_string()))
+        {
+            report.failed.push(format!("cannot remove {}: {error}", path.display()));
+            return false;
+        }
+        if let Some(owner) = owner {
+            let log_dir = self.log_dir(owner.build, owner.attempt);
+            if log_dir.join(UNFINISHED).exists() {
+                report.removed.push((owner.build, owner.attempt));
+                if let Err(error) = self.close_console(&log_dir) {
+                    report.failed.push(format!("cannot close the console in {}: {error}", log_dir.display()));
+                }
+            }
+        }
+        true
+    }
+
+    /// The console of a build that nobody will finish.
+    fn close_console(&self, log_dir: &Path) -> std::io::Result<()> {
+        if !self.config.keep_unfinished_consoles {
+            return remove_tree(log_dir);
+        }
+        let mut file = fs::OpenOptions::new().append(true).open(log_dir.join("job-output.txt"))?;
+        // The last line may have been cut off in the middle.
+        writeln!(file, "\n{} | Build ends: ABORTED (the executor was stopped)", stamp(now()))?;
+        fs::remove_file(log_dir.join(UNFINISHED))
+    }
+
+    /// Removes the directory of a build that is over, without anybody waiting for it.
+    pub(crate) fn discard(&self, job_dir: &JobDir) {
+        let Some(name) = job_dir.root().file_name() else { return };
+        let old = job_dir.root().with_file_name(format!(".old-{}", name.to_string_lossy()));
+        // An older one of that name is in the way only if its removal failed; then it goes now.
+        let renamed = fs::rename(job_dir.root(), &old).or_else(|_| {
+            remove_tree(&old)?;
+            fs::rename(job_dir.root(), &old)
+        });
+        if let Err(error) = renamed {
+            tracing::warn!(directory = %job_dir.root().display(), %error, "cannot remove a build's directory");
+            return;
+        }
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) = remove_tree(&old) {
+                tracing::warn!(directory = %old.display(), %error, "cannot remove a build's directory");
+            }
+        });
+    }
+}

@@ -1,0 +1,183 @@
+//! The inventory: hosts, groups and their variables.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use gatelog_record::Value;
+
+use crate::spec::{BuildSpec, Connection, NodeSpec};
+use crate::variables::{HostVars, squash};
+use crate::yaml::Yaml;
+
+/// What the inventory needs to know of the executor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Surroundings<'a> {
+    /// Python for tasks that run in the sandbox.
+    pub(crate) python: &'a Path,
+    /// Where Ansible puts its modules for tasks that run in the sandbox.
+    pub(crate) local_tmp: &'a Path,
+    /// The user for nodes that name none.
+    pub(crate) default_username: &'a str,
+    /// The home directory in the sandbox.
+    pub(crate) home: &'a Path,
+}
+
+/// The whole inventory. Variables named in `hidden` are left out everywhere, because a playbook's
+/// secret of that name must win.
+pub(crate) fn inventory(spec: &BuildSpec, around: &Surroundings<'_>, zuul: &Yaml, hidden: &BTreeSet<&str>) -> Yaml {
+    let mut hosts = Vec::new();
+    for node in &spec.nodeset.nodes {
+        for name in std::iter::once(&node.name).chain(&node.aliases) {
+            let mut variables = own_variables(spec, name, hidden);
+            variables.extend(connection(node, around));
+            let mut entries = entries(variables);
+            let described = description(node);
+            entries.push(("nodepool".into(), Yaml::values(&described)));
+            entries.push(("zuul_node".into(), Yaml::values(&described)));
+            hosts.push((name.clone(), Yaml::Map(entries)));
+        }
+    }
+    let mut all_variables = own_variables(spec, "localhost", hidden);
+    all_variables.insert("zuul_user_dir".into(), path(around.home));
+    if spec.nodeset.nodes.is_empty() {
+        // Without a node the job runs here, and `hosts: all` means this host.
+        let mut localhost = all_variables.clone();
+        localhost.extend(local(around));
+        hosts.push(("localhost".into(), Yaml::Map(entries(localhost))));
+    }
+    let mut all_entries = entries(all_variables);
+    all_entries.push(("zuul".into(), zuul.clone()));
+    let mut groups: Vec<(String, Yaml)> = spec
+        .nodeset
+        .groups
+        .iter()
+        .map(|group| {
+            let members = group.nodes.iter().map(|node| (node.clone(), Yaml::Value(Value::Null))).collect();
+            (group.name.clone(), Yaml::Map(vec![("hosts".into(), Yaml::Map(members))]))
+        })
+        .collect();
+    groups.push(("zuul_unreachable".into(), Yaml::Map(vec![("hosts".into(), Yaml::Map(Vec::new()))])));
+    let all = vec![
+        ("hosts".into(), Yaml::Map(hosts)),
+        ("vars".into(), Yaml::Map(all_entries)),
+        ("children".into(), Yaml::Map(groups)),
+    ];
+    Yaml::Map(vec![("all".into(), Yaml::Map(all))])
+}
+
+fn own_variables(spec: &BuildSpec, host: &str, hidden: &BTreeSet<&str>) -> HostVars {
+    let mut variables = squash(&spec.variables, &spec.nodeset, host);
+    variables.retain(|name, _| !hidden.contains(name.as_str()));
+    variables
+}
+
+fn entries(variables: HostVars) -> Vec<(String, Yaml)> {
+    variables.into_iter().map(|(name, value)| (name, Yaml::Value(value))).collect()
+}
+
+fn path(path: &Path) -> Value {
+    Value::Str(path.to_string_lossy().into_owned())
+}
+
+/// Variables of a host whose tasks run in the sandbox.
+fn local(around: &Surroundings<'_>) -> HostVars {
+    [
+        ("ansible_connection".to_owned(), Value::from("local")),
+        ("ansible_python_interpreter".to_owned(), path(around.python)),
+        ("ansible_remote_tmp".to_owned(), path(around.local_tmp)),
+    ]
+    .into()
+}
+
+fn connection(node: &NodeSpec, around: &Surroundings<'_>) -> HostVars {
+    match &node.connection {
+        Connection::Local { dir } => {
+            let mut variables = local(around);
+            variables.insert("zuul_user_dir".into(), Value::from(dir.as_str()));
+            variables
+        }
+        Connection::Remote { plugin, host, port, user, python } => {
+            let user = user.as_deref().unwrap_or(around.default_username);
+            let mut variables: HostVars = [
+                ("ansible_connection".to_owned(), Value::from(plugin.as_str())),
+                ("ansible_host".to_owned(), Value::from(host.as_str())),
+                ("ansible_user".to_owned(), Value::from(user)),
+                ("ansible_python_interpreter".to_owned(), Value::from(python.as_deref().unwrap_or("auto"))),
+                ("zuul_user_dir".to_owned(), Value::Str(format!("/home/{user}"))),
+            ]
+            .into();
+            if let Some(port) = port {
+                variables.insert("ansible_port".into(), Value::Int(i64::from(*port)));
+            }
+            variables
+        }
+    }
+}
+
+/// `nodepool` and `zuul_node`: what the node is.
+fn description(node: &NodeSpec) -> BTreeMap<String, Value> {
+    const KNOWN: [&str; 12] = [
+        "az",
+        "cloud",
+        "provider",
+        "region",
+        "host_id",
+        "external_id",
+        "slot",
+        "interface_ip",
+        "public_ipv4",
+        "private_ipv4",
+        "public_ipv6",
+        "private_ipv6",
+    ];
+    let mut described: BTreeMap<String, Value> = KNOWN.map(|name| (name.to_owned(), Value::Null)).into();
+    described.insert("node_properties".into(), Value::Map(BTreeMap::new()));
+    described.extend(node.properties.clone());
+    described.insert("label".into(), Value::from(node.label.as_str()));
+    described
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jobdir::JobDir;
+    use crate::spec::Nodeset;
+    use crate::test_data::{playbook, spec};
+    use crate::zuul_vars::zuul;
+
+    #[test]
+    fn the_inventory_of_a_build() {
+        let spec = spec();
+        let job_dir = JobDir::at(Path::new("/x"), spec.build, spec.attempt);
+        let playbooks = [playbook(&spec)];
+        let around = Surroundings {
+            python: Path::new("/venv/bin/python"),
+            local_tmp: Path::new("/x/.ansible/tmp"),
+            default_username: "zuul",
+            home: Path::new("/x/home"),
+        };
+        let zuul = zuul(&spec, &job_dir, "worker1", &playbooks);
+        let text = inventory(&spec, &around, &zuul, &BTreeSet::from(["secret"])).document();
+        let golden = include_str!("goldens/inventory.yaml");
+        assert_eq!(text, golden, "the inventory changed; if that is meant, this is the new golden:\n{text}");
+        assert!(!text.contains("canary") && !text.contains("plain"), "a secret is in the inventory");
+        let mut alone = spec;
+        alone.nodeset = Nodeset::default();
+        let text = inventory(&alone, &around, &zuul, &BTreeSet::new()).document();
+        let hosts: Vec<&str> = text.lines().skip_while(|line| *line != "  hosts:").take(8).collect();
+        assert_eq!(
+            hosts,
+            [
+                "  hosts:",
+                "    localhost:",
+                "      a: \"{{ b }}\"",
+                "      ansible_connection: \"local\"",
+                "      ansible_python_interpreter: \"/venv/bin/python\"",
+                "      ansible_remote_tmp: \"/x/.ansible/tmp\"",
+                "      secret: \"plain\"",
+                "      zuul_user_dir: \"/x/home\"",
+            ],
+            "without a node the job runs on this host"
+        );
+    }
+}

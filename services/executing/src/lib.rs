@@ -1,0 +1,50 @@
+//! Runs one build: workspace, inventory, Ansible in a sandbox, console, result.
+//!
+//! An [`Executor`] is opened once; it finds Ansible and bubblewrap and says what is wrong with them.
+//! [`Executor::prepare`] takes a [`BuildSpec`], which is complete in itself, and gives a [`Build`]
+//! with a console that can be followed and a [`BuildControl`] that can stop it. [`Build::run`]
+//! always gives a [`BuildOutcome`]: what goes wrong with a build is a verdict, not an error.
+//!
+//! This crate knows nothing of the log and nothing of merging: repositories come through the
+//! [`Workspace`] trait.
+//!
+//! Reading order: [`spec`] (what to run), [`build`] (the course of a build), [`play`] (one
+//! playbook), [`sandbox`] and [`ansible`] (how it is called), [`jobdir`] (where things lie),
+//! [`console`], [`outcome`], [`executor`] (leftovers).
+
+mod ansible;
+mod build;
+pub mod config;
+pub mod console;
+pub mod control;
+pub mod executor;
+mod inventory;
+mod jobdir;
+mod json_output;
+pub mod outcome;
+mod play;
+mod playbooks;
+mod process;
+pub mod sandbox;
+mod setup;
+pub mod spec;
+#[cfg(test)]
+mod test_data;
+pub mod toolchain;
+mod variables;
+pub mod workspace;
+mod yaml;
+mod zuul_vars;
+
+pub use build::Build;
+pub use config::{ExecutorConfig, ExecutorError, ExtraPaths, Limits, SandboxMode};
+pub use console::{ConsoleChunk, ConsoleReader};
+pub use control::{AbortReason, BuildControl};
+pub use executor::{Executor, SweepReport};
+pub use outcome::{
+    BuildOutcome, BuildResult, FailingTask, FailureCause, PlaybookEnding, PlaybookRun, RetryCause, Returned,
+};
+pub use sandbox::{Mount, Profile};
+pub use spec::BuildSpec;
+pub use toolchain::Toolchain;
+pub use workspace::{Workspace, WorkspaceError};

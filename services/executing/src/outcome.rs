@@ -1,0 +1,194 @@
+//! What became of a build.
+
+use std::path::PathBuf;
+
+use gatelog_record::{Timestamp, Value};
+use serde::{Deserialize, Serialize};
+
+use crate::spec::Phase;
+
+/// The verdict on one attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BuildResult {
+    /// Every run and post playbook succeeded.
+    Success,
+    /// The job failed.
+    Failure(FailureCause),
+    /// Pre-run and run together took longer than allowed, and it happened in run.
+    TimedOut,
+    /// Stopped from outside.
+    Aborted,
+    /// A post-run playbook failed. Zuul: hides success and failure alike.
+    PostFailure,
+    /// This attempt says nothing about the change: try again if attempts are left.
+    Retry(RetryCause),
+    /// The job can not run as it is configured; trying again would not help.
+    Error(String),
+}
+
+/// Why a build failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FailureCause {
+    /// A run playbook failed.
+    Run,
+    /// The console grew over its limit.
+    OutputLimit,
+    /// A pre-run playbook failed after the job had said `zuul.retry: false`.
+    RetryForbidden,
+}
+
+/// Why an attempt should be repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RetryCause {
+    /// A pre-run playbook failed.
+    PreFailed,
+    /// The pre-run playbooks took too long.
+    PreTimedOut,
+    /// The workspace or the sandbox could not be prepared.
+    SetupFailed,
+    /// A node could not be reached.
+    Unreachable,
+    /// Something on this host killed Ansible (out of memory, an operator).
+    Killed,
+}
+
+impl BuildResult {
+    /// Zuul's name of the result. A retry is `RETRY`; whoever counts attempts makes it
+    /// `RETRY_LIMIT`.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            BuildResult::Success => "SUCCESS",
+            BuildResult::Failure(_) => "FAILURE",
+            BuildResult::TimedOut => "TIMED_OUT",
+            BuildResult::Aborted => "ABORTED",
+            BuildResult::PostFailure => "POST_FAILURE",
+            BuildResult::Retry(_) => "RETRY",
+            BuildResult::Error(_) => "ERROR",
+        }
+    }
+}
+
+/// All there is to know about an attempt that is over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BuildOutcome {
+    /// The verdict.
+    pub result: BuildResult,
+    /// One sentence more about a verdict that is not success.
+    pub detail: Option<String>,
+    /// When the attempt began.
+    pub started: Timestamp,
+    /// When it was over.
+    pub ended: Timestamp,
+    /// The playbooks that ran, in order.
+    pub playbooks: Vec<PlaybookRun>,
+    /// What the job returned.
+    pub returned: Returned,
+    /// The first task that failed for good, if a playbook failed at a task.
+    pub failing_task: Option<FailingTask>,
+    /// Where console and inventory are kept.
+    pub log_dir: PathBuf,
+    /// Things a person should know that did not decide the result.
+    pub warnings: Vec<String>,
+}
+
+/// One playbook that ran.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlaybookRun {
+    /// When.
+    pub phase: Phase,
+    /// Which of its phase, from 0.
+    pub index: u32,
+    /// The canonical name of its project.
+    pub project: String,
+    /// The branch it was taken from.
+    pub branch: String,
+    /// Its path in the project.
+    pub path: String,
+    /// Whether it came from a config project.
+    pub trusted: bool,
+    /// When it started.
+    pub started: Timestamp,
+    /// When it ended.
+    pub ended: Timestamp,
+    /// How.
+    pub ending: PlaybookEnding,
+}
+
+/// How a playbook ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PlaybookEnding {
+    /// Well.
+    Ok,
+    /// With a failed task or another error of Ansible's; its exit code.
+    Failed(i32),
+    /// A node could not be reached.
+    Unreachable,
+    /// It took too long and was killed.
+    TimedOut,
+    /// The build was stopped.
+    Aborted,
+    /// The console grew over its limit and it was killed.
+    OutputLimit,
+    /// A signal from elsewhere killed it.
+    Killed(i32),
+    /// The sandbox could not be made.
+    NoSandbox,
+}
+
+impl PlaybookEnding {
+    /// Zuul's word for it on the console.
+    pub(crate) fn console_word(self) -> &'static str {
+        match self {
+            PlaybookEnding::Ok | PlaybookEnding::Failed(_) => "RESULT_NORMAL",
+            PlaybookEnding::Unreachable => "RESULT_UNREACHABLE",
+            PlaybookEnding::TimedOut => "RESULT_TIMED_OUT",
+            PlaybookEnding::Aborted | PlaybookEnding::Killed(_) => "RESULT_ABORTED",
+            PlaybookEnding::OutputLimit => "RESULT_OUTPUT_LIMIT",
+            PlaybookEnding::NoSandbox => "RESULT_NO_SANDBOX",
+        }
+    }
+}
+
+/// The task at which a playbook failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailingTask {
+    /// The play's name.
+    pub play: String,
+    /// The task's name.
+    pub task: String,
+    /// The host it failed on.
+    pub host: String,
+    /// What it said, cut to a sentence's length.
+    pub message: String,
+}
+
+/// What a job returned by `zuul_return`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Returned {
+    /// `data`: a map, or null when nothing was returned.
+    pub data: Value,
+    /// `secret_data`: in clear; seal it before it goes anywhere.
+    pub secret_data: Value,
+}
+
+impl Returned {
+    /// `zuul.<key>` of the data.
+    pub fn zuul(&self, key: &str) -> Option<&Value> {
+        self.data.as_map()?.get("zuul")?.as_map()?.get(key)
+    }
+
+    /// `zuul.artifacts`: what the job says it has made. An entry without name and URL is left out.
+    pub fn artifacts(&self) -> Vec<Value> {
+        let named = |artifact: &&Value| {
+            artifact.as_map().is_some_and(|map| {
+                map.get("name").and_then(Value::as_str).is_some() && map.get("url").and_then(Value::as_str).is_some()
+            })
+        };
+        self.zuul("artifacts").and_then(Value::as_list).unwrap_or_default().iter().filter(named).cloned().collect()
+    }
+
+    /// `zuul.retry: false`: the job says that trying again would not help.
+    pub fn forbids_retry(&self) -> bool {
+        self.zuul("retry").and_then(Value::as_bool) == Some(false)
+    }
+}

@@ -1,0 +1,253 @@
+//! One playbook: start it, follow what it writes, stop it when it must stop, say how it ended.
+
+use std::future::Future;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::pin::pin;
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::ansible::{self, Course};
+use crate::build::Build;
+use crate::config::ExecutorError;
+use crate::console::{Lines, now};
+use crate::json_output::{JsonOutput, PlaybookJson};
+use crate::outcome::{FailingTask, PlaybookEnding, PlaybookRun};
+use crate::playbooks::PlaybookInPlace;
+use crate::process::{Running, kill_marked};
+use crate::spec::Phase;
+use crate::yaml::Yaml;
+
+/// How long output is read on after the process has ended (something may hold the pipe).
+const DRAIN: Duration = Duration::from_secs(2);
+/// How long processes that stayed behind are hunted.
+const HUNT: Duration = Duration::from_secs(10);
+/// How long a killed process may take to be gone.
+const DEATH: Duration = Duration::from_secs(30);
+
+/// A playbook that is over.
+pub(crate) struct Played {
+    pub(crate) run: PlaybookRun,
+    pub(crate) failing_task: Option<FailingTask>,
+    /// What went wrong before or beside Ansible.
+    pub(crate) detail: Option<String>,
+}
+
+/// How a process ended, and what it complained of beside the callback.
+struct Ended {
+    ending: PlaybookEnding,
+    said: Option<String>,
+}
+
+impl Build {
+    /// Runs a playbook until it ends or must end.
+    pub(crate) async fn play(
+        &self,
+        playbook: &PlaybookInPlace,
+        zuul: &Yaml,
+        course: &Course,
+        deadline: Instant,
+        json: &mut JsonOutput,
+        warnings: &mut Vec<String>,
+    ) -> Played {
+        let spec = &playbook.spec;
+        let kind = if spec.trusted { "trusted" } else { "untrusted" };
+        let project = spec.checkout.project.canonical_name();
+        let name = format!("[{kind} : {project}/{}@{}]", spec.path, spec.checkout.name);
+        self.console.say(&format!("{} START: {name}", spec.phase.label()));
+        let started = now();
+        let results = ansible::results_file(&self.job_dir);
+        let ended = match self.run_process(playbook, zuul, course, deadline, &results).await {
+            Ok(ended) => ended,
+            Err(error) => Ended { ending: PlaybookEnding::NoSandbox, said: Some(error.to_string()) },
+        };
+        let left = kill_marked(self.job_dir.root(), HUNT).await;
+        if left > 0 {
+            warnings.push(format!("{left} processes of {name} could not be killed"));
+        }
+        if let Err(error) = self.forget_secrets(playbook) {
+            warnings.push(error.to_string());
+        }
+        let read = PlaybookJson::read(&results, self.executor.config.limits.json_bytes);
+        let document = read.unwrap_or_else(|error| {
+            warnings.push(format!("results of {name} are missing in job-output.json: {error}"));
+            None
+        });
+        let has_results = document.is_some();
+        let document = document.unwrap_or_default();
+        if has_results && let Err(error) = json.add(playbook, &document) {
+            warnings.push(format!("job-output.json is not complete: {error}"));
+        }
+        if let Err(error) = json.copy_to(&self.job_dir.logs().join("job-output.json")) {
+            warnings.push(format!("job-output.json could not be shown to the job: {error}"));
+        }
+        let refused = |said: &&String| said.starts_with("bwrap: ");
+        let ending = match ended.ending {
+            PlaybookEnding::Failed(_) | PlaybookEnding::Ok if !document.unreachable.is_empty() => {
+                PlaybookEnding::Unreachable
+            }
+            PlaybookEnding::Failed(_) if !has_results && ended.said.as_ref().filter(refused).is_some() => {
+                PlaybookEnding::NoSandbox
+            }
+            ending => ending,
+        };
+        let detail = match ending {
+            PlaybookEnding::Ok => None,
+            PlaybookEnding::Unreachable => Some(format!("cannot reach {}", document.unreachable.join(", "))),
+            PlaybookEnding::Killed(signal) => {
+                Some(format!("{name} was killed by signal {signal} from outside: the host may be out of memory"))
+            }
+            PlaybookEnding::TimedOut => Some(format!("{name} took too long")),
+            PlaybookEnding::OutputLimit => Some(format!(
+                "the console grew over its limit of {} bytes in {name}: let the job write less, or to files",
+                self.executor.config.limits.console_bytes
+            )),
+            PlaybookEnding::Failed(_) | PlaybookEnding::NoSandbox if !has_results => ended.said,
+            _ => None,
+        };
+        if let Some(detail) = &detail {
+            self.console.say(detail);
+        }
+        self.console.say(&format!("{} END {}: {name}", spec.phase.label(), ending.console_word()));
+        let run = PlaybookRun {
+            phase: spec.phase,
+            index: playbook.index,
+            project,
+            branch: spec.checkout.name.clone(),
+            path: spec.path.clone(),
+            trusted: spec.trusted,
+            started,
+            ended: now(),
+            ending,
+        };
+        let failing_task = match ending {
+            PlaybookEnding::Ok => None,
+            _ => document.failing_task.map(FailingTask::from),
+        };
+        Played { run, failing_task, detail }
+    }
+
+    /// The process, from its start to its end.
+    async fn run_process(
+        &self,
+        playbook: &PlaybookInPlace,
+        zuul: &Yaml,
+        course: &Course,
+        deadline: Instant,
+        results: &std::path::Path,
+    ) -> Result<Ended, ExecutorError> {
+        let inventory = self.prepare_playbook(playbook, zuul)?;
+        match std::fs::remove_file(results) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(ExecutorError::io("remove", results)(error));
+            }
+            _ => {}
+        }
+        let command = self.command(playbook, &inventory, course);
+        let running = Running::start(command).await.map_err(ExecutorError::io("start", self.program()))?;
+        if playbook.spec.phase == Phase::Cleanup {
+            Ok(self.follow(running, deadline, self.control.wait_shutdown()).await)
+        } else {
+            Ok(self.follow(running, deadline, self.control.wait()).await)
+        }
+    }
+
+    fn program(&self) -> &std::path::Path {
+        self.executor.bwrap.as_deref().unwrap_or(&self.executor.toolchain.ansible_playbook)
+    }
+
+    fn command(&self, playbook: &PlaybookInPlace, inventory: &std::path::Path, course: &Course) -> Command {
+        let (config, toolchain) = (&self.executor.config, &self.executor.toolchain);
+        let words = ansible::command(toolchain, &self.job_dir, inventory, playbook, course);
+        let console = self.console_path();
+        let profile = ansible::profile(config, toolchain, &self.job_dir, &self.spec, playbook, &console);
+        let mut command = Command::new(self.program());
+        match &self.executor.bwrap {
+            Some(_) => command.args(profile.argv(&words)).current_dir(self.job_dir.root()),
+            None => command.args(words.iter().skip(1)).current_dir(self.job_dir.work()),
+        };
+        // The same environment for bubblewrap itself: it carries the mark, and nothing of ours.
+        command.env_clear().envs(&profile.environment).process_group(0);
+        command
+    }
+
+    /// Reads output until the process is gone; ends it when time, console or patience is over.
+    async fn follow(&self, mut running: Running, deadline: Instant, abort: impl Future) -> Ended {
+        let limits = &self.executor.config.limits;
+        let mut lines = Lines::new(limits.console_line_bytes);
+        let mut abort = pin!(abort);
+        let mut buffer = vec![0; 64 << 10];
+        let mut out = Vec::new();
+        let mut status: Option<std::io::Result<ExitStatus>> = None;
+        let mut stopped: Option<PlaybookEnding> = None;
+        // The next moment at which patience is over: kill, give up on the output, give up at all.
+        let mut patience: Option<Instant> = None;
+        let mut killed = false;
+        let mut open = true;
+        while status.is_none() || open {
+            tokio::select! {
+                read = running.output.read(&mut buffer), if open => match read {
+                    Ok(0) | Err(_) => open = false,
+                    Ok(count) => {
+                        lines.feed(buffer.get(..count).unwrap_or_default(), &mut out);
+                        let over = self.console.push(&out).is_err();
+                        out.clear();
+                        if over && stopped.is_none() {
+                            stopped = Some(PlaybookEnding::OutputLimit);
+                            running.kill();
+                            killed = true;
+                            patience = Some(Instant::now() + DEATH);
+                        }
+                    }
+                },
+                exit = &mut running.exit, if status.is_none() => {
+                    status = Some(exit.unwrap_or_else(|_| Err(std::io::Error::other("nobody waited for it"))));
+                    patience = Some(Instant::now() + DRAIN);
+                    killed = true;
+                },
+                () = sleep_until(deadline), if stopped.is_none() && status.is_none() => {
+                    stopped = Some(PlaybookEnding::TimedOut);
+                    running.terminate();
+                    patience = Some(Instant::now() + limits.kill_grace);
+                },
+                _ = &mut abort, if stopped.is_none() && status.is_none() => {
+                    stopped = Some(PlaybookEnding::Aborted);
+                    running.terminate();
+                    patience = Some(Instant::now() + limits.kill_grace);
+                },
+                () = sleep_until(patience.unwrap_or(deadline)), if patience.is_some() => {
+                    if killed {
+                        break;
+                    }
+                    running.kill();
+                    killed = true;
+                    patience = Some(Instant::now() + DEATH);
+                    // Without a sandbox the death of one is not the death of all.
+                    if self.executor.bwrap.is_none() {
+                        let _ = timeout(DEATH, kill_marked(self.job_dir.root(), HUNT)).await;
+                    }
+                },
+            }
+        }
+        lines.finish(&mut out);
+        // At the end of the console there is nobody left to stop.
+        let _ = self.console.push(&out);
+        let ending = stopped.unwrap_or(match status {
+            Some(Ok(status)) => ending_of(status),
+            _ => PlaybookEnding::Killed(9),
+        });
+        Ended { ending, said: lines.complaint }
+    }
+}
+
+/// What an exit status means. Bubblewrap hands on a signal as 128 and its number.
+fn ending_of(status: ExitStatus) -> PlaybookEnding {
+    match (status.code(), status.signal()) {
+        (Some(0), _) => PlaybookEnding::Ok,
+        (Some(code @ 129..=159), _) => PlaybookEnding::Killed(code - 128),
+        (Some(code), _) => PlaybookEnding::Failed(code),
+        (None, signal) => PlaybookEnding::Killed(signal.unwrap_or(9)),
+    }
+}

@@ -1,0 +1,192 @@
+//! Processes of a build: starting one, ending all of them, finding what an earlier executor left.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use tokio::net::unix::pipe;
+use tokio::sync::oneshot;
+
+/// The environment variable every process of a build carries, with the build's directory.
+pub(crate) const MARK: &str = "GATELOG_JOB_DIR";
+
+/// A process tree that is running. Dropping it kills the tree.
+pub(crate) struct Running {
+    pid: i32,
+    handle: OwnedFd,
+    /// How it ended, once it has.
+    pub(crate) exit: oneshot::Receiver<io::Result<ExitStatus>>,
+    /// What it writes, standard output and error in one.
+    pub(crate) output: pipe::Receiver,
+}
+
+impl Running {
+    /// Starts a command.
+    ///
+    /// It is started and waited for by a thread of its own. Bubblewrap's `--die-with-parent` means
+    /// the parent *thread*; a thread of the async runtime may come to an end at any time, and would
+    /// take the build with it.
+    pub(crate) async fn start(mut command: Command) -> io::Result<Running> {
+        let (reader, writer) = io::pipe()?;
+        command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+        let output = pipe::Receiver::from_owned_fd(reader.into())?;
+        let (started_sender, started) = oneshot::channel();
+        let (exit_sender, exit) = oneshot::channel();
+        std::thread::Builder::new().name("gatelog-playbook".into()).stack_size(256 << 10).spawn(move || {
+            let mut child = match command.spawn() {
+                Ok(child) => child,
+                Err(error) => return drop(started_sender.send(Err(error))),
+            };
+            // Closes this side's copy of the pipe, so that its end is seen.
+            drop(command);
+            let handle = as_pid(child.id()).ok_or_else(|| io::Error::other("process id out of range"));
+            let handle = handle.and_then(|pid| Ok(pidfd_open(pid, PidfdFlags::empty())?));
+            let known = handle.is_ok();
+            if started_sender.send(handle.map(|handle| (child.id(), handle))).is_err() || !known {
+                let _ = child.kill();
+            }
+            let _ = exit_sender.send(child.wait());
+        })?;
+        let (pid, handle) =
+            started.await.map_err(|_| io::Error::other("the thread that starts the process is gone"))??;
+        Ok(Running { pid: i32::try_from(pid).unwrap_or_default(), handle, exit, output })
+    }
+
+    /// Asks all processes of the tree to end. Bubblewrap's own are left out: it would end at once
+    /// and give the others no time.
+    pub(crate) fn terminate(&self) {
+        for pid in descendants(self.pid) {
+            if comm(pid).is_some_and(|name| name != "bwrap") {
+                signal(pid, Signal::TERM);
+            }
+        }
+    }
+
+    /// Kills the process; with bubblewrap, all of its tree.
+    pub(crate) fn kill(&self) {
+        // Fails only when it has ended already.
+        let _ = pidfd_send_signal(&self.handle, Signal::KILL);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn as_pid(pid: u32) -> Option<Pid> {
+    i32::try_from(pid).ok().and_then(Pid::from_raw)
+}
+
+fn signal(pid: i32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(pid)
+        && let Ok(handle) = pidfd_open(pid, PidfdFlags::empty())
+    {
+        let _ = pidfd_send_signal(&handle, signal);
+    }
+}
+
+/// Kills every process that carries the mark of this build directory, again and again until there
+/// is none. Returns how many are left when the time is over.
+pub(crate) async fn kill_marked(job_dir: &Path, within: Duration) -> usize {
+    let until = Instant::now() + within;
+    loop {
+        let found = marked(job_dir);
+        if found.is_empty() || Instant::now() >= until {
+            return found.len();
+        }
+        for pid in found {
+            if let Some(raw) = Pid::from_raw(pid)
+                && let Ok(handle) = pidfd_open(raw, PidfdFlags::empty())
+                // Looked at again now that the handle is held: the number may be somebody else's.
+                && is_marked(pid, job_dir)
+            {
+                let _ = pidfd_send_signal(&handle, Signal::KILL);
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The processes that carry the mark of this build directory.
+pub(crate) fn marked(job_dir: &Path) -> Vec<i32> {
+    pids().into_iter().filter(|pid| is_marked(*pid, job_dir)).collect()
+}
+
+fn is_marked(pid: i32, job_dir: &Path) -> bool {
+    let wanted = format!("{MARK}={}", job_dir.display());
+    // A zombie's environment is empty, so one that only waits for its parent does not count.
+    fs::read(format!("/proc/{pid}/environ"))
+        .is_ok_and(|environment| environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes()))
+}
+
+/// All processes below this one, and this one.
+fn descendants(root: i32) -> Vec<i32> {
+    let parents: Vec<(i32, i32)> = pids().into_iter().filter_map(|pid| Some((pid, stat(pid)?.parent))).collect();
+    let mut found = vec![root];
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        found.extend(parents.iter().filter(|(pid, of)| *of == parent && *pid != root).map(|(pid, _)| *pid));
+        next += 1;
+    }
+    found
+}
+
+fn pids() -> Vec<i32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
+fn comm(pid: i32) -> Option<String> {
+    fs::read_to_string(format!("/proc/{pid}/comm")).ok().map(|name| name.trim_end().to_owned())
+}
+
+struct Stat {
+    parent: i32,
+    start: u64,
+}
+
+/// `/proc/<pid>/stat` behind the command's name, which may hold spaces and brackets.
+fn stat(pid: i32) -> Option<Stat> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    if fields.first().is_some_and(|state| *state == "Z" || *state == "X") {
+        return None;
+    }
+    Some(Stat { parent: fields.get(1)?.parse().ok()?, start: fields.get(19)?.parse().ok()? })
+}
+
+/// A process, so that it cannot be taken for another one that has its number later.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct ProcessIdentity {
+    /// Its number.
+    pub(crate) pid: i32,
+    /// When it started, in ticks since the host did.
+    pub(crate) start: u64,
+    /// Which start of the host.
+    pub(crate) boot: String,
+}
+
+impl ProcessIdentity {
+    /// This process.
+    pub(crate) fn own() -> ProcessIdentity {
+        let pid = i32::try_from(std::process::id()).unwrap_or_default();
+        ProcessIdentity { pid, start: stat(pid).map_or(0, |stat| stat.start), boot: boot() }
+    }
+
+    /// Whether it still runs.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.boot == boot() && stat(self.pid).is_some_and(|stat| stat.start == self.start)
+    }
+}
+
+fn boot() -> String {
+    fs::read_to_string(PathBuf::from("/proc/sys/kernel/random/boot_id"))
+        .map(|id| id.trim().to_owned())
+        .unwrap_or_default()
+}

@@ -1,0 +1,204 @@
+//! What comes before the first playbook: repositories, playbooks, variables, inventory.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gatelog_record::Value;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::ansible;
+use crate::build::Build;
+use crate::config::ExecutorError;
+use crate::control::{AbortReason, BuildControl};
+use crate::inventory::{Surroundings, inventory};
+use crate::jobdir::{make_dir, remove_tree, write};
+use crate::outcome::{BuildResult, RetryCause};
+use crate::playbooks::{self, PlaybookInPlace};
+use crate::spec::Checkout;
+use crate::variables::{self, squash};
+use crate::workspace::WorkspaceError;
+use crate::yaml::Yaml;
+use crate::zuul_vars::zuul;
+
+/// How long repositories in the making are waited for once they are not wanted any more.
+const LAST_CHECKOUTS: Duration = Duration::from_secs(10);
+
+/// A build whose first playbook can start.
+pub(crate) struct Ready {
+    pub(crate) playbooks: Vec<PlaybookInPlace>,
+    /// The `zuul` variable for inventories that are used.
+    pub(crate) zuul: Yaml,
+}
+
+/// Why the first playbook cannot start: a verdict and a sentence.
+pub(crate) type Stopped = (BuildResult, String);
+
+impl From<ExecutorError> for Box<Stopped> {
+    fn from(error: ExecutorError) -> Self {
+        Box::new((BuildResult::Retry(RetryCause::SetupFailed), error.to_string()))
+    }
+}
+
+fn error(reason: String) -> Box<Stopped> {
+    Box::new((BuildResult::Error(reason.clone()), reason))
+}
+
+impl Build {
+    /// Everything before the first playbook.
+    pub(crate) async fn set_up(&self) -> Result<Ready, Box<Stopped>> {
+        self.check()?;
+        let places = playbooks::repositories(&self.spec, &self.job_dir);
+        let mut checkouts: Vec<(Checkout, PathBuf)> = self
+            .spec
+            .projects
+            .iter()
+            .map(|project| {
+                let src_dir = project.checkout.project.src_dir(self.spec.job.workspace_scheme);
+                (project.checkout.clone(), self.job_dir.work().join(src_dir))
+            })
+            .collect();
+        checkouts.extend(places.iter().map(|((_, checkout), place)| (checkout.clone(), place.clone())));
+        let mut seen = BTreeSet::new();
+        if let Some((checkout, place)) = checkouts.iter().find(|(_, place)| !seen.insert(place.clone())) {
+            return Err(error(format!(
+                "two projects share the place {} in the workspace, {} among them: use workspace-scheme golang",
+                place.strip_prefix(self.job_dir.root()).unwrap_or(place).display(),
+                checkout.project.canonical_name()
+            )));
+        }
+        self.materialize(checkouts).await?;
+        let playbooks = playbooks::find(&self.spec, &self.job_dir, &places).map_err(error)?;
+        ansible::install_plugins(&self.job_dir)?;
+        if self.executor.bwrap.is_none() {
+            // Without a sandbox there is nothing that could show the console at its place.
+            let place = self.job_dir.logs().join("job-output.txt");
+            symlink(self.console_path(), &place).map_err(ExecutorError::io("link", &place))?;
+        } else {
+            write(&self.job_dir.logs().join("job-output.txt"), b"")?;
+        }
+        let zuul = zuul(&self.spec, &self.job_dir, &self.executor.config.hostname, &playbooks);
+        let variables = Yaml::Map(vec![("zuul".into(), zuul.clone())]);
+        write(&self.job_dir.zuul_vars(), variables.document().as_bytes())?;
+        let whole = self.inventory(&zuul, &BTreeSet::new());
+        write(&self.job_dir.inventory(), whole.document().as_bytes())?;
+        let kept = self.log_dir.join("zuul-info");
+        make_dir(&kept)?;
+        write(&kept.join("inventory.yaml"), whole.without_marks().document().as_bytes())?;
+        Ok(Ready { playbooks, zuul })
+    }
+
+    /// What can be wrong with a spec before anything is done.
+    fn check(&self) -> Result<(), Box<Stopped>> {
+        variables::check(&self.spec.variables).map_err(error)?;
+        let playbook_projects = self.spec.playbooks.iter().map(|playbook| &playbook.checkout.project);
+        let mut projects = self.spec.projects.iter().map(|project| &project.checkout.project).chain(playbook_projects);
+        if let Some(project) = projects.find(|project| !project.is_safe()) {
+            return Err(error(format!("project {:?} cannot have a place in a workspace", project.canonical_name())));
+        }
+        let mut names = BTreeSet::new();
+        let all = self.spec.nodeset.nodes.iter().flat_map(|node| std::iter::once(&node.name).chain(&node.aliases));
+        if let Some(name) = all.into_iter().find(|name| !names.insert(name.as_str())) {
+            return Err(error(format!("two nodes of the nodeset are called {name:?}: give each a name of its own")));
+        }
+        for group in &self.spec.nodeset.groups {
+            if let Some(node) = group.nodes.iter().find(|node| !names.contains(node.as_str())) {
+                return Err(error(format!("group {:?} names node {node:?}, which the nodeset has not", group.name)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts all repositories in their places, several at a time.
+    async fn materialize(&self, checkouts: Vec<(Checkout, PathBuf)>) -> Result<(), Box<Stopped>> {
+        let limits = &self.executor.config.limits;
+        // A control of its own: also a timeout tells the work to stop.
+        let control = BuildControl::new();
+        let at_once = Arc::new(Semaphore::new(limits.parallel_checkouts.max(1)));
+        let mut tasks = JoinSet::new();
+        for (checkout, place) in checkouts {
+            if let Some(parent) = place.parent() {
+                make_dir(parent)?;
+            }
+            let (workspace, control, at_once) = (self.workspace.clone(), control.clone(), at_once.clone());
+            tasks.spawn(async move {
+                let Ok(_turn) = at_once.acquire_owned().await else { return Err(WorkspaceError::Aborted) };
+                let project = checkout.project.canonical_name();
+                let work = tokio::task::spawn_blocking(move || match control.is_aborted() {
+                    true => Err(WorkspaceError::Aborted),
+                    false => workspace.materialize(&checkout, &place, &control),
+                });
+                work.await.unwrap_or_else(|panic| Err(WorkspaceError::Failed { project, reason: panic.to_string() }))
+            });
+        }
+        let all = async {
+            while let Some(done) = tasks.join_next().await {
+                done.unwrap_or(Err(WorkspaceError::Aborted))?;
+            }
+            Ok(())
+        };
+        let stopped = tokio::select! {
+            result = all => match result {
+                Ok(()) => return Ok(()),
+                Err(reason @ WorkspaceError::Missing { .. }) => error(reason.to_string()),
+                Err(reason) => Box::new((BuildResult::Retry(RetryCause::SetupFailed), reason.to_string())),
+            },
+            _ = self.control.wait() => Box::new((BuildResult::Aborted, "stopped while the workspace was prepared".into())),
+            () = tokio::time::sleep(limits.setup) => Box::new((
+                BuildResult::Retry(RetryCause::SetupFailed),
+                format!("preparing the workspace took longer than {} s", limits.setup.as_secs()),
+            )),
+        };
+        control.abort(AbortReason::Cancelled);
+        let rest = async { while tasks.join_next().await.is_some() {} };
+        // What does not stop in time is left to itself; its directory is removed under it.
+        let _ = tokio::time::timeout(LAST_CHECKOUTS, rest).await;
+        Err(stopped)
+    }
+
+    fn inventory(&self, zuul: &Yaml, hidden: &BTreeSet<&str>) -> Yaml {
+        let around = Surroundings {
+            python: &self.executor.toolchain.python,
+            local_tmp: &self.job_dir.ansible_state().join("tmp"),
+            default_username: &self.executor.config.default_username,
+            home: &self.job_dir.home(),
+        };
+        inventory(&self.spec, &around, zuul, hidden)
+    }
+
+    /// Configuration, inventory and secrets of one playbook, just before it runs.
+    pub(crate) fn prepare_playbook(&self, playbook: &PlaybookInPlace, zuul: &Yaml) -> Result<PathBuf, ExecutorError> {
+        make_dir(&playbook.directory)?;
+        let hidden = playbook.spec.secrets.keys().map(String::as_str).collect();
+        let file = playbook.directory.join("inventory.yaml");
+        write(&file, self.inventory(zuul, &hidden).document().as_bytes())?;
+        let configuration = ansible::configuration(&self.job_dir, &file, playbook);
+        write(&playbook.directory.join("ansible.cfg"), configuration.as_bytes())?;
+        let secrets = self.secrets(playbook);
+        if !secrets.is_empty() {
+            let folder = playbook.directory.join("group_vars");
+            make_dir(&folder)?;
+            write(&folder.join("all.yaml"), Yaml::values(&secrets).document().as_bytes())?;
+        }
+        Ok(file)
+    }
+
+    /// The secrets one playbook sees: what parents returned as secret where nothing else has that
+    /// name, and above it the playbook's own.
+    fn secrets(&self, playbook: &PlaybookInPlace) -> BTreeMap<String, Value> {
+        let known = squash(&self.spec.variables, &self.spec.nodeset, "localhost");
+        let mut secrets = variables::usable(&self.spec.variables.parent_secret_data);
+        secrets.retain(|name, _| !known.contains_key(name));
+        secrets.extend(playbook.spec.secrets.clone());
+        secrets
+    }
+
+    /// Takes the secrets of a playbook away again, so that later ones cannot read them.
+    pub(crate) fn forget_secrets(&self, playbook: &PlaybookInPlace) -> Result<(), ExecutorError> {
+        let folder = playbook.directory.join("group_vars");
+        remove_tree(&folder).map_err(ExecutorError::io("remove", &folder))
+    }
+}

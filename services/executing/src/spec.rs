@@ -1,0 +1,343 @@
+//! What to run: one attempt of one build, complete, as plain data.
+//!
+//! A [`BuildSpec`] is everything the executor is told. It names no file of this host and needs no
+//! look-up: whoever froze the job has already decided every checkout, playbook and variable.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use gatelog_record::{BuildId, BuildsetId, Value};
+use serde::{Deserialize, Serialize};
+
+/// One attempt of one build.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BuildSpec {
+    /// The build, over all its attempts.
+    pub build: BuildId,
+    /// Which attempt this is, from 1.
+    pub attempt: u32,
+    /// How many attempts the job may have; a post playbook is told whether another will follow.
+    pub max_attempts: u32,
+    /// The buildset the build belongs to.
+    pub buildset: BuildsetId,
+    /// The id of the event that put the item into the pipeline; `zuul.event_id`.
+    pub event_id: String,
+    /// The tenant's name.
+    pub tenant: String,
+    /// The pipeline.
+    pub pipeline: PipelineSpec,
+    /// The frozen job, as far as the executor needs it.
+    pub job: JobSpec,
+    /// What is being tested.
+    pub item: RefSpec,
+    /// What is being tested and all that is ahead of it, oldest first; `zuul.items`.
+    pub items: Vec<RefSpec>,
+    /// The repositories of the workspace, each in the state to test.
+    pub projects: Vec<WorkspaceProject>,
+    /// All playbooks; those of one phase run in the order given.
+    pub playbooks: Vec<PlaybookSpec>,
+    /// The nodes to run on. With no node the job runs on `localhost`, inside the sandbox.
+    pub nodeset: Nodeset,
+    /// The job's variables, by where they come from.
+    pub variables: Variables,
+    /// Artifacts of the builds this one depends on; `zuul.artifacts`.
+    pub artifacts: Vec<Value>,
+}
+
+/// The pipeline a build runs in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PipelineSpec {
+    /// Its name.
+    pub name: String,
+    /// Zuul: `post-review`, whether the pipeline only runs reviewed code.
+    pub post_review: bool,
+}
+
+/// The frozen job, as far as the executor needs it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobSpec {
+    /// Its name.
+    pub name: String,
+    /// Whether its result counts.
+    pub voting: bool,
+    /// Its tags; `zuul.jobtags`.
+    pub tags: Vec<String>,
+    /// The variants that made it, as text; `zuul._inheritance_path`.
+    pub inheritance_path: Vec<String>,
+    /// Jobs that depend on this one; `zuul.child_jobs`.
+    pub child_jobs: Vec<String>,
+    /// The job's `override-checkout`.
+    pub override_checkout: Option<String>,
+    /// Where repositories lie below `src/`.
+    pub workspace_scheme: WorkspaceScheme,
+    /// How long it may take.
+    pub timeouts: Timeouts,
+}
+
+/// Limits of time, in seconds; `None` means the executor's own limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timeouts {
+    /// Zuul: `timeout`, over pre-run and run together, from the first pre-run playbook.
+    pub run: Option<u32>,
+    /// Zuul: `pre-timeout`, over all pre-run playbooks.
+    pub pre: Option<u32>,
+    /// Zuul: `post-timeout`, for each post-run playbook.
+    pub post: Option<u32>,
+}
+
+impl Timeouts {
+    pub(crate) fn or(seconds: Option<u32>, limit: Duration) -> Duration {
+        seconds.map_or(limit, |seconds| Duration::from_secs(u64::from(seconds)).min(limit))
+    }
+}
+
+/// Zuul: `workspace-scheme`, where a repository lies below `src/`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WorkspaceScheme {
+    /// `src/<host>/<organisation>/<name>`.
+    #[default]
+    Golang,
+    /// `src/<last part of the name>`.
+    Flat,
+    /// `src/<host>/<organisation>/<organisation>%2F<name>`.
+    Unique,
+}
+
+/// Which project.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ProjectName {
+    /// The host part of the canonical name, such as `git.example.org`.
+    pub canonical_hostname: String,
+    /// The name on that host, such as `org/project`.
+    pub name: String,
+}
+
+impl ProjectName {
+    /// A project by host and name.
+    pub fn new(canonical_hostname: impl Into<String>, name: impl Into<String>) -> ProjectName {
+        ProjectName { canonical_hostname: canonical_hostname.into(), name: name.into() }
+    }
+
+    /// `<host>/<name>`.
+    pub fn canonical_name(&self) -> String {
+        format!("{}/{}", self.canonical_hostname, self.name)
+    }
+
+    /// The last part of the name.
+    pub fn short_name(&self) -> &str {
+        self.name.rsplit('/').next().unwrap_or(&self.name)
+    }
+
+    /// Where the repository lies, relative to `work/`, such as `src/git.example.org/org/project`.
+    pub fn src_dir(&self, scheme: WorkspaceScheme) -> String {
+        match scheme {
+            WorkspaceScheme::Golang => format!("src/{}", self.canonical_name()),
+            WorkspaceScheme::Flat => format!("src/{}", self.short_name()),
+            WorkspaceScheme::Unique => {
+                let folder = self.name.rsplit_once('/').map(|(folder, _)| format!("{folder}/")).unwrap_or_default();
+                format!("src/{}/{folder}{}", self.canonical_hostname, self.name.replace('/', "%2F"))
+            }
+        }
+    }
+
+    /// Whether host and name can be used as a path below a folder without leaving it.
+    pub(crate) fn is_safe(&self) -> bool {
+        let safe = |part: &str| !part.is_empty() && part != "." && part != ".." && !part.contains(['\0', '\\']);
+        !self.canonical_hostname.contains('/')
+            && safe(&self.canonical_hostname)
+            && self.name.split('/').all(safe)
+            && self.name.split('/').all(|part| part != ".git")
+    }
+}
+
+/// A change, branch, tag or other ref: what an item stands for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefSpec {
+    /// Whose.
+    pub project: ProjectName,
+    /// The ref's full name; `zuul.ref`.
+    pub ref_name: String,
+    /// The branch it is proposed for, or is.
+    pub branch: Option<String>,
+    /// The tag it is.
+    pub tag: Option<String>,
+    /// The change's number or name.
+    pub change: Option<String>,
+    /// The change's patchset or commit.
+    pub patchset: Option<String>,
+    /// Where a person can look at it.
+    pub change_url: Option<String>,
+    /// The change's message. Comes from outside: it is never taken as a template.
+    pub message: Option<String>,
+    /// The change's topic. Comes from outside: it is never taken as a template.
+    pub topic: Option<String>,
+    /// The commit of the ref before the event (items without a change).
+    pub old_commit: Option<String>,
+    /// The commit of the ref after the event (items without a change).
+    pub new_commit: Option<String>,
+    /// The change's own commit.
+    pub commit_id: Option<String>,
+    /// What all changes of one dependency cycle share.
+    pub bundle_id: Option<String>,
+}
+
+/// One repository of the workspace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkspaceProject {
+    /// Which state of which repository.
+    pub checkout: Checkout,
+    /// Whether the job named it in `required-projects`.
+    pub required: bool,
+    /// Why this checkout was chosen; `zuul.projects[].checkout_description`.
+    pub checkout_description: String,
+}
+
+/// One state of one repository.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Checkout {
+    /// Whose repository.
+    pub project: ProjectName,
+    /// The branch or tag to stand on.
+    pub name: String,
+    /// The commit that `name` shall point at: the state to test. As hex digits.
+    pub commit: String,
+    /// The commit that `origin/<name>` shall point at: the state before the change under test, so
+    /// that `origin/<name>..<name>` is the change. `None`: the same as `commit`.
+    pub previous: Option<String>,
+    /// Other branches and the commits they shall point at.
+    pub branches: BTreeMap<String, String>,
+}
+
+/// When a playbook runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Phase {
+    /// Before the job's own work; a failure is a reason to try again.
+    Pre,
+    /// The job's own work: its result is the build's.
+    Run,
+    /// Afterwards, always.
+    Post,
+    /// At the very end, also after an abort; its result counts for nothing.
+    Cleanup,
+}
+
+impl Phase {
+    /// The phase's name as jobs know it (`zuul_execution_phase`, `job-output.json`).
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Phase::Pre => "pre",
+            Phase::Run => "run",
+            Phase::Post => "post",
+            Phase::Cleanup => "cleanup",
+        }
+    }
+
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Phase::Pre => "PRE-RUN",
+            Phase::Run => "RUN",
+            Phase::Post => "POST-RUN",
+            Phase::Cleanup => "CLEANUP-RUN",
+        }
+    }
+}
+
+/// One playbook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlaybookSpec {
+    /// When it runs.
+    pub phase: Phase,
+    /// The repository it is in, and which state of it.
+    pub checkout: Checkout,
+    /// Its path there; an ending of `.yaml` or `.yml` may be left out.
+    pub path: String,
+    /// Whether it comes from a config project.
+    pub trusted: bool,
+    /// Zuul: how many variants had been applied before the one that brought it. When a pre-run
+    /// playbook fails, only post-run playbooks of its own level or below it are run.
+    pub nesting_level: u32,
+    /// Secrets by the name the playbook knows them under, in clear. Only this playbook sees them.
+    pub secrets: BTreeMap<String, Value>,
+}
+
+/// The nodes of a build.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nodeset {
+    /// The nodes.
+    pub nodes: Vec<NodeSpec>,
+    /// The groups.
+    pub groups: Vec<GroupSpec>,
+}
+
+/// One node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeSpec {
+    /// Its name in the inventory.
+    pub name: String,
+    /// Further names for the same node.
+    pub aliases: Vec<String>,
+    /// The label it was asked for under.
+    pub label: String,
+    /// How Ansible reaches it.
+    pub connection: Connection,
+    /// What the inventory says about it below `nodepool` (`cloud`, `region`, `az`, `interface_ip`,
+    /// `host_id`, `node_properties`, …).
+    pub properties: BTreeMap<String, Value>,
+}
+
+/// How Ansible reaches a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Connection {
+    /// On this host, inside the build's sandbox, with a directory of its own.
+    Local {
+        /// The node's directory; writable in the sandbox, and the node's home.
+        dir: String,
+    },
+    /// Over a network.
+    Remote {
+        /// Ansible's connection plugin, such as `ssh`.
+        plugin: String,
+        /// Address or name.
+        host: String,
+        /// Port, if not the plugin's own.
+        port: Option<u16>,
+        /// User; `None` is the executor's default.
+        user: Option<String>,
+        /// Python on the node; `None` lets Ansible look.
+        python: Option<String>,
+    },
+}
+
+impl Default for Connection {
+    fn default() -> Self {
+        Connection::Local { dir: String::new() }
+    }
+}
+
+/// A group of nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupSpec {
+    /// Its name.
+    pub name: String,
+    /// Names of its nodes.
+    pub nodes: Vec<String>,
+}
+
+/// Variables by where they come from, weakest first. Each but the last map to whole values: a
+/// stronger one replaces a weaker one, it is not merged into it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Variables {
+    /// `secret_data` that parent jobs returned: the weakest of all. Never in an inventory that is
+    /// kept, never on the console.
+    pub parent_secret_data: BTreeMap<String, Value>,
+    /// `data` that parent jobs returned, without its `zuul` key.
+    pub parent_data: BTreeMap<String, Value>,
+    /// The job's `vars`.
+    pub vars: BTreeMap<String, Value>,
+    /// The job's `group-vars`: group, then variables.
+    pub group_vars: BTreeMap<String, BTreeMap<String, Value>>,
+    /// The job's `host-vars`: node, then variables.
+    pub host_vars: BTreeMap<String, BTreeMap<String, Value>>,
+    /// The job's `extra-vars`: the strongest.
+    pub extra_vars: BTreeMap<String, Value>,
+}

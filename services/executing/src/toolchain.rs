@@ -1,0 +1,180 @@
+//! The programs a build is run with, looked at once when the executor starts.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::config::{ExecutorConfig, ExecutorError, SandboxMode};
+use crate::sandbox::Profile;
+
+/// How long a program may take to say what it is.
+const PROBE: Duration = Duration::from_secs(60);
+
+/// Asks Python about itself and the Ansible it would import.
+const QUESTION: &str = "import json, os, sys\n\
+    import ansible\n\
+    from ansible.release import __version__ as version\n\
+    print(json.dumps({'executable': sys.executable, 'prefix': sys.prefix, 'base_prefix': sys.base_prefix,\n\
+    'packages': os.path.dirname(os.path.dirname(os.path.abspath(ansible.__file__))), 'version': version}))\n";
+
+/// The Ansible that runs playbooks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Toolchain {
+    /// `ansible-playbook` itself, not a shim.
+    pub ansible_playbook: PathBuf,
+    /// The Python it runs with; also the one for tasks on `localhost`, because what Ansible finds
+    /// by itself may be a shim that only works in some directories.
+    pub python: PathBuf,
+    /// ansible-core's version.
+    pub version: String,
+    /// What of this host the sandbox must show for it to work, besides the system's directories.
+    pub paths: Vec<PathBuf>,
+    /// Where Ansible's packages lie if Python finds them only by way of the user's home.
+    pub python_path: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    executable: PathBuf,
+    prefix: PathBuf,
+    base_prefix: PathBuf,
+    packages: PathBuf,
+    version: String,
+}
+
+impl Toolchain {
+    /// Finds Ansible and asks it what it is.
+    pub(crate) async fn find(config: &ExecutorConfig) -> Result<Toolchain, ExecutorError> {
+        let named = match &config.ansible_playbook {
+            Some(path) => path.clone(),
+            None => on_path("ansible-playbook").ok_or(ExecutorError::NoAnsible)?,
+        };
+        let bad = |reason: String| ExecutorError::BadAnsible { path: named.clone(), reason };
+        let named_absolute = std::path::absolute(&named).map_err(|error| bad(error.to_string()))?;
+        let (ansible_playbook, python) =
+            match shebang_python(&named_absolute).map_err(|error| bad(error.to_string()))? {
+                Some(python) => (named_absolute, python),
+                None => real_location(&named_absolute).await.map_err(bad)?,
+            };
+        let text = ask(&python, &["-c", QUESTION]).await.map_err(bad)?;
+        let answer: Answer = serde_json::from_str(text.trim())
+            .map_err(|error| bad(format!("{} said {text:?}: {error}", python.display())))?;
+        let under_prefix =
+            [&answer.prefix, &answer.base_prefix].iter().any(|prefix| answer.packages.starts_with(prefix));
+        let python_path = (!under_prefix).then(|| answer.packages.clone());
+        let wanted = [&answer.prefix, &answer.base_prefix, &answer.packages, &ansible_playbook, &answer.executable];
+        let paths = shown_paths(wanted.into_iter().map(PathBuf::as_path));
+        Ok(Toolchain { ansible_playbook, python: answer.executable, version: answer.version, paths, python_path })
+    }
+}
+
+/// Finds bubblewrap and lets it make a sandbox. `None`: configured to do without.
+pub(crate) async fn find_bubblewrap(config: &ExecutorConfig) -> Result<Option<PathBuf>, ExecutorError> {
+    let path = match &config.sandbox {
+        SandboxMode::Unsandboxed => return Ok(None),
+        SandboxMode::Bubblewrap { bwrap: Some(path) } => path.clone(),
+        SandboxMode::Bubblewrap { bwrap: None } => on_path("bwrap").ok_or(ExecutorError::NoBubblewrap)?,
+    };
+    let argv = Profile::system().argv(&["true".into()]);
+    match run(&path, argv).await {
+        Ok(_) => Ok(Some(path)),
+        Err(reason) => Err(ExecutorError::BadBubblewrap { path, reason }),
+    }
+}
+
+/// The paths to show, each with what it really is, without those that are shown anyway.
+fn shown_paths<'a>(wanted: impl Iterator<Item = &'a Path>) -> Vec<PathBuf> {
+    let mut all = BTreeSet::new();
+    for path in wanted {
+        all.insert(path.to_owned());
+        all.extend(fs::canonicalize(path));
+    }
+    let system: Vec<PathBuf> = ["/usr", "/bin", "/sbin", "/lib", "/lib64"].map(PathBuf::from).to_vec();
+    let mut shown: Vec<PathBuf> = Vec::new();
+    // In order, so a directory comes before what lies in it.
+    for path in all {
+        if path != Path::new("/") && !system.iter().chain(&shown).any(|parent| path.starts_with(parent)) {
+            shown.push(path);
+        }
+    }
+    shown
+}
+
+/// A program on this process's `PATH`.
+fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| is_program(file))
+}
+
+fn is_program(file: &Path) -> bool {
+    fs::metadata(file).is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+/// The Python a script says it is for; `None` if it is no Python script (a version manager's shim).
+fn shebang_python(script: &Path) -> std::io::Result<Option<PathBuf>> {
+    let mut start = Vec::new();
+    fs::File::open(script)?.take(1024).read_to_end(&mut start)?;
+    let start = String::from_utf8_lossy(&start);
+    let mut lines = start.lines();
+    let Some(mut words) = lines.next().and_then(|line| line.strip_prefix("#!")).map(str::split_whitespace) else {
+        return Ok(None);
+    };
+    let python =
+        |word: &str| Path::new(word).file_name().is_some_and(|name| name.to_string_lossy().starts_with("python"));
+    let found = match words.next() {
+        Some(program) if python(program) => Some(PathBuf::from(program)),
+        Some(program) if program.ends_with("/env") => words.find(|word| python(word)).and_then(on_path),
+        // pip writes this where the path is too long for the first line: '''exec' "/path" "$0" "$@"
+        Some("/bin/sh") => lines
+            .next()
+            .and_then(|line| line.strip_prefix("'''exec' "))
+            .and_then(|rest| rest.trim_matches(|c| c == '"' || c == ' ').split('"').next().map(str::trim))
+            .filter(|path| python(path))
+            .map(PathBuf::from),
+        _ => None,
+    };
+    Ok(found.filter(|path| is_program(path)))
+}
+
+/// Where the program behind a shim lies, and its Python, by what it says about itself.
+async fn real_location(shim: &Path) -> Result<(PathBuf, PathBuf), String> {
+    let text = ask(shim, &["--version"]).await?;
+    let field = |name: &str| {
+        text.lines().find_map(|line| {
+            line.trim().strip_prefix(name)?.trim().strip_prefix('=').map(|rest| rest.trim().to_owned())
+        })
+    };
+    let location = field("executable location");
+    let python = field("python version")
+        .and_then(|version| version.rsplit_once('(').map(|(_, path)| path.trim_end_matches(')').to_owned()));
+    match (location, python) {
+        (Some(location), Some(python)) if python.starts_with('/') => Ok((location.into(), python.into())),
+        _ => Err("it does not say where it lies and which Python it uses".into()),
+    }
+}
+
+async fn ask(program: &Path, arguments: &[&str]) -> Result<String, String> {
+    run(program, arguments.iter().map(Into::into).collect()).await
+}
+
+async fn run(program: &Path, arguments: Vec<std::ffi::OsString>) -> Result<String, String> {
+    let mut command = tokio::process::Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).kill_on_drop(true).current_dir("/");
+    let output = match tokio::time::timeout(PROBE, command.output()).await {
+        Ok(Ok(output)) => output,
+        Ok(Err(error)) => return Err(error.to_string()),
+        Err(_) => return Err(format!("no answer within {} s", PROBE.as_secs())),
+    };
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+    Err(format!("{}: {last}", output.status))
+}

@@ -1,0 +1,128 @@
+//! Variables of hosts: which one wins, and which names a job may not use.
+
+use std::collections::BTreeMap;
+
+use gatelog_record::Value;
+
+use crate::spec::{Nodeset, Variables};
+
+/// The variables of one host, by name.
+pub(crate) type HostVars = BTreeMap<String, Value>;
+
+/// Names that would let a job choose how and as whom Ansible runs things.
+const CONNECTION: [&str; 11] = [
+    "ansible_connection",
+    "ansible_host",
+    "ansible_python_interpreter",
+    "ansible_shell_executable",
+    "ansible_user",
+    "ansible_remote_user",
+    "ansible_ssh_executable",
+    "ansible_ssh_common_args",
+    "ansible_ssh_extra_args",
+    "ansible_scp_extra_args",
+    "ansible_sftp_extra_args",
+];
+
+/// Names that mean something else already.
+const TAKEN: [&str; 5] = ["zuul", "nodepool", "zuul_node", "unsafe_vars", "zuul_user_dir"];
+
+/// Why a variable cannot have this name, if it cannot.
+fn refused(name: &str) -> Option<&'static str> {
+    let starts = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    if !starts || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+        Some("is no name for a variable: use letters, digits and underscores, beginning with a letter")
+    } else if CONNECTION.contains(&name) {
+        Some("decides how Ansible reaches a node, which a job may not: remove it")
+    } else if TAKEN.contains(&name) || name.starts_with("zuul_execution_") {
+        Some("is set by gatelog: choose another name")
+    } else {
+        None
+    }
+}
+
+/// Looks at all names of a job's own variables.
+pub(crate) fn check(variables: &Variables) -> Result<(), String> {
+    let own = [("vars", &variables.vars), ("extra-vars", &variables.extra_vars)];
+    let groups = variables.group_vars.values().map(|map| ("group-vars", map));
+    let hosts = variables.host_vars.values().map(|map| ("host-vars", map));
+    for (place, map) in own.into_iter().chain(groups).chain(hosts) {
+        if let Some((name, why)) = map.keys().find_map(|name| Some((name, refused(name)?))) {
+            return Err(format!("variable {name:?} in {place} {why}"));
+        }
+    }
+    Ok(())
+}
+
+/// What parent jobs returned, without what cannot be a variable here.
+pub(crate) fn usable(parent: &HostVars) -> HostVars {
+    parent
+        .iter()
+        .filter(|(name, _)| refused(name).is_none())
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// The variables of a host, whole values from weak to strong: what parents returned, `vars`, group
+/// `all`, the host's groups by name, `host-vars`, `extra-vars`.
+pub(crate) fn squash(variables: &Variables, nodeset: &Nodeset, host: &str) -> HostVars {
+    let mut all = usable(&variables.parent_data);
+    let mut put = |map: Option<&HostVars>| all.extend(map.into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())));
+    put(Some(&variables.vars));
+    put(variables.group_vars.get("all"));
+    let mut groups: Vec<&str> = nodeset
+        .groups
+        .iter()
+        .filter(|group| group.name != "all" && group.nodes.iter().any(|node| node == host))
+        .map(|group| group.name.as_str())
+        .collect();
+    groups.sort_unstable();
+    for group in groups {
+        put(variables.group_vars.get(group));
+    }
+    put(variables.host_vars.get(host));
+    put(Some(&variables.extra_vars));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{GroupSpec, NodeSpec};
+
+    fn map(text: &str) -> HostVars {
+        text.split_whitespace()
+            .map(|pair| pair.split_once('=').unwrap())
+            .map(|(name, value)| (name.to_owned(), Value::from(value)))
+            .collect()
+    }
+
+    #[test]
+    fn the_stronger_place_wins_with_its_whole_value() {
+        let variables = Variables {
+            parent_data: map("a=parent b=parent zuul=parent ansible_user=parent bad-name=parent"),
+            vars: map("b=vars c=vars"),
+            group_vars: [("all".to_owned(), map("c=all d=all")), ("db".to_owned(), map("d=db e=db f=db"))].into(),
+            host_vars: [("one".to_owned(), map("e=one"))].into(),
+            extra_vars: map("f=extra"),
+            ..Variables::default()
+        };
+        let nodeset = Nodeset {
+            nodes: vec![NodeSpec { name: "one".into(), ..NodeSpec::default() }],
+            groups: vec![GroupSpec { name: "db".into(), nodes: vec!["one".into()] }],
+        };
+        assert_eq!(squash(&variables, &nodeset, "one"), map("a=parent b=vars c=all d=db e=one f=extra"));
+        assert_eq!(squash(&variables, &nodeset, "localhost"), map("a=parent b=vars c=all d=all f=extra"));
+        assert_eq!(check(&variables), Ok(()));
+    }
+
+    #[test]
+    fn a_job_may_not_choose_how_nodes_are_reached() {
+        for (name, word) in [("ansible_user", "remove it"), ("zuul", "another name"), ("a-b", "underscores")] {
+            let variables =
+                Variables { extra_vars: [(name.to_owned(), Value::Bool(true))].into(), ..Variables::default() };
+            let error = check(&variables).unwrap_err();
+            assert!(error.contains(name) && error.contains("extra-vars") && error.contains(word), "{error}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Where repositories come from: a contract, so that the executor knows neither mirrors nor merges.
+
+use std::path::Path;
+
+use crate::control::BuildControl;
+use crate::spec::Checkout;
+
+/// Why a repository could not be put in place.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkspaceError {
+    /// The repository or the state asked for is not there: trying again will not help.
+    #[error("repository {project} at {commit} is not available: {reason}")]
+    Missing {
+        /// Its canonical name.
+        project: String,
+        /// The commit asked for.
+        commit: String,
+        /// What was found instead.
+        reason: String,
+    },
+    /// It did not work this time: another attempt may.
+    #[error("repository {project} could not be prepared: {reason}")]
+    Failed {
+        /// Its canonical name.
+        project: String,
+        /// What went wrong.
+        reason: String,
+    },
+    /// The build was aborted in the meantime.
+    #[error("preparing the workspace was aborted")]
+    Aborted,
+}
+
+/// Puts repositories into a build's directory.
+pub trait Workspace: Send + Sync + 'static {
+    /// Makes `destination` (its parent exists, it does not) a repository with a work tree at
+    /// `checkout`: branch or tag `checkout.name` at `checkout.commit`, `origin/<name>` at
+    /// `checkout.previous`, the other branches as named, and an origin that leads nowhere
+    /// (Zuul: `file:///dev/null`). Afterwards the repository must not need any other directory of
+    /// this host: the sandbox sees nothing else.
+    ///
+    /// Called on a blocking thread. A long run should look at [`BuildControl::is_aborted`] now and
+    /// then and give up with [`WorkspaceError::Aborted`].
+    fn materialize(
+        &self,
+        checkout: &Checkout,
+        destination: &Path,
+        control: &BuildControl,
+    ) -> Result<(), WorkspaceError>;
+}
