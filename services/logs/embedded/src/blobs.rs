@@ -1,0 +1,208 @@
+//! The blob store: one file for each blob, under its hash.
+//!
+//! `<dir>/ab/cdef…` holds the bytes as they are. A blob is written beside, made durable, moved to its
+//! name, and the directory made durable, in this order: under its name there is never half of it.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gatelog_event_log::blobs::MAX_BLOB;
+use gatelog_event_log::{BlobError, Blobs};
+use gatelog_record::BlobHash;
+use parking_lot::Mutex;
+
+use crate::home::sync_dir;
+
+/// How many names are remembered as durable, so that putting them again costs nothing.
+const SETTLED: usize = 65_536;
+
+/// Blobs in files.
+#[derive(Debug)]
+pub struct FileBlobs {
+    dir: PathBuf,
+    temporary: u64,
+    /// Known to be whole and durable under their names.
+    settled: Mutex<BTreeSet<BlobHash>>,
+}
+
+/// Numbers temporary files over all stores of this process.
+static TEMPORARY: AtomicU64 = AtomicU64::new(0);
+
+fn failed(what: &'static str, path: &Path, error: &io::Error) -> BlobError {
+    BlobError::Store { what, message: format!("{}: {error}", path.display()) }
+}
+
+impl FileBlobs {
+    /// Opens the store in this directory, which is made if it is not there, and removes what writes
+    /// that were cut short have left. To be called by whoever holds the log that goes with it.
+    ///
+    /// # Errors
+    /// [`BlobError::Store`].
+    pub fn open(dir: impl AsRef<Path>) -> Result<FileBlobs, BlobError> {
+        let store = FileBlobs::open_reader(&dir);
+        let temporary = store.temporary_dir();
+        fs::create_dir_all(&temporary).map_err(|error| failed("making", &temporary, &error))?;
+        let entries = fs::read_dir(&temporary).map_err(|error| failed("reading", &temporary, &error))?;
+        for entry in entries {
+            let path = entry.map_err(|error| failed("reading", &temporary, &error))?.path();
+            fs::remove_file(&path).map_err(|error| failed("removing", &path, &error))?;
+        }
+        sync_dir(&store.dir).map_err(|error| failed("syncing", &store.dir, &error))?;
+        if let Some(parent) = store.dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            sync_dir(parent).map_err(|error| failed("syncing", parent, &error))?;
+        }
+        Ok(store)
+    }
+
+    /// The store in this directory, for another process than the one that holds the log. Nothing is
+    /// made or removed by opening it.
+    pub fn open_reader(dir: impl AsRef<Path>) -> FileBlobs {
+        FileBlobs {
+            dir: dir.as_ref().to_owned(),
+            temporary: u64::from(std::process::id()),
+            settled: Mutex::new(BTreeSet::new()),
+        }
+    }
+
+    fn temporary_dir(&self) -> PathBuf {
+        self.dir.join("new")
+    }
+
+    /// Where the bytes of this name are kept.
+    pub fn path(&self, hash: &BlobHash) -> PathBuf {
+        let name = hash.to_string();
+        let (first, rest) = name.split_at(2);
+        self.dir.join(first).join(rest)
+    }
+
+    /// Puts several, with fewer waits for the disk than one by one. Gives their names in order.
+    ///
+    /// # Errors
+    /// As [`Blobs::put`]. Some of them may then be there.
+    pub fn put_many(&self, blobs: &[&[u8]]) -> Result<Vec<BlobHash>, BlobError> {
+        let mut hashes = Vec::with_capacity(blobs.len());
+        let mut written: Vec<(BlobHash, PathBuf, PathBuf)> = Vec::new();
+        let mut fresh = BTreeSet::new();
+        let mut dirs = BTreeSet::new();
+        let mut parents = BTreeSet::new();
+        for bytes in blobs {
+            let size = bytes.len() as u64;
+            if size > MAX_BLOB {
+                return Err(BlobError::TooLarge { size, limit: MAX_BLOB });
+            }
+            let hash = BlobHash::of(bytes);
+            hashes.push(hash);
+            let path = self.path(&hash);
+            if self.is_settled(&hash, &path) || !fresh.insert(hash) {
+                continue;
+            }
+            let dir = path.parent().unwrap_or(&self.dir).to_owned();
+            // One that stands there and is whole was put before or by somebody else just now: only its
+            // being there is made durable. One that is damaged is replaced.
+            if fs::read(&path).is_ok_and(|found| found == *bytes) {
+                File::open(&path)
+                    .and_then(|file| file.sync_all())
+                    .map_err(|error| failed("syncing", &path, &error))?;
+            } else {
+                if !dir.is_dir() {
+                    fs::create_dir_all(&dir).map_err(|error| failed("making", &dir, &error))?;
+                }
+                let number = TEMPORARY.fetch_add(1, Ordering::Relaxed);
+                let temporary = self.temporary_dir().join(format!("{}.{number}", self.temporary));
+                write_file(&temporary, bytes).map_err(|error| {
+                    let _ = fs::remove_file(&temporary);
+                    failed("writing", &temporary, &error)
+                })?;
+                written.push((hash, temporary, path));
+            }
+            parents.insert(self.dir.clone());
+            dirs.insert(dir);
+        }
+        for (_, temporary, path) in &written {
+            fs::rename(temporary, path).map_err(|error| failed("moving", path, &error))?;
+        }
+        for dir in dirs.iter().chain(&parents) {
+            sync_dir(dir).map_err(|error| failed("syncing", dir, &error))?;
+        }
+        let mut settled = self.settled.lock();
+        if settled.len() + fresh.len() > SETTLED {
+            settled.clear();
+        }
+        settled.extend(fresh);
+        Ok(hashes)
+    }
+
+    fn is_settled(&self, hash: &BlobHash, path: &Path) -> bool {
+        self.settled.lock().contains(hash) && path.exists()
+    }
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+impl Blobs for FileBlobs {
+    fn put(&self, bytes: &[u8]) -> Result<BlobHash, BlobError> {
+        self.put_many(&[bytes]).map(|hashes| hashes.first().copied().unwrap_or_default())
+    }
+
+    fn get(&self, hash: &BlobHash) -> Result<Vec<u8>, BlobError> {
+        let path = self.path(hash);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(BlobError::Missing(*hash)),
+            Err(error) => return Err(failed("opening", &path, &error)),
+        };
+        let mut bytes = Vec::new();
+        file.take(MAX_BLOB + 1).read_to_end(&mut bytes).map_err(|error| failed("reading", &path, &error))?;
+        if BlobHash::of(&bytes) != *hash {
+            // Putting it again must then mend it.
+            self.settled.lock().remove(hash);
+            return Err(BlobError::Damaged { hash: *hash, place: path.display().to_string() });
+        }
+        Ok(bytes)
+    }
+
+    fn has(&self, hash: &BlobHash) -> Result<bool, BlobError> {
+        let path = self.path(hash);
+        path.try_exists().map_err(|error| failed("looking for", &path, &error))
+    }
+
+    fn list(&self) -> Result<Vec<BlobHash>, BlobError> {
+        let mut found = Vec::new();
+        for first in read_names(&self.dir)?.into_iter().filter(|name| name.len() == 2) {
+            for rest in read_names(&self.dir.join(&first))? {
+                found.extend(format!("{first}{rest}").parse::<BlobHash>());
+            }
+        }
+        Ok(found)
+    }
+
+    fn remove(&self, hash: &BlobHash) -> Result<(), BlobError> {
+        let path = self.path(hash);
+        self.settled.lock().remove(hash);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("removing", &path, &error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn read_names(dir: &Path) -> Result<Vec<String>, BlobError> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed("reading", dir, &error)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|error| failed("reading", dir, &error))?;
+        names.extend(entry.file_name().into_string());
+    }
+    Ok(names)
+}

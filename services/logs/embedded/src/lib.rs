@@ -1,0 +1,56 @@
+//! The embedded log: one directory, one writer process, segments and group commit.
+//!
+//! ```text
+//! <dir>/LOCK                  held (flock) by the one writer; holds its pid and when it started
+//! <dir>/HEADER                format, site, generation, partitions; how it was adopted
+//! <dir>/durable               hint: up to where everything is on disk
+//! <dir>/segments/00000001.log frames of all streams, in the order they were committed
+//! <dir>/blobs/ab/cdef…        the blob store ([`FileBlobs`])
+//! ```
+//!
+//! # Writing
+//! One thread commits. It takes everything that waits, writes it as **one frame** and makes it durable
+//! with **one `fdatasync`**; only then is anything seen or acknowledged. A frame is there whole or not
+//! at all, so the records of one append are too. After a failed write the log stops
+//! ([`gatelog_event_log::LogError::Stopped`]): what is on disk is then not known, and trying again could hide a
+//! loss. A full segment is sealed with a footer (counts, index, SHA-256 over all before) and never
+//! changes again; the next one names its digest.
+//!
+//! # Opening
+//! Sealed segments are taken at their footer's word (lengths, checksums, the digest named by the next
+//! one); the last segment is read frame by frame. Only its physically last frame may be cut off, and
+//! only if nobody knows more: neither the hint nor what the caller passes ([`Known`]). Everything else
+//! is a named error at a segment and byte. [`EmbeddedLog::verify`] reads every byte.
+//!
+//! # Reading beside the writer
+//! [`EmbeddedLog::open_reader`] takes no lock. A reader sees exactly what is durable: a frame when a
+//! later frame stands behind it (each frame says up to where the log was durable when it was written),
+//! or when the hint covers it. The writer writes the hint after `fdatasync` and before it acknowledges,
+//! so a reader on the same machine sees every acknowledged record at once. Without the hint a reader
+//! would see the newest frame only once the next one is written, and nothing else would differ: it is
+//! never needed for correctness.
+//!
+//! # Survival
+//! What is acknowledged survives the loss of power, if the disk keeps what it says it keeps. A crash
+//! and a clean close leave the same.
+
+mod blobs;
+mod commit;
+mod format;
+mod home;
+mod index;
+mod log;
+mod medium;
+mod options;
+mod recover;
+mod refresh;
+mod scan;
+mod verify;
+
+#[cfg(test)]
+mod tests;
+
+pub use blobs::FileBlobs;
+pub use log::EmbeddedLog;
+pub use options::{Known, Options, ReaderOptions, Stats};
+pub use verify::VerifyReport;
