@@ -1,0 +1,180 @@
+//! The reconciler over the gate's pending work: woken by a hint and by a periodic scan, idempotent,
+//! no retry loop inside. The table is the truth; what is lost here is found again at the next scan.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use gatelog_event_log::Log;
+use gatelog_gate_state::Work;
+use gatelog_record::draft::gate::{FreezeDone, LayoutMade, PrepareDone, ReportDone, SubmitDone};
+use gatelog_record::input::GateInput;
+use gatelog_record::{EventRef, InputId, InputRecord, Partition, Stream, Timestamp, WorkId};
+
+use crate::connection::{Connections, chain};
+use crate::git::Repositories;
+use crate::{config_read, freeze, layout, prepare, review};
+
+/// A row of pending work that may be done now.
+#[derive(Clone, Debug)]
+pub struct Due {
+    /// The work.
+    pub work: WorkId,
+    /// Which sending of it.
+    pub attempt: u32,
+    /// The tenant.
+    pub tenant: String,
+    /// The event that asked for it.
+    pub requested_by: u64,
+    /// What is to be done.
+    pub request: Work,
+}
+
+/// Where pending work is read.
+pub trait WorkSource: Send + Sync {
+    /// Everything that may be done at this moment, oldest first, and the position it was read at.
+    fn due(&self, now: Timestamp) -> (u64, Vec<Due>);
+    /// Waits until something was folded beyond a position, at most so long.
+    fn wait(&self, beyond: u64, at_most: Duration);
+}
+
+/// Kinds that do not get into each other's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Lane {
+    /// Merging and reading repositories.
+    Merge,
+    /// Layouts and freezing.
+    Compute,
+    /// Asking, merging for real and reporting.
+    Review,
+}
+
+const LANES: [(Lane, usize); 3] = [(Lane::Merge, 2), (Lane::Compute, 2), (Lane::Review, 2)];
+/// How many rows may wait in a lane; the rest stays in the table.
+const LANE_DEPTH: usize = 256;
+const SCAN: Duration = Duration::from_millis(500);
+
+/// Everything work is done with.
+#[derive(Clone)]
+pub struct Tools {
+    /// Repositories, connections, blobs.
+    pub repositories: Repositories,
+    /// Where outcomes go.
+    pub log: Arc<dyn Log>,
+    /// The clock, for what an outcome says it was observed at.
+    pub now: fn() -> Timestamp,
+    /// The gate's partition.
+    pub partition: Partition,
+}
+
+/// Runs the reconciler until `stop` is set. Returns its threads.
+pub fn spawn(tools: Tools, source: Arc<dyn WorkSource>, stop: Arc<AtomicBool>) -> std::io::Result<Vec<JoinHandle<()>>> {
+    let taken: Arc<Mutex<BTreeSet<(WorkId, u32)>>> = Arc::default();
+    let mut threads = Vec::new();
+    let mut lanes: BTreeMap<Lane, SyncSender<Due>> = BTreeMap::new();
+    for (lane, count) in LANES {
+        let (sender, receiver) = sync_channel::<Due>(LANE_DEPTH);
+        let receiver = Arc::new(Mutex::new(receiver));
+        lanes.insert(lane, sender);
+        for index in 0..count {
+            let (tools, taken, receiver) = (tools.clone(), Arc::clone(&taken), Arc::clone(&receiver));
+            let name = format!("effects-{lane:?}-{index}").to_lowercase();
+            threads.push(std::thread::Builder::new().name(name).spawn(move || work_lane(&tools, &taken, &receiver))?);
+        }
+    }
+    let scan = std::thread::Builder::new().name("effects-scan".into());
+    threads.push(scan.spawn(move || {
+        while !stop.load(Ordering::Relaxed) {
+            let (position, due) = source.due((tools.now)());
+            let mut taken_now = taken.lock().unwrap_or_else(PoisonError::into_inner);
+            // What is no longer in the table was answered, and the answer was taken.
+            let there: BTreeSet<_> = due.iter().map(|row| (row.work, row.attempt)).collect();
+            taken_now.retain(|key| there.contains(key));
+            let new: Vec<Due> = due.into_iter().filter(|row| !taken_now.contains(&(row.work, row.attempt))).collect();
+            for row in new {
+                let key = (row.work, row.attempt);
+                if let Some(sender) = lanes.get(&lane_of(&row.request))
+                    && sender.try_send(row).is_ok()
+                {
+                    taken_now.insert(key);
+                }
+            }
+            drop(taken_now);
+            source.wait(position, SCAN);
+        }
+    })?);
+    Ok(threads)
+}
+
+fn lane_of(work: &Work) -> Lane {
+    match work {
+        Work::ConfigRead(_) | Work::Prepare(_) => Lane::Merge,
+        Work::Layout(_) | Work::Freeze(_) => Lane::Compute,
+        Work::Changes(_) | Work::Submit(_) | Work::Report(_) => Lane::Review,
+    }
+}
+
+fn work_lane(tools: &Tools, taken: &Mutex<BTreeSet<(WorkId, u32)>>, receiver: &Mutex<Receiver<Due>>) {
+    loop {
+        // The lock is held while waiting: whoever waits next takes the next row.
+        let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(due) = next else { return };
+        let key = (due.work, due.attempt);
+        if !perform_and_answer(tools, due) {
+            // Nobody has the answer: the next scan finds the row again.
+            taken.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        }
+    }
+}
+
+fn perform_and_answer(tools: &Tools, due: Due) -> bool {
+    let outcome =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| perform(&tools.repositories, &due))).ok();
+    let Some(input) = outcome else {
+        tracing::error!(work = %due.work, "an effect panicked; its work is sent again when its deadline passes");
+        return true;
+    };
+    let id = InputId::new(format!("work/{}/{}", due.work, due.attempt));
+    let record = InputRecord::new(id, due.tenant.clone(), (tools.now)(), input)
+        .caused_by(EventRef { partition: tools.partition, sequence: due.requested_by });
+    let frame = match record.close() {
+        Ok(frame) => frame.encode(),
+        Err(error) => {
+            tracing::error!(work = %due.work, error = %chain(&error), "an outcome cannot be written");
+            return true;
+        }
+    };
+    match tools.log.append_inputs(Stream::Inputs(tools.partition), vec![frame]).wait() {
+        Some(Ok(_)) => true,
+        Some(Err(error)) => {
+            tracing::warn!(work = %due.work, error = %chain(&error), "an outcome could not be appended");
+            std::thread::sleep(Duration::from_millis(100));
+            false
+        }
+        None => false,
+    }
+}
+
+fn perform(repositories: &Repositories, due: &Due) -> GateInput {
+    let connections: &Connections = &repositories.connections;
+    let (work, attempt, tenant) = (due.work, due.attempt, due.tenant.clone());
+    match &due.request {
+        Work::ConfigRead(wanted) => config_read::read(repositories, wanted, attempt).into(),
+        Work::Layout(wanted) => {
+            let outcome = layout::make(&*repositories.blobs, connections, wanted);
+            LayoutMade { work, attempt, tenant, outcome }.into()
+        }
+        Work::Changes(wanted) => review::find_changes(connections, wanted, attempt).into(),
+        Work::Prepare(wanted) => {
+            PrepareDone { work, attempt, tenant, outcome: prepare::prepare(repositories, wanted) }.into()
+        }
+        Work::Freeze(wanted) => FreezeDone { work, attempt, tenant, outcome: freeze::run(repositories, wanted) }.into(),
+        Work::Submit(wanted) => {
+            SubmitDone { work, attempt, tenant, outcome: review::submit(repositories, wanted) }.into()
+        }
+        Work::Report(wanted) => ReportDone { work, attempt, tenant, failed: review::report(connections, wanted) }.into(),
+    }
+}

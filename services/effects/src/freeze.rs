@@ -1,0 +1,294 @@
+//! Work: freeze an item's jobs, and pin every repository they use.
+//!
+//! The graph and its trace are a pure function of layout and item (`rules/config`); which commits
+//! the repositories outside the prepared state stand at is read from the mirrors and recorded.
+
+use std::collections::BTreeMap;
+
+use gatelog_record::draft::capacity::{NodeWanted, SemaphoreWanted};
+use gatelog_record::draft::gate::{
+    BasePin, FreezeOutcome, FreezeWanted, FrozenJob, ProjectBranch, Subject, TenantProject,
+};
+use gatelog_record::{BlobHash, codec};
+use gatelog_rules_config::{
+    FreezeOptions, FreezeOutcome as Frozen, FreezeSubject, FrozenJob as Job, JobGraph, Layout, Playbook, freeze,
+};
+
+use crate::connection::Trouble;
+use crate::git::{Repositories, trouble};
+use crate::layout::get;
+use crate::spec::{JobSpec, PinnedCheckout, SpecStep, VERSION};
+
+/// Freezes; trouble becomes an outcome too.
+pub fn run(repositories: &Repositories, wanted: &FreezeWanted) -> FreezeOutcome {
+    match try_run(repositories, wanted) {
+        Ok(outcome) => outcome,
+        Err(Trouble { code, message, again }) => FreezeOutcome::Failed { code, message, again },
+    }
+}
+
+/// The question put to the layout: also what `replay verify` asks again.
+pub fn subject(wanted: &FreezeWanted) -> Result<(FreezeSubject, &Subject), Trouble> {
+    let own = wanted.steps.iter().rev().find(|step| step.item == wanted.item).ok_or_else(|| Trouble {
+        code: "internal".into(),
+        message: "the item to be frozen is not part of its own chain".into(),
+        again: false,
+    })?;
+    let subject = FreezeSubject {
+        project: own.subject.project.clone(),
+        branch: own.subject.branch.clone(),
+        reference: own.subject.git_ref.clone(),
+        updates_config: wanted.state.item_touches_config,
+        files: wanted.state.files.clone(),
+        ..FreezeSubject::default()
+    };
+    Ok((subject, &own.subject))
+}
+
+fn try_run(repositories: &Repositories, wanted: &FreezeWanted) -> Result<FreezeOutcome, Trouble> {
+    let blobs = &repositories.blobs;
+    let layout = read_layout(repositories, &wanted.layout)?;
+    let ahead = wanted.layout_ahead.as_ref().map(|hash| read_layout(repositories, hash)).transpose()?;
+    let (question, own) = subject(wanted)?;
+    let options = FreezeOptions { ahead: ahead.as_ref(), ..FreezeOptions::default() };
+    let put = |bytes: Result<Vec<u8>, codec::CodecError>| -> Result<BlobHash, Trouble> {
+        let bytes = bytes.map_err(|error| Trouble::lasting("too-large", &error))?;
+        blobs.put(&bytes).map_err(|error| Trouble::passing("blob-store", &error))
+    };
+    match freeze(&layout, &question, &wanted.pipeline, options) {
+        Frozen::NotInPipeline { trace } => {
+            Ok(FreezeOutcome::NoJobs { trace: put(codec::encode(&trace))?, in_pipeline: false })
+        }
+        Frozen::NoJobs { trace } => Ok(FreezeOutcome::NoJobs { trace: put(codec::encode(&trace))?, in_pipeline: true }),
+        Frozen::Refused { problem, trace } => {
+            Ok(FreezeOutcome::Refused { trace: put(codec::encode(&trace))?, message: problem.to_string() })
+        }
+        Frozen::Frozen { graph, trace } => {
+            let mut pins = Pins { repositories, wanted, layout: &layout, tips: BTreeMap::new() };
+            let mut jobs = Vec::with_capacity(graph.jobs.len());
+            for job in &graph.jobs {
+                let spec = spec(&mut pins, own, &graph, job)?;
+                jobs.push(frozen(&layout, job, put(codec::encode(&spec))?));
+            }
+            let repo_state = pins
+                .tips
+                .into_iter()
+                .flat_map(|((connection, project), branches)| {
+                    branches.into_iter().map(move |(branch, commit)| BasePin {
+                        at: ProjectBranch { connection: connection.clone(), project: project.clone(), branch },
+                        commit,
+                    })
+                })
+                .collect();
+            Ok(FreezeOutcome::Frozen {
+                graph: put(codec::encode(&graph))?,
+                trace: put(codec::encode(&trace))?,
+                jobs,
+                repo_state,
+            })
+        }
+    }
+}
+
+fn read_layout(repositories: &Repositories, hash: &BlobHash) -> Result<Layout, Trouble> {
+    codec::decode(&get(&*repositories.blobs, hash)?).map_err(|error| Trouble::lasting("layout-unreadable", &error))
+}
+
+fn frozen(layout: &Layout, job: &Job, spec: BlobHash) -> FrozenJob {
+    let nodes = job.nodeset().map(|nodeset| nodeset.shape.nodes.as_slice()).unwrap_or_default();
+    FrozenJob {
+        name: job.name.clone(),
+        spec,
+        voting: job.voting,
+        attempts: u32::try_from(job.attempts).unwrap_or(1).max(1),
+        dependencies: job.dependencies.iter().map(|dependency| (dependency.name.clone(), dependency.soft)).collect(),
+        semaphores: job
+            .semaphores
+            .iter()
+            .map(|semaphore| SemaphoreWanted {
+                name: semaphore.name.clone(),
+                max: u32::try_from(layout.semaphore_max(&semaphore.name)).unwrap_or(1).max(1),
+            })
+            .collect(),
+        nodes: nodes
+            .iter()
+            .map(|node| NodeWanted { names: node.names.clone(), label: node.label.clone() })
+            .collect(),
+        noop: job.name == "noop",
+        success_message: job.success_message.clone(),
+        failure_message: job.failure_message.clone(),
+    }
+}
+
+/// Commits of branches outside the prepared state, each read once.
+struct Pins<'a> {
+    repositories: &'a Repositories,
+    wanted: &'a FreezeWanted,
+    layout: &'a Layout,
+    tips: BTreeMap<(String, String), BTreeMap<String, String>>,
+}
+
+impl Pins<'_> {
+    fn project(&self, canonical: &str) -> Result<&TenantProject, Trouble> {
+        self.wanted.projects.iter().find(|project| project.project == canonical).ok_or_else(|| Trouble {
+            code: "unknown-project".into(),
+            message: format!("project {canonical} is not in tenant {}", self.wanted.tenant),
+            again: false,
+        })
+    }
+
+    /// The branches of a project as merged.
+    fn merged(&mut self, project: &TenantProject) -> Result<BTreeMap<String, String>, Trouble> {
+        let at = (project.connection.clone(), project.project.clone());
+        if let Some(branches) = self.tips.get(&at) {
+            return Ok(branches.clone());
+        }
+        let key = self.repositories.key(&project.connection, &project.project)?;
+        let fetched = self.repositories.mirrors.fetch(&key, &[]).map_err(|error| trouble(&error))?;
+        let mut branches = fetched.branches;
+        // A branch of the prepared state stands where the whole buildset was prepared on.
+        for prepared in &self.wanted.state.branches {
+            if prepared.at.project == project.project && prepared.at.connection == project.connection {
+                branches.insert(prepared.at.branch.clone(), prepared.base.clone());
+            }
+        }
+        self.tips.insert(at, branches.clone());
+        Ok(branches)
+    }
+
+    /// A project on a branch. `speculative` takes the chain of changes in; otherwise only what is
+    /// merged counts (playbooks of config projects).
+    fn pin(
+        &mut self,
+        project: &TenantProject,
+        branch: &str,
+        speculative: bool,
+        required: bool,
+        description: String,
+    ) -> Result<PinnedCheckout, Trouble> {
+        let merged = self.merged(project)?;
+        let host = self.repositories.connections.get(&project.connection)?.canonical_hostname().to_owned();
+        let name = self.repositories.connections.local_name(&project.connection, &project.project)?.to_owned();
+        let mut states: BTreeMap<&str, (&str, &str)> =
+            merged.iter().map(|(branch, commit)| (branch.as_str(), (commit.as_str(), commit.as_str()))).collect();
+        let mut moved = BTreeMap::new();
+        for prepared in &self.wanted.state.branches {
+            if speculative && prepared.at.project == project.project && prepared.at.connection == project.connection {
+                states.insert(&prepared.at.branch, (&prepared.commit, &prepared.ahead));
+                if prepared.at.branch != branch {
+                    moved.insert(prepared.at.branch.clone(), prepared.commit.clone());
+                }
+            }
+        }
+        let (commit, previous) = states.get(branch).ok_or_else(|| Trouble {
+            code: "branch-missing".into(),
+            message: format!("project {} has no branch {branch}", project.project),
+            again: false,
+        })?;
+        Ok(PinnedCheckout {
+            connection: project.connection.clone(),
+            host,
+            name,
+            branch: branch.to_owned(),
+            commit: (*commit).to_owned(),
+            previous: (*previous).to_owned(),
+            branches: moved,
+            required,
+            description,
+        })
+    }
+
+    /// Which branch of a project a build stands on, and why. Zuul: `resolveBranch`, first hit.
+    fn choose(
+        &mut self,
+        project: &TenantProject,
+        own: &Subject,
+        of_project: Option<&str>,
+        of_job: Option<&str>,
+    ) -> Result<(String, String), Trouble> {
+        let branches = self.merged(project)?;
+        let default = self.layout.projects.get(&project.project).map(|known| known.default_branch.clone());
+        let candidates = [
+            (of_project, "project override ref"),
+            (of_job, "job override ref"),
+            (own.branch.as_deref(), "zuul branch"),
+            (default.as_deref(), "project default branch"),
+        ];
+        for (branch, why) in candidates {
+            if let Some(branch) = branch
+                && branches.contains_key(branch)
+            {
+                return Ok((branch.to_owned(), why.to_owned()));
+            }
+        }
+        Err(Trouble {
+            code: "branch-missing".into(),
+            message: format!("project {} does not have the default branch {}", project.project, default.unwrap_or_default()),
+            again: false,
+        })
+    }
+}
+
+fn spec(pins: &mut Pins<'_>, own: &Subject, graph: &JobGraph, job: &Job) -> Result<JobSpec, Trouble> {
+    let wanted = pins.wanted;
+    let of_job = job.override_checkout.as_deref();
+    // Zuul: the projects of the item and of everything ahead of it, and those the job requires.
+    let mut names: Vec<(String, Option<String>, bool)> = Vec::new();
+    for step in &wanted.steps {
+        if !names.iter().any(|(name, ..)| *name == step.subject.project) {
+            names.push((step.subject.project.clone(), None, false));
+        }
+    }
+    for required in &job.required_projects {
+        match names.iter_mut().find(|(name, ..)| *name == required.project) {
+            Some(known) => *known = (known.0.clone(), required.override_checkout.clone(), true),
+            None => names.push((required.project.clone(), required.override_checkout.clone(), true)),
+        }
+    }
+    let mut workspace = Vec::with_capacity(names.len());
+    for (name, of_project, required) in names {
+        let project = pins.project(&name)?.clone();
+        let (branch, why) = pins.choose(&project, own, of_project.as_deref(), of_job)?;
+        workspace.push(pins.pin(&project, &branch, true, required, why)?);
+    }
+    let mut playbooks = Vec::with_capacity(job.playbooks.len());
+    for playbook in &job.playbooks {
+        playbooks.push(pin_playbook(pins, own, playbook)?);
+    }
+    let steps = wanted
+        .steps
+        .iter()
+        .map(|step| {
+            let host = pins.repositories.connections.get(&step.subject.connection)?.canonical_hostname();
+            Ok(SpecStep::new(step, host))
+        })
+        .collect::<Result<_, Trouble>>()?;
+    Ok(JobSpec {
+        version: VERSION,
+        tenant: wanted.tenant.clone(),
+        pipeline: wanted.pipeline.clone(),
+        post_review: pins.layout.pipelines.get(&wanted.pipeline).is_some_and(|pipeline| pipeline.post_review),
+        child_jobs: graph
+            .jobs
+            .iter()
+            .filter(|other| other.dependencies.iter().any(|dependency| dependency.name == job.name))
+            .map(|other| other.name.clone())
+            .collect(),
+        job: job.clone(),
+        steps,
+        workspace,
+        playbooks,
+    })
+}
+
+/// Zuul: a playbook comes from the branch its job was defined on; of a config project always as
+/// merged, of any other with the changes under test.
+fn pin_playbook(pins: &mut Pins<'_>, own: &Subject, playbook: &Playbook) -> Result<PinnedCheckout, Trouble> {
+    let project = pins.project(&playbook.project)?.clone();
+    let branch = if playbook.branch.is_empty() {
+        pins.choose(&project, own, None, None)?.0
+    } else {
+        playbook.branch.clone()
+    };
+    pins.pin(&project, &branch, !playbook.trusted, false, "playbook branch".to_owned())
+}

@@ -1,0 +1,66 @@
+//! Between the gate's words and the mirrors': keys, filters, and what trouble means.
+
+use std::sync::Arc;
+
+use gatelog_event_log::Blobs;
+use gatelog_merging::{FileFilter, MergeError, Mirrors, ProjectKey, SourceFile};
+use gatelog_record::draft::gate::ConfigFile;
+
+use crate::connection::{Connections, Trouble, chain};
+
+/// Everything effects on repositories need.
+#[derive(Clone)]
+pub struct Repositories {
+    /// The mirrors.
+    pub mirrors: Arc<Mirrors>,
+    /// Where repositories are.
+    pub connections: Connections,
+    /// Where files' contents go.
+    pub blobs: Arc<dyn Blobs>,
+}
+
+impl Repositories {
+    /// The mirror's key of a project, its source set.
+    pub fn key(&self, connection: &str, canonical: &str) -> Result<ProjectKey, Trouble> {
+        let name = self.connections.local_name(connection, canonical)?;
+        let key = ProjectKey::new(connection, name);
+        let url = self.connections.get(connection)?.repository(name)?;
+        self.mirrors.set_source(&key, &url).map_err(|error| trouble(&error))?;
+        Ok(key)
+    }
+
+    /// Keeps files' contents and names them.
+    pub fn keep(&self, files: Vec<SourceFile>) -> Result<Vec<ConfigFile>, Trouble> {
+        files
+            .into_iter()
+            .map(|file| {
+                let blob = self.blobs.put(&file.content).map_err(|error| Trouble::passing("blob-store", &error))?;
+                Ok(ConfigFile { path: file.path, blob })
+            })
+            .collect()
+    }
+}
+
+/// Where a project's configuration is looked for.
+pub fn config_filter(extra: &[String]) -> FileFilter {
+    FileFilter::zuul(extra.iter().map(String::as_str))
+}
+
+/// What an error of the mirrors means to the gate.
+pub fn trouble(error: &MergeError) -> Trouble {
+    let (code, again) = match error {
+        MergeError::BadName { .. } => ("bad-name", false),
+        MergeError::UnknownProject { .. } => ("unknown-project", false),
+        MergeError::Vanished { .. } => ("repository-vanished", false),
+        MergeError::UnsupportedUrl { .. } => ("unsupported-url", false),
+        MergeError::MissingRef { .. } => ("ref-missing", false),
+        MergeError::MissingBranch { .. } => ("branch-missing", false),
+        MergeError::MissingCommit { .. } => ("commit-missing", false),
+        MergeError::Damaged { .. } => ("repository-damaged", false),
+        MergeError::FileTooLarge { .. } | MergeError::TooMany { .. } => ("too-large", false),
+        MergeError::Locked { .. } => ("mirror-locked", true),
+        MergeError::DestinationTaken { .. } => ("destination-taken", false),
+        MergeError::Io { .. } | MergeError::Git { .. } => ("repository-error", true),
+    };
+    Trouble { code: code.into(), message: chain(error), again }
+}

@@ -1,0 +1,17 @@
+//! The reconcilers: they read work that the gate's fold left pending, do it in the world, and append
+//! the outcome as a new input.
+//!
+//! Nothing here decides. An effect may be done twice (after a crash, after a lost acknowledgement)
+//! and must then be done once: commits come out the same, a branch moves only from where it was, a
+//! report carries its id, a node is named after its id.
+
+pub mod config_read;
+pub mod connection;
+pub mod dispatch;
+pub mod freeze;
+pub mod git;
+pub mod layout;
+pub mod prepare;
+pub mod review;
+pub mod spec;
+pub mod worker;

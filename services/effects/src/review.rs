@@ -1,0 +1,55 @@
+//! Work at code-review systems: ask about changes, merge for real, report.
+
+use gatelog_record::draft::gate::{
+    ChangesFound, ChangesWanted, ReportRequested, SubmitOutcome, SubmitRequested,
+};
+
+use crate::connection::{Connections, Trouble};
+use crate::git::{Repositories, trouble};
+
+/// Asks for changes; trouble is an answer too.
+pub fn find_changes(connections: &Connections, wanted: &ChangesWanted, attempt: u32) -> ChangesFound {
+    let found = connections.get(&wanted.connection).and_then(|connection| connection.find_changes(wanted));
+    match found {
+        Ok(found) => ChangesFound { work: wanted.work, attempt, tenant: wanted.tenant.clone(), ..found },
+        Err(Trouble { code, message, .. }) => ChangesFound {
+            work: wanted.work,
+            attempt,
+            tenant: wanted.tenant.clone(),
+            changes: Vec::new(),
+            missing: Vec::new(),
+            failed: Some((code, message)),
+        },
+    }
+}
+
+/// Moves each branch from what was tested on to what was tested. A branch that has moved ends it:
+/// nothing that comes after is touched.
+pub fn submit(repositories: &Repositories, wanted: &SubmitRequested) -> SubmitOutcome {
+    let all = || -> Result<SubmitOutcome, Trouble> {
+        for target in &wanted.targets {
+            let connection = repositories.connections.get(&target.at.connection)?;
+            let key = repositories.key(&target.at.connection, &target.at.project)?;
+            let objects = repositories.mirrors.path(&key).map_err(|error| trouble(&error))?;
+            match connection.submit(wanted.work, target, &objects)? {
+                SubmitOutcome::Merged => {}
+                other => return Ok(other),
+            }
+        }
+        Ok(SubmitOutcome::Merged)
+    };
+    all().unwrap_or_else(|Trouble { code, message, again }| SubmitOutcome::Failed { code, message, again })
+}
+
+/// Delivers a report to each of its reporters. `None` when all have it.
+pub fn report(connections: &Connections, wanted: &ReportRequested) -> Option<(String, String, bool)> {
+    for (name, settings) in &wanted.reporters {
+        for subject in wanted.subjects.iter().filter(|subject| subject.connection == *name) {
+            let told = connections.get(name).and_then(|connection| connection.report(wanted, subject, settings));
+            if let Err(Trouble { code, message, again }) = told {
+                return Some((code, message, again));
+            }
+        }
+    }
+    None
+}
