@@ -1,0 +1,25 @@
+//! Values the benchmarks work on.
+
+use gatelog_record::draft::partition::InputTaken;
+use gatelog_record::event::PartitionEvent;
+use gatelog_record::{ActorId, Cause, Event, EventId, EventRecord, Timestamp};
+
+/// An event as a writer appends it most often: small, and with no decision header.
+pub fn small_event(sequence: u64) -> EventRecord {
+    EventRecord {
+        sequence,
+        term: 3,
+        recorded_at: Timestamp(1_790_000_000_000_000),
+        wall_at: Timestamp(1_790_000_000_000_000),
+        id: EventId([7; 16]),
+        cause: Cause::Input { offset: sequence },
+        actor: ActorId::SYSTEM,
+        key: "example".to_owned(),
+        traceparent: String::new(),
+        decision: None,
+        event: Event::Partition(PartitionEvent::InputTaken(InputTaken {
+            duplicate_of: None,
+            reason: "nothing-to-do".to_owned(),
+        })),
+    }
+}

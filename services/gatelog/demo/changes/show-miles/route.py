@@ -1,0 +1,11 @@
+"""Tells how far it is."""
+
+import units
+
+
+def describe(kilometres):
+    return f"{units.kilometres_to_metres(kilometres):.0f} m"
+
+
+def describe_miles(miles):
+    return describe(units.miles_to_kilometres(miles))

@@ -1,0 +1,323 @@
+//! The command line: what can be said, and who does it.
+//!
+//! Every command is one struct here and one function elsewhere: [`crate::serve`], [`crate::demo`] and the modules
+//! of [`crate::commands`]. Exit codes are those of [`Code`]; `docs/exit-codes.md` is the same table.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use gatelog_record::{Stream, Timestamp};
+
+use crate::commands::failure::Failure;
+use crate::commands::{self, stop};
+use crate::demo::DemoOptions;
+
+/// The line about exit codes under every command's help.
+const CODES: &str = "Exit codes: 0 ok, 1 said no or a check failed, 2 usage, 3 not found, 4 not allowed, 5 in use,\n\
+                     6 unavailable or timed out, 7 integrity failure, 8 replay diverged (docs/exit-codes.md).";
+
+/// A project-gating CI/CD system on an append-only log.
+///
+/// A site is one directory: its configuration (gatelog.toml, tenants.yaml), its log, and everything made from the
+/// log. Commands that read work on a site's directory, beside a running server or without one.
+#[derive(Debug, Parser)]
+#[command(name = "gatelog", version, max_term_width = 110, arg_required_else_help = true, after_help = AFTER)]
+pub struct Cli {
+    /// Which site.
+    #[command(flatten)]
+    pub site: SiteArgs,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const AFTER: &str = "\
+Examples:
+  gatelog demo                           see it work: four changes through check and gate
+  gatelog serve --dir /srv/ci            run a site
+  gatelog status                         the live queues
+  gatelog explain show-miles             why a change ran, waited, merged or did not
+  gatelog replay state --at 120          the queues as they were at event 120
+  gatelog log verify                     that nothing was changed since it was written
+
+Environment: GATELOG_DIR names the site's directory where --dir does not; NO_COLOR turns colours off.
+Exit codes: 0 ok, 1 said no or a check failed, 2 usage, 3 not found, 4 not allowed, 5 in use,
+6 unavailable or timed out, 7 integrity failure, 8 replay diverged (docs/exit-codes.md).";
+
+/// Which site a command is about.
+#[derive(Clone, Debug, Default, Args)]
+pub struct SiteArgs {
+    /// The site's directory [default: $GATELOG_DIR, or this directory if it has a gatelog.toml]
+    #[arg(long, global = true, value_name = "DIR", conflicts_with = "url", help_heading = "Site")]
+    pub dir: Option<PathBuf>,
+    /// A running server instead of a directory, such as http://127.0.0.1:9000
+    #[arg(long, global = true, value_name = "URL", help_heading = "Site")]
+    pub url: Option<String>,
+}
+
+/// What gatelog can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a site: every role in one process
+    Serve(ServeArgs),
+    /// See it work: a site, three projects and four changes, from the push to the merge
+    Demo(DemoArgs),
+    /// Show the live queues
+    Status(StatusArgs),
+    /// Read and check the log
+    #[command(subcommand, arg_required_else_help = true)]
+    Log(LogCommand),
+    /// Go back in time
+    #[command(subcommand, arg_required_else_help = true)]
+    Replay(ReplayCommand),
+    /// Say why: everything that happened to a change, item, build or event, back to its cause
+    Explain(ExplainArgs),
+}
+
+/// What can be done with the log.
+#[derive(Debug, Subcommand)]
+pub enum LogCommand {
+    /// Print records of any age
+    Cat(CatArgs),
+    /// Check every record, the chain of all events, and the blobs they name
+    Verify(VerifyArgs),
+}
+
+/// Ways back in time.
+#[derive(Debug, Subcommand)]
+pub enum ReplayCommand {
+    /// Show the queues as they were
+    State(StateArgs),
+    /// Decide every recorded input again and compare
+    Verify(ReplayVerifyArgs),
+}
+
+/// `serve`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = concat_examples!(
+    "  gatelog serve --dir /srv/ci",
+    "  gatelog serve --dir /srv/ci --listen 127.0.0.1:0      a free port; server.json says which"
+))]
+pub struct ServeArgs {
+    /// The site's directory [default: $GATELOG_DIR, or this directory if it has a gatelog.toml]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Where the API listens, in place of what gatelog.toml says
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+}
+
+/// `demo`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = concat_examples!(
+    "  gatelog demo                            watch it; nothing is left behind",
+    "  gatelog demo --keep --dir /tmp/site     keep the site and leave it running",
+    "  gatelog demo --headless --json          one JSON document; exit code 1 if the story did not go as told"
+))]
+pub struct DemoArgs {
+    /// Leave the site running when the story is over
+    #[arg(long)]
+    pub keep: bool,
+    /// Keep the site's data in this new directory [default: a temporary one]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// No live screen
+    #[arg(long)]
+    pub headless: bool,
+    /// Print the outcome as one JSON document
+    #[arg(long)]
+    pub json: bool,
+    /// The port of the API; 0 takes a free one
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub port: u16,
+}
+
+/// `status`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = concat_examples!(
+    "  gatelog status --dir /srv/ci",
+    "  gatelog status --url http://127.0.0.1:9000 --tenant demo",
+    "  gatelog status --json"
+))]
+pub struct StatusArgs {
+    /// Only this tenant
+    #[arg(long, value_name = "TENANT")]
+    pub tenant: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `log cat`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = concat_examples!(
+    "  gatelog log cat                                        what the gate decided, a line an event",
+    "  gatelog log cat capacity.events --from 10 --to 20",
+    "  gatelog log cat --kind gate.wait-changed --json        whole records, one JSON document a line",
+    "  gatelog log cat intake                                 what code-review systems sent",
+    "  gatelog log cat gate.inputs --follow"
+))]
+pub struct CatArgs {
+    /// intake, <domain>.inputs or <domain>.events, with /<partition> if it is not 0
+    #[arg(value_name = "STREAM", default_value = "gate.events")]
+    pub stream: Stream,
+    /// From this sequence on (of inputs: from this offset on)
+    #[arg(long, value_name = "N")]
+    pub from: Option<u64>,
+    /// Up to this sequence (of inputs: up to this offset)
+    #[arg(long, value_name = "N")]
+    pub to: Option<u64>,
+    /// Only this kind, such as gate.item-enqueued; can be given more than once
+    #[arg(long, value_name = "KIND")]
+    pub kind: Vec<String>,
+    /// Only this key (tenant, allocation domain, …)
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<String>,
+    /// Wait for what comes next
+    #[arg(long, conflicts_with = "to")]
+    pub follow: bool,
+    /// Print whole records, one JSON document a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `log verify`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = concat_examples!(
+    "  gatelog log verify --dir /srv/ci",
+    "  gatelog log verify --json"
+))]
+pub struct VerifyArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `replay state`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = concat_examples!(
+    "  gatelog replay state --at 120",
+    "  gatelog replay state --at 2026-11-21T10:15:00Z --tenant demo",
+    "  gatelog replay state --at 120 --json"
+))]
+pub struct StateArgs {
+    /// The moment: a sequence of gate.events or a time (RFC 3339)
+    #[arg(long, value_name = "SEQUENCE|TIME", value_parser = parse_at)]
+    pub at: At,
+    /// Only this tenant
+    #[arg(long, value_name = "TENANT")]
+    pub tenant: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `replay verify`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = concat_examples!(
+    "  gatelog replay verify --dir /srv/ci       exit code 8 if this gatelog would decide otherwise",
+    "  gatelog replay verify --json"
+))]
+pub struct ReplayVerifyArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `explain`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = concat_examples!(
+    "  gatelog explain show-miles                    a change, by name; also master/show-miles or its URL",
+    "  gatelog explain 3f9a                          an item, buildset or build, by the beginning of its uuid",
+    "  gatelog explain show-miles --job tests        one job of it; also why a job did not run",
+    "  gatelog explain 117                           event 117 of the gate, and what led to it",
+    "  gatelog explain capacity/0:31                 an event of capacity",
+    "  gatelog explain show-miles --at 80            as it was known at event 80"
+))]
+pub struct ExplainArgs {
+    /// A change (name, branch/name or URL), the uuid of an item, buildset or build (4 digits or more), or an event
+    /// (sequence, or <domain>/<partition>:<sequence>)
+    #[arg(value_name = "WHAT")]
+    pub what: String,
+    /// Why this job ran, or why it did not
+    #[arg(long, value_name = "JOB")]
+    pub job: Option<String>,
+    /// Only this tenant
+    #[arg(long, value_name = "TENANT")]
+    pub tenant: Option<String>,
+    /// As it was known at this moment: a sequence of gate.events or a time (RFC 3339)
+    #[arg(long, value_name = "SEQUENCE|TIME", value_parser = parse_at)]
+    pub at: Option<At>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A moment of a site's past.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// After this event of the gate.
+    Sequence(u64),
+    /// At this time: after the last event that was recorded by then.
+    Time(Timestamp),
+}
+
+/// Reads a moment.
+pub fn parse_at(text: &str) -> Result<At, String> {
+    if !text.is_empty() && text.chars().all(|c| c.is_ascii_digit()) {
+        return text.parse().map(At::Sequence).map_err(|_| "no sequence is that large".to_owned());
+    }
+    match text.parse::<jiff::Timestamp>() {
+        Ok(time) => Ok(At::Time(Timestamp(time.as_microsecond()))),
+        Err(_) => Err("expected a sequence, such as 120, or a time with its zone, such as 2026-11-21T10:15:00Z".to_owned()),
+    }
+}
+
+/// The command line's grammar, for help and tests.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Reads the command line, does what it says and gives the exit code.
+pub fn run() -> ExitCode {
+    let matches = command().get_matches();
+    let cli = match Cli::from_arg_matches(&matches) {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
+    match dispatch(&cli) {
+        Ok(code) => code,
+        Err(failure) => {
+            failure.print();
+            failure.code.into()
+        }
+    }
+}
+
+fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
+    match &cli.command {
+        Command::Serve(args) => Ok(crate::serve::run(args)?),
+        Command::Demo(args) => {
+            let options = DemoOptions {
+                keep: args.keep,
+                dir: args.dir.clone(),
+                headless: args.headless,
+                json: args.json,
+                port: args.port,
+            };
+            let told = crate::demo::story::run(&options, &stop::on_signals()?)?;
+            Ok(if told { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        Command::Status(args) => commands::status::run(&cli.site, args),
+        Command::Log(LogCommand::Cat(args)) => commands::log_cat::run(&cli.site, args),
+        Command::Log(LogCommand::Verify(args)) => commands::log_verify::run(&cli.site, args),
+        Command::Replay(ReplayCommand::State(args)) => commands::replay::state(&cli.site, args),
+        Command::Replay(ReplayCommand::Verify(args)) => commands::replay::verify(&cli.site, args),
+        Command::Explain(args) => commands::explain::run(&cli.site, args),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+//! The API from the command line's side.
+
+use std::time::Duration;
+
+use serde_json::Value as Json;
+
+/// Why the API gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody answers.
+    #[error("{url}: no gatelog server answers ({message}); start one with `gatelog serve --dir DIR`")]
+    Unreachable {
+        /// What was asked.
+        url: String,
+        /// What the system says.
+        message: String,
+    },
+    /// The server says no.
+    #[error("{url}: {status}: {message}")]
+    Refused {
+        /// What was asked.
+        url: String,
+        /// The HTTP status.
+        status: u16,
+        /// What the server says.
+        message: String,
+    },
+    /// The answer is not what it should be.
+    #[error("{url}: the answer is not JSON: {message}")]
+    NotJson {
+        /// What was asked.
+        url: String,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+/// A client of one server.
+#[derive(Clone)]
+pub struct Client {
+    base: String,
+    http: reqwest::blocking::Client,
+}
+
+impl Client {
+    /// A client of the server at this address, such as `http://127.0.0.1:9000`.
+    pub fn new(base: impl Into<String>) -> Result<Client, ClientError> {
+        let base = base.into().trim_end_matches('/').to_owned();
+        let http = reqwest::blocking::Client::builder()
+            .timeout(Duration::from_secs(30))
+            .no_proxy()
+            .build()
+            .map_err(|error| ClientError::Unreachable { url: base.clone(), message: error.to_string() })?;
+        Ok(Client { base, http })
+    }
+
+    /// The server's address.
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// A JSON document, by its path with query.
+    pub fn get(&self, path: &str) -> Result<Json, ClientError> {
+        let url = format!("{}{path}", self.base);
+        let text = self.text(&url)?;
+        serde_json::from_str(&text).map_err(|error| ClientError::NotJson { url, message: error.to_string() })
+    }
+
+    /// Plain text, by its path.
+    pub fn get_text(&self, path: &str) -> Result<String, ClientError> {
+        self.text(&format!("{}{path}", self.base))
+    }
+
+    fn text(&self, url: &str) -> Result<String, ClientError> {
+        let unreachable = |error: reqwest::Error| ClientError::Unreachable {
+            url: url.to_owned(),
+            message: gatelog_effects::connection::chain(&error),
+        };
+        let response = self.http.get(url).send().map_err(unreachable)?;
+        let status = response.status();
+        let text = response.text().map_err(unreachable)?;
+        if status.is_success() {
+            return Ok(text);
+        }
+        let message = serde_json::from_str::<Json>(&text)
+            .ok()
+            .and_then(|json| json.get("error").or_else(|| json.get("description"))?.as_str().map(str::to_owned))
+            .unwrap_or(text);
+        Err(ClientError::Refused { url: url.to_owned(), status: status.as_u16(), message })
+    }
+}

@@ -1,0 +1,12 @@
+//! The commands that read: a module each. What they print goes to stdout, what went wrong to stderr.
+
+pub mod blob_names;
+pub mod explain;
+pub mod failure;
+pub mod log_cat;
+pub mod log_verify;
+pub mod output;
+pub mod replay;
+pub mod site;
+pub mod status;
+pub mod stop;

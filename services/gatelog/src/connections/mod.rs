@@ -1,0 +1,3 @@
+//! Adapters: each driver behind what effects and intake ask of a connection.
+
+pub mod git;

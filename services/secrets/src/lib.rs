@@ -1,0 +1,31 @@
+//! Keys outside the log, and what they seal.
+//!
+//! What may have to disappear (names and addresses of persons, commit and review texts, `secret_data`, raw intake
+//! bodies) enters the log as a [`gatelog_record::Sealed`]. The keys lie in the site's `keys/` directory, one for each
+//! [`Scope`], and only they are ever deleted: [`Keyring::forget`] makes everything sealed for that scope unreadable,
+//! and the log stays whole.
+//!
+//! # Files
+//!
+//! Every file is readable by its owner alone (mode 0600, directory 0700).
+//!
+//! - `master.key`: 32 bytes from the system's random source, as hex; made on first use. It seals the other files.
+//!   Whoever has a copy of the directory without it has nothing; a backup of the site must carry it, and one that is
+//!   to be given away must not.
+//! - `<hash of the scope>.key`: one scope's key, sealed under the master key.
+//!
+//! Deleting a key deletes a file: until the file system has overwritten the blocks, somebody who has the disk *and*
+//! the master key might get it back.
+//!
+//! Sealing is XChaCha20-Poly1305 with a random nonce of 24 bytes; the key's id is bound into every ciphertext.
+
+mod cipher;
+mod error;
+mod files;
+mod keyring;
+mod scope;
+
+pub use cipher::Plaintext;
+pub use error::KeyringError;
+pub use keyring::{Keyring, MAX_PLAINTEXT, Unsealed};
+pub use scope::Scope;

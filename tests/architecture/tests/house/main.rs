@@ -1,0 +1,6 @@
+//! Tests of the house itself.
+
+mod dependencies;
+mod manifests;
+mod purity;
+mod tidy;

@@ -1,0 +1,111 @@
+//! The text of every file.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use gatelog_architecture::{files, root, text};
+
+/// The most lines a module may have.
+const LONGEST: usize = 800;
+
+/// Modules that may be longer, and why.
+const LONGER: &[(&str, &str)] = &[(
+    "log-schema/record/src/draft/gate.rs",
+    "a list of shapes without behaviour; on release each goes into a file of its own",
+)];
+
+/// Everything untidy in one file. `house` is the path of this checkout.
+fn faults(file: &str, text: &str, house: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut fault = |line: usize, what: &str| faults.push(format!("{file}:{}: {what}", line + 1));
+    for (number, line) in text.lines().enumerate() {
+        if line.contains(house) {
+            fault(number, "names where this checkout lies; nothing may depend on that");
+        }
+        if line.contains(concat!("..", "/shared")) {
+            fault(number, "names a file outside the checkout");
+        }
+        if line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> ") {
+            fault(number, "is a conflict mark");
+        }
+    }
+    if !file.ends_with(".rs") {
+        return faults;
+    }
+    for (number, line) in text.lines().enumerate() {
+        let code = line.split("//").next().unwrap_or_default();
+        for stub in [concat!("to", "do!("), concat!("unimple", "mented!(")] {
+            if code.contains(stub) {
+                fault(number, "is a stub");
+            }
+        }
+        if code.trim_start().starts_with(concat!("#[ig", "nore]")) {
+            fault(number, "ignores a test without saying why");
+        }
+    }
+    for opening in
+        [concat!("#[al", "low("), concat!("#![al", "low("), concat!("#[ex", "pect("), concat!("#![ex", "pect(")]
+    {
+        for (at, _) in text.match_indices(opening) {
+            let attribute = text[at..].split(")]").next().unwrap_or_default();
+            if !attribute.contains("reason") {
+                fault(text[..at].matches('\n').count(), "switches a lint off without a reason");
+            }
+        }
+    }
+    faults
+}
+
+#[test]
+fn every_file_is_tidy() {
+    let house = root();
+    let house = house.to_str().unwrap();
+    let files = files().unwrap();
+    assert!(files.iter().any(|file| file == Path::new("Cargo.toml")), "the checkout was not found");
+    let mut wrong = Vec::new();
+    for file in files {
+        if let Some(text) = text(&file) {
+            wrong.extend(faults(&file.display().to_string(), &text, house));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
+}
+
+#[test]
+fn what_is_untidy_is_named_with_its_line() {
+    let text = format!(
+        "// fine\nfn a() {{ {}) }}\n{}clippy::x)]\nfn b() {{}}\nconst HERE: &str = \"/some/house/x\";\n#[allow(\n    dead_code,\n    \
+         reason = \"yes\"\n)]\nfn c() {{}}\n",
+        concat!("to", "do!("),
+        concat!("#[al", "low("),
+    );
+    assert_eq!(
+        faults("a.rs", &text, "/some/house"),
+        [
+            "a.rs:5: names where this checkout lies; nothing may depend on that",
+            "a.rs:2: is a stub",
+            "a.rs:3: switches a lint off without a reason",
+        ]
+    );
+}
+
+#[test]
+fn no_module_is_too_long() {
+    let mut lengths = BTreeMap::new();
+    for file in files().unwrap().iter().filter(|file| file.extension().is_some_and(|ending| ending == "rs")) {
+        lengths.insert(file.display().to_string(), text(file).unwrap_or_default().lines().count());
+    }
+    assert!(lengths.len() > 50, "only {} modules were found", lengths.len());
+    let excused: BTreeMap<&str, &str> = LONGER.iter().copied().collect();
+    let long: Vec<String> = lengths
+        .iter()
+        .filter(|(file, lines)| **lines > LONGEST && !excused.contains_key(file.as_str()))
+        .map(|(file, lines)| {
+            format!("{file} has {lines} lines, more than {LONGEST}: split it, or say in LONGER why not")
+        })
+        .collect();
+    assert!(long.is_empty(), "\n{}\n", long.join("\n"));
+    for (file, reason) in excused {
+        assert!(lengths.get(file).is_some_and(|lines| *lines > LONGEST), "{file} needs no excuse any more ({reason})");
+    }
+}
