@@ -111,7 +111,9 @@ pub enum LogError {
         term: u64,
     },
     /// The records do not follow on from the newest event.
-    #[error("{partition}: an event with sequence {found} in term {term} cannot follow sequence {last} of term {last_term}")]
+    #[error(
+        "{partition}: an event with sequence {found} in term {term} cannot follow sequence {last} of term {last_term}"
+    )]
     NotNext {
         /// The partition.
         partition: Partition,
@@ -133,7 +135,9 @@ pub enum LogError {
         what: String,
     },
     /// The log is shorter than what is known to have been on it.
-    #[error("{place}: the log ends here, but {knows}; an older log was put in place: restore the newer one or adopt this one with `gatelog log adopt`")]
+    #[error(
+        "{place}: the log ends here, but {knows}; an older log was put in place: restore the newer one or adopt this one with `gatelog log adopt`"
+    )]
     Behind {
         /// Where it ends.
         place: Place,
@@ -281,7 +285,7 @@ pub trait Log: Send + Sync {
 pub trait EventWriter: Send {
     /// Appends events (each an encoded [`gatelog_record::Envelope`] with its link), in order, whole
     /// or not at all. Appends may be in flight together; they keep their order, and when one fails
-    /// all after it fail too.
+    /// all after it fail too. Comes to the offset of the last record.
     ///
     /// # Errors
     /// `NotNext`, `Fenced`, `TooLarge`, `Busy` (far beyond where inputs get it), `Stopped`, `System` (the

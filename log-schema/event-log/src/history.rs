@@ -52,7 +52,9 @@ pub enum Broken {
         found: u64,
     },
     /// The link is not that of a record that follows the one before it.
-    #[error("the chain is broken at sequence {sequence}: the record's link is {found}, what stands before it gives {computed}")]
+    #[error(
+        "the chain is broken at sequence {sequence}: the record's link is {found}, what stands before it gives {computed}"
+    )]
     BrokenLink {
         /// The event's sequence.
         sequence: u64,
@@ -143,7 +145,7 @@ pub enum Followed {
     /// The next event.
     Event {
         /// It, its body closed.
-        envelope: Envelope,
+        envelope: Box<Envelope>,
         /// Where the history stands after it.
         tail: Tail,
     },
@@ -182,7 +184,7 @@ impl Tail {
             return Err(Broken::BrokenLink { sequence: envelope.sequence, found, computed });
         }
         let tail = Tail { sequence: envelope.sequence, term: envelope.term, link: found };
-        Ok(Followed::Event { envelope, tail })
+        Ok(Followed::Event { envelope: Box::new(envelope), tail })
     }
 }
 
@@ -346,9 +348,11 @@ pub fn verify(log: &dyn Log, partition: Partition) -> Report {
 /// not known is no error here: the partition's writer refuses it by name.
 pub fn verify_inputs(log: &dyn Log, stream: Stream) -> Report {
     verify_stream(log, stream, |_, record| {
-        InputFrame::decode(&record.bytes)
-            .map(|_| ())
-            .map_err(|source| VerifyError::Input { stream, offset: record.offset, source })
+        InputFrame::decode(&record.bytes).map(|_| ()).map_err(|source| VerifyError::Input {
+            stream,
+            offset: record.offset,
+            source,
+        })
     })
 }
 

@@ -1,11 +1,12 @@
 //! What a log promises, and what it does not.
 //!
 //! The contract is in [`contract`] (log) and [`blobs`] (content-addressed store): operations,
-//! guarantees, non-guarantees, failures. [`memory`] is the implementation for tests and the
-//! simulated world; [`conformance`] is the suite that every implementation passes, whatever it is
-//! made of. This crate never knows a file, a socket, a clock or a domain's meaning.
+//! guarantees, non-guarantees, failures. [`history`] says which records are a partition's history;
+//! [`memory`] is the implementation for tests and the simulated world; [`conformance`] is the suite
+//! that every implementation passes, whatever it is made of. This crate never knows a file, a socket, a clock or a domain's meaning.
 
 pub mod blobs;
+pub mod checks;
 pub mod conformance;
 pub mod contract;
 pub mod history;

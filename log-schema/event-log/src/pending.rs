@@ -129,6 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "waiting is only shown with somebody else who delivers")]
     fn a_result_arrives_and_a_lost_one_says_so() {
         let (completer, pending_value) = pending();
         let waiting = std::thread::spawn(move || pending_value.wait());

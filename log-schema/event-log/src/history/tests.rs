@@ -12,7 +12,8 @@ use proptest::prelude::*;
 const GATE: Partition = Partition { domain: Domain::Gate, index: 0 };
 
 fn started(term: u64) -> PartitionEvent {
-    let started = WriterStarted { term, build: String::new(), registry: [0; 32], site: Default::default(), generation: 1 };
+    let started =
+        WriterStarted { term, build: String::new(), registry: [0; 32], site: Default::default(), generation: 1 };
     PartitionEvent::WriterStarted(started)
 }
 
@@ -40,7 +41,9 @@ fn told(story: &str) -> Vec<String> {
                     previous = link;
                     format!("{}", event.sequence)
                 }
-                Ok(Step::StaleWriter(stale)) => format!("stale {}/{}<{}", stale.sequence, stale.term, stale.newest_term),
+                Ok(Step::StaleWriter(stale)) => {
+                    format!("stale {}/{}<{}", stale.sequence, stale.term, stale.newest_term)
+                }
                 Err(HistoryError { offset, what, .. }) => {
                     let what = format!("{what:?}");
                     let name = what.split([' ', '(', '{']).next().unwrap();

@@ -14,7 +14,7 @@ use gatelog_event_log::{BlobError, Blobs};
 use gatelog_record::BlobHash;
 use parking_lot::Mutex;
 
-use crate::home::sync_dir;
+use crate::home::{make_dir, sync_dir};
 
 /// How many names are remembered as durable, so that putting them again costs nothing.
 const SETTLED: usize = 65_536;
@@ -44,15 +44,11 @@ impl FileBlobs {
     pub fn open(dir: impl AsRef<Path>) -> Result<FileBlobs, BlobError> {
         let store = FileBlobs::open_reader(&dir);
         let temporary = store.temporary_dir();
-        fs::create_dir_all(&temporary).map_err(|error| failed("making", &temporary, &error))?;
+        make_dir(&temporary).map_err(|error| failed("making", &temporary, &error))?;
         let entries = fs::read_dir(&temporary).map_err(|error| failed("reading", &temporary, &error))?;
         for entry in entries {
             let path = entry.map_err(|error| failed("reading", &temporary, &error))?.path();
             fs::remove_file(&path).map_err(|error| failed("removing", &path, &error))?;
-        }
-        sync_dir(&store.dir).map_err(|error| failed("syncing", &store.dir, &error))?;
-        if let Some(parent) = store.dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            sync_dir(parent).map_err(|error| failed("syncing", parent, &error))?;
         }
         Ok(store)
     }
@@ -87,7 +83,6 @@ impl FileBlobs {
         let mut written: Vec<(BlobHash, PathBuf, PathBuf)> = Vec::new();
         let mut fresh = BTreeSet::new();
         let mut dirs = BTreeSet::new();
-        let mut parents = BTreeSet::new();
         for bytes in blobs {
             let size = bytes.len() as u64;
             if size > MAX_BLOB {
@@ -103,13 +98,9 @@ impl FileBlobs {
             // One that stands there and is whole was put before or by somebody else just now: only its
             // being there is made durable. One that is damaged is replaced.
             if fs::read(&path).is_ok_and(|found| found == *bytes) {
-                File::open(&path)
-                    .and_then(|file| file.sync_all())
-                    .map_err(|error| failed("syncing", &path, &error))?;
+                File::open(&path).and_then(|file| file.sync_all()).map_err(|error| failed("syncing", &path, &error))?;
             } else {
-                if !dir.is_dir() {
-                    fs::create_dir_all(&dir).map_err(|error| failed("making", &dir, &error))?;
-                }
+                make_dir(&dir).map_err(|error| failed("making", &dir, &error))?;
                 let number = TEMPORARY.fetch_add(1, Ordering::Relaxed);
                 let temporary = self.temporary_dir().join(format!("{}.{number}", self.temporary));
                 write_file(&temporary, bytes).map_err(|error| {
@@ -118,13 +109,12 @@ impl FileBlobs {
                 })?;
                 written.push((hash, temporary, path));
             }
-            parents.insert(self.dir.clone());
             dirs.insert(dir);
         }
         for (_, temporary, path) in &written {
             fs::rename(temporary, path).map_err(|error| failed("moving", path, &error))?;
         }
-        for dir in dirs.iter().chain(&parents) {
+        for dir in &dirs {
             sync_dir(dir).map_err(|error| failed("syncing", dir, &error))?;
         }
         let mut settled = self.settled.lock();

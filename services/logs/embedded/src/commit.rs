@@ -24,7 +24,12 @@ pub(crate) enum Owed {
 
 /// Something the committer is asked to do.
 pub(crate) enum Item {
-    Append { stream: Stream, records: Vec<Vec<u8>>, size: u64, owed: Owed },
+    Append {
+        stream: Stream,
+        records: Vec<Vec<u8>>,
+        size: u64,
+        owed: Owed,
+    },
     /// Completes when everything before it is durable.
     Barrier(Completer<()>),
 }
@@ -81,6 +86,19 @@ pub(crate) struct Committer {
     /// Number of the segment after the tip; its base and digest count when there is no tip.
     pub(crate) next: Next,
     pub(crate) hint: File,
+}
+
+impl Drop for Committer {
+    /// However the thread ends, nobody is left waiting for it.
+    fn drop(&mut self) {
+        let mut queue = self.shared.queue.lock();
+        if !queue.closing && queue.stopped.is_none() {
+            queue.stopped = Some("the thread that commits ended unexpectedly".to_owned());
+        }
+        let left = std::mem::take(&mut queue.items);
+        drop(queue);
+        drop(left);
+    }
 }
 
 impl Committer {

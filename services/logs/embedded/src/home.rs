@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gatelog_event_log::{LogError, Place};
 use gatelog_record::{SiteId, Timestamp};
@@ -17,6 +17,8 @@ const MAX_ADOPTIONS: usize = 100;
 const MAX_REASON: usize = 500;
 const HINT_MAGIC: [u8; 4] = *b"GLDH";
 const HINT: usize = 16;
+const LOCK_RETRIES: u32 = 10;
+const LOCK_RETRY_AFTER: Duration = Duration::from_millis(20);
 
 /// The paths of one log.
 #[derive(Clone, Debug)]
@@ -47,6 +49,22 @@ pub(crate) fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
     }
 }
 
+/// Makes a directory and those above it; what was made is durable.
+pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if let Some(parent) = parent {
+        make_dir(parent)?;
+    }
+    match fs::create_dir(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    sync_dir(parent.unwrap_or(Path::new(".")))
+}
+
 /// Now, for people: nothing is decided by it.
 fn now() -> Timestamp {
     let micros = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
@@ -65,10 +83,8 @@ pub(crate) struct LogHeader {
 
 impl LogHeader {
     fn encode(&self) -> String {
-        let mut text = format!(
-            "{FORMAT}\nsite {}\ngeneration {}\npartitions {}\n",
-            self.site, self.generation, self.partitions
-        );
+        let mut text =
+            format!("{FORMAT}\nsite {}\ngeneration {}\npartitions {}\n", self.site, self.generation, self.partitions);
         for line in &self.adopted {
             text.push_str(&format!("adopted {line}\n"));
         }
@@ -107,7 +123,17 @@ impl LogHeader {
 
 /// The exclusive hold on a log. Let go when dropped, or when the process ends in any way.
 #[derive(Debug)]
-pub(crate) struct Lock(#[expect(dead_code, reason = "held so that the lock is")] File);
+pub(crate) struct Lock(File);
+
+impl Drop for Lock {
+    /// Let go of explicitly: a child that is just being started still has a copy of the descriptor,
+    /// and closing ours alone would leave the lock with it until it has become its own program.
+    fn drop(&mut self) {
+        if let Err(error) = flock(&self.0, FlockOperation::Unlock) {
+            tracing::debug!(%error, "unlocking the log failed; closing its file does it as well");
+        }
+    }
+}
 
 impl Home {
     pub(crate) fn new(dir: &Path) -> Home {
@@ -135,7 +161,17 @@ impl Home {
         let path = self.dir.join("LOCK");
         let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let mut file = open.map_err(|error| system("opening", &path, &error))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        // Of a holder that was just killed, a child that was being started may have the lock for a
+        // moment more.
+        let mut locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
+        for _ in 0..LOCK_RETRIES {
+            if locked != Err(rustix::io::Errno::WOULDBLOCK) {
+                break;
+            }
+            std::thread::sleep(LOCK_RETRY_AFTER);
+            locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
+        }
+        match locked {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 let mut holder = String::new();
@@ -182,7 +218,8 @@ impl Home {
         let mut site = [0; 16];
         getrandom::fill(&mut site)
             .map_err(|error| LogError::System { what: "drawing a site id".to_owned(), message: error.to_string() })?;
-        let header = LogHeader { site: SiteId(site), generation: 1, partitions: partitions.max(1), adopted: Vec::new() };
+        let header =
+            LogHeader { site: SiteId(site), generation: 1, partitions: partitions.max(1), adopted: Vec::new() };
         self.write_header(&header)?;
         Ok(header)
     }
@@ -190,19 +227,16 @@ impl Home {
     /// Makes the directories; their being there is made durable.
     pub(crate) fn make_dirs(&self) -> Result<(), LogError> {
         let segments = self.segments();
-        fs::create_dir_all(&segments).map_err(|error| system("making", &segments, &error))?;
-        sync_dir(&self.dir).map_err(|error| system("syncing", &self.dir, &error))?;
-        if let Some(parent) = self.dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            sync_dir(parent).map_err(|error| system("syncing", parent, &error))?;
-        }
-        Ok(())
+        make_dir(&segments).map_err(|error| system("making", &segments, &error))
     }
 
     /// Raises the generation of a log that nobody holds.
     pub(crate) fn adopt(&self, reason: &str) -> Result<u32, LogError> {
-        let header = self.read_header()?;
-        let Some(mut header) = header else { return Err(self.no_log()) };
+        if self.read_header()?.is_none() {
+            return Err(self.no_log());
+        }
         let _lock = self.lock()?;
+        let Some(mut header) = self.read_header()? else { return Err(self.no_log()) };
         header.generation = header.generation.saturating_add(1);
         let reason: String = reason.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_REASON).collect();
         header.adopted.push(format!("{} {} {reason}", header.generation, now()));
@@ -304,7 +338,9 @@ mod tests {
             LogHeader { site: SiteId([3; 16]), generation: 2, partitions: 4, adopted: vec!["2 now because".into()] };
         let text = header.encode();
         assert_eq!(LogHeader::decode(&text), Ok(header));
-        for (from, to) in [("partitions 4", "partitions 5"), ("site 03", "site 04"), ("log 1", "log 2"), ("checksum", "")] {
+        for (from, to) in
+            [("partitions 4", "partitions 5"), ("site 03", "site 04"), ("log 1", "log 2"), ("checksum", "")]
+        {
             assert!(LogHeader::decode(&text.replace(from, to)).is_err(), "{from}");
         }
         assert!(LogHeader::decode("").is_err());

@@ -15,6 +15,8 @@ use crate::home::{at, damaged, system};
 
 /// An index entry is kept for a stream's frame when the last one lies so many bytes back.
 pub(crate) const INDEX_EVERY: u64 = 64 << 10;
+/// Frames that readers left half read are kept up to so many bytes.
+const KEPT_FRAMES: usize = 16 << 20;
 /// Where readers last stood, so that the next read need not search.
 const CURSORS: usize = 32;
 
@@ -83,6 +85,15 @@ struct Cursor {
     byte: u64,
 }
 
+/// A frame that was read and checked.
+pub(crate) struct KeptFrame {
+    pub(crate) byte: u64,
+    pub(crate) count: u32,
+    pub(crate) payload: Vec<u8>,
+    /// Where the next frame begins.
+    pub(crate) next: u64,
+}
+
 /// Everything known of a log.
 #[derive(Default)]
 pub(crate) struct View {
@@ -92,6 +103,7 @@ pub(crate) struct View {
     hot_order: VecDeque<Stream>,
     hot_bytes: u64,
     cursors: VecDeque<Cursor>,
+    kept: VecDeque<(usize, Arc<KeptFrame>)>,
 }
 
 /// The history of a partition after a frame: given by whoever has checked it already.
@@ -268,6 +280,26 @@ impl View {
             byte: entry.byte.max(nearer.unwrap_or(0)),
             until: part.first + part.count,
         })
+    }
+
+    /// The frame at this place, if a reader left it half read a short while ago.
+    pub(crate) fn kept_frame(&self, segment: usize, byte: u64) -> Option<Arc<KeptFrame>> {
+        let same = |(of, frame): &&(usize, Arc<KeptFrame>)| *of == segment && frame.byte == byte;
+        self.kept.iter().find(same).map(|(_, frame)| Arc::clone(frame))
+    }
+
+    /// Keeps a frame that a reader left half read.
+    pub(crate) fn keep_frame(&mut self, segment: usize, frame: Arc<KeptFrame>) {
+        if frame.payload.len() > KEPT_FRAMES {
+            return;
+        }
+        self.kept.retain(|(of, kept)| !(*of == segment && kept.byte == frame.byte));
+        self.kept.push_back((segment, frame));
+        while self.kept.iter().map(|(_, kept)| kept.payload.len()).sum::<usize>() > KEPT_FRAMES
+            || self.kept.len() > CURSORS
+        {
+            self.kept.pop_front();
+        }
     }
 
     /// Remembers where a reader stands.

@@ -42,6 +42,7 @@ mod index;
 mod log;
 mod medium;
 mod options;
+mod read;
 mod recover;
 mod refresh;
 mod scan;

@@ -4,22 +4,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use gatelog_event_log::memory::{check_events, check_sizes};
+use gatelog_event_log::checks::{check_events, check_sizes};
 use gatelog_event_log::{
-    Claim, Description, EventWriter, Log, LogError, Offset, Pending, Place, ReadBatch, ReadLimit, ReadRecord,
-    Survives, Tail, pending,
+    Claim, Description, EventWriter, Log, LogError, Offset, Pending, Place, ReadBatch, ReadLimit, Survives, Tail,
+    pending,
 };
-use gatelog_record::{ChainLink, Envelope, Partition, Stream};
+use gatelog_record::{Partition, Stream};
 use parking_lot::{Condvar, Mutex};
 
 use crate::commit::{Committer, Item, Owed, Queue, queue_size};
-use crate::format::records;
-use crate::home::{Home, Lock, LogHeader, at, system, write_hint};
+use crate::home::{Home, Lock, LogHeader, system, write_hint};
 use crate::index::View;
 use crate::options::{Options, ReaderOptions, Stats};
+use crate::read::{read_stream, seek_stream};
 use crate::recover::recover;
 use crate::refresh::Follower;
-use crate::scan::{Found, Frame, Scanner};
 
 /// No frame is larger than what this and the headers of its records come to.
 const MOST_BYTES: u64 = 512 << 20;
@@ -70,7 +69,11 @@ impl EmbeddedLog {
             None if home.segment_numbers()?.is_empty() => home.create(options.partitions)?,
             None => {
                 return Err(LogError::Damaged {
-                    place: Place { stream: None, offset: None, physical: home.dir.join("HEADER").display().to_string() },
+                    place: Place {
+                        stream: None,
+                        offset: None,
+                        physical: home.dir.join("HEADER").display().to_string(),
+                    },
                     what: "there are segments, but the log's header is missing".to_owned(),
                 });
             }
@@ -80,7 +83,7 @@ impl EmbeddedLog {
             tracing::warn!(
                 log = %home.dir.display(),
                 bytes = recovered.cut_off,
-                "an unfinished write at the log's end was cut off; nothing acknowledged was in it"
+                "an unfinished write at the log's end was cut off; nobody knows of anything in it"
             );
         }
         let hint = home.open_hint()?;
@@ -239,8 +242,13 @@ impl Shared {
                 if let Err(error) = self.refresh() {
                     tracing::warn!(%error, "following the log failed");
                     // Whoever waits reads, and gets the error.
-                    let waiters: Vec<_> =
-                        self.view.lock().streams.values_mut().flat_map(|state| std::mem::take(&mut state.waiters)).collect();
+                    let waiters: Vec<_> = self
+                        .view
+                        .lock()
+                        .streams
+                        .values_mut()
+                        .flat_map(|state| std::mem::take(&mut state.waiters))
+                        .collect();
                     waiters.into_iter().for_each(|(_, waiter)| waiter.complete(()));
                 }
             });
@@ -277,158 +285,6 @@ impl Shared {
         queue.items.push_back(item);
         self.queue_changed.notify_all();
         Ok(())
-    }
-}
-
-/// Reads a stream: from memory what is newest, the rest from disk.
-pub(crate) fn read_stream(
-    view: &Mutex<View>,
-    stream: Stream,
-    from: Offset,
-    limit: ReadLimit,
-) -> Result<ReadBatch, LogError> {
-    let mut taker = Taker { batch: ReadBatch { records: Vec::new(), next: from }, limit, bytes: 0 };
-    loop {
-        let located = {
-            let view = view.lock();
-            let Some(state) = view.streams.get(&stream).filter(|state| taker.batch.next.0 < state.end) else {
-                return Ok(taker.batch);
-            };
-            if let Some(hot) = state.hot_from(taker.batch.next.0) {
-                for bytes in hot {
-                    if !taker.take(bytes) {
-                        break;
-                    }
-                }
-                return Ok(taker.batch);
-            }
-            let Some(located) = view.locate(stream, taker.batch.next.0) else {
-                let place = view.place(stream, taker.batch.next.0);
-                return Err(LogError::Damaged { place, what: "no segment holds this record".to_owned() });
-            };
-            located
-        };
-        let file = located.segment.file()?;
-        let mut scanner = Scanner::new(&file, &located.segment, located.byte);
-        let mut byte;
-        let full = 'segment: loop {
-            byte = scanner.at();
-            let what = match scanner.next().map_err(|error| system("reading", &located.segment.path, &error))? {
-                Found::Frame(frame) => match taker.take_frame(stream, &frame) {
-                    Ok(true) => break 'segment true,
-                    Ok(false) if taker.batch.next.0 >= located.until => break 'segment false,
-                    Ok(false) => continue,
-                    Err(what) => what,
-                },
-                Found::End => "the segment ends here",
-                Found::Bad(what) => what,
-            };
-            if !taker.batch.records.is_empty() {
-                break 'segment true;
-            }
-            let place = Place {
-                stream: Some(stream),
-                offset: Some(taker.batch.next),
-                physical: at(located.segment.number, byte).physical,
-            };
-            return Err(LogError::Damaged { place, what: what.to_owned() });
-        };
-        let mut view = view.lock();
-        if full {
-            view.leave_cursor(stream, taker.batch.next.0, located.index, byte);
-        }
-        if located.index + 1 < view.segments.len() {
-            located.segment.close();
-        } else if !full {
-            view.leave_cursor(stream, taker.batch.next.0, located.index, scanner.at());
-        }
-        if full {
-            return Ok(taker.batch);
-        }
-    }
-}
-
-/// Fills a batch up to its limits.
-struct Taker {
-    batch: ReadBatch,
-    limit: ReadLimit,
-    bytes: usize,
-}
-
-impl Taker {
-    /// Takes the stream's records of a frame; true when the batch is full.
-    fn take_frame(&mut self, stream: Stream, frame: &Frame<'_>) -> Result<bool, &'static str> {
-        for record in records(frame.payload, frame.count) {
-            let record = record.ok_or("the frame's records do not fill it")?;
-            if record.stream != stream || record.offset < self.batch.next.0 {
-                continue;
-            }
-            if record.offset != self.batch.next.0 {
-                return Err("records of the stream are missing before this frame");
-            }
-            if !self.take(record.bytes) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Takes the record at the batch's `next`; false when the batch is full.
-    fn take(&mut self, bytes: &[u8]) -> bool {
-        let some = !self.batch.records.is_empty();
-        let full = self.batch.records.len() >= self.limit.records || self.bytes + bytes.len() > self.limit.bytes;
-        if some && full {
-            return false;
-        }
-        self.bytes += bytes.len();
-        self.batch.records.push(ReadRecord { offset: self.batch.next, bytes: bytes.to_vec() });
-        self.batch.next.0 += 1;
-        true
-    }
-}
-
-/// The offset of the event with this sequence, or of the first after it that is history.
-pub(crate) fn seek_stream(view: &Mutex<View>, partition: Partition, sequence: u64) -> Result<Offset, LogError> {
-    let stream = Stream::Events(partition);
-    let sequence = sequence.max(1);
-    let (mut from, mut term) = {
-        let view = view.lock();
-        let Some(state) = view.streams.get(&stream) else { return Ok(Offset(0)) };
-        if sequence > state.tail.sequence && state.broken.is_none() {
-            return Ok(Offset(state.end));
-        }
-        view.seek_entry(partition, sequence).map_or((Offset(0), 0), |entry| (Offset(entry.offset), entry.term))
-    };
-    loop {
-        let batch = read_stream(view, stream, from, ReadLimit::default())?;
-        for record in &batch.records {
-            // What cannot be read is for the history's reader to report: seeking stops in front of it.
-            let Ok((envelope, _)) = Envelope::decode(&record.bytes) else { return Ok(record.offset) };
-            if envelope.term < term {
-                continue;
-            }
-            term = envelope.term;
-            if envelope.sequence >= sequence {
-                return Ok(record.offset);
-            }
-        }
-        if batch.records.is_empty() {
-            return Ok(batch.next);
-        }
-        from = batch.next;
-    }
-}
-
-/// The link of an event that is there, and where it stands.
-pub(crate) fn link_of(view: &Mutex<View>, partition: Partition, sequence: u64) -> Result<(Place, ChainLink), LogError> {
-    let stream = Stream::Events(partition);
-    let offset = seek_stream(view, partition, sequence)?;
-    let batch = read_stream(view, stream, offset, ReadLimit { records: 1, bytes: 1 })?;
-    let place = view.lock().place(stream, offset.0);
-    match batch.records.first().map(|record| Envelope::decode(&record.bytes)) {
-        Some(Ok((_, link))) => Ok((place, link)),
-        Some(Err(error)) => Err(LogError::Damaged { place, what: error.to_string() }),
-        None => Err(LogError::Damaged { place, what: format!("event {sequence} is not there") }),
     }
 }
 
@@ -511,13 +367,8 @@ impl Log for EmbeddedLog {
             }
             None => None,
         };
-        let claim = Claim {
-            partition,
-            last_sequence: tail.sequence,
-            last_term: tail.term,
-            last_link: tail.link,
-            last_record,
-        };
+        let claim =
+            Claim { partition, last_sequence: tail.sequence, last_term: tail.term, last_link: tail.link, last_record };
         let shared = Arc::clone(&self.shared);
         let term = tail.term.saturating_add(1);
         Ok((claim, Box::new(EmbeddedWriter { shared, partition, claim: number, term, tail, failed: None })))
@@ -625,4 +476,3 @@ impl EventWriter for EmbeddedWriter {
         }
     }
 }
-

@@ -53,7 +53,7 @@ impl Default for Options {
             max_record: MAX_RECORD,
             max_append: MAX_APPEND,
             queue_bytes: 64 << 20,
-            group_bytes: 8 << 20,
+            group_bytes: 1 << 20,
             hot_bytes: 16 << 20,
             known: Vec::new(),
             medium: Arc::new(file_medium),

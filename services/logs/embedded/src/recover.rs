@@ -14,9 +14,9 @@ use crate::format::{
 };
 use crate::home::{Home, at, damaged, segment_name, sync_dir, system};
 use crate::index::{Segment, View};
-use crate::log::link_of;
-use crate::medium::MediumFactory;
+use crate::medium::{Medium, MediumFactory};
 use crate::options::Known;
+use crate::read::link_of;
 use crate::scan::{Found, Frame, Scanner, read_at_most};
 
 /// What the next segment must say of what stands before it.
@@ -43,7 +43,7 @@ pub(crate) struct Tip {
     pub(crate) hash: Sha256,
     pub(crate) frames: u64,
     pub(crate) records: u64,
-    pub(crate) medium: Box<dyn crate::medium::Medium>,
+    pub(crate) medium: Box<dyn Medium>,
 }
 
 /// A log that was opened for writing.
@@ -192,8 +192,8 @@ pub(crate) fn recover(
             Found::Frame(footer) => break Some((footer.byte, "sealing was cut short")),
             Found::End => break None,
             Found::Bad(what) => {
-                if scanner.frame_anywhere_after().map_err(wrong)? {
-                    return Err(damaged(segment.number, scanner.at(), format!("{what}, and whole frames follow it")));
+                if scanner.begun_after().map_err(wrong)? {
+                    return Err(damaged(segment.number, scanner.at(), format!("{what}, and other frames follow it")));
                 }
                 break Some((scanner.at(), what));
             }
@@ -213,7 +213,7 @@ pub(crate) fn recover(
 
 /// Opens the last segment for writing, without what stands behind its last whole frame. What stays
 /// is made durable before anybody sees it: the process that wrote it may have died before it was.
-fn open_tip(segment: &Segment, bytes: u64, medium: &MediumFactory) -> Result<Box<dyn crate::medium::Medium>, LogError> {
+fn open_tip(segment: &Segment, bytes: u64, medium: &MediumFactory) -> Result<Box<dyn Medium>, LogError> {
     let wrong = |what, error: std::io::Error| system(what, &segment.path, &error);
     let mut permissions = std::fs::metadata(&segment.path).map_err(|error| wrong("reading", error))?.permissions();
     if permissions.readonly() {
@@ -228,13 +228,11 @@ fn open_tip(segment: &Segment, bytes: u64, medium: &MediumFactory) -> Result<Box
     Ok(medium(file))
 }
 
+/// A segment that was just made: where it goes, and the bytes of its header.
+type Made = (Arc<Segment>, Box<dyn Medium>, Vec<u8>);
+
 /// Makes a segment: whole with its header, or not there at all.
-pub(crate) fn create_segment(
-    home: &Home,
-    site: SiteId,
-    next: &Next,
-    medium: &MediumFactory,
-) -> std::io::Result<(Arc<Segment>, Box<dyn crate::medium::Medium>, Vec<u8>)> {
+pub(crate) fn create_segment(home: &Home, site: SiteId, next: &Next, medium: &MediumFactory) -> std::io::Result<Made> {
     let mut salt = [0; 8];
     getrandom::fill(&mut salt).map_err(std::io::Error::other)?;
     let salt = u64::from_le_bytes(salt);
@@ -285,7 +283,10 @@ fn check_known(
         };
         if last < *sequence {
             let place = if last == 0 { at(next.number, end.saturating_sub(next.base)) } else { newest };
-            return Err(behind(place, format!("{who} knows event {sequence} of {partition}, here {last} is the newest")));
+            return Err(behind(
+                place,
+                format!("{who} knows event {sequence} of {partition}, here {last} is the newest"),
+            ));
         }
         let (place, found) = link_of(view, *partition, *sequence)?;
         if found != *link {

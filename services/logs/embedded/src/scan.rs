@@ -58,7 +58,8 @@ impl<'a> Scanner<'a> {
         if available == 0 {
             return Ok(Found::End);
         }
-        let Some(header) = self.buffer.get(start..).and_then(|bytes| FrameHeader::decode(bytes, self.segment.salt)) else {
+        let Some(header) = self.buffer.get(start..).and_then(|bytes| FrameHeader::decode(bytes, self.segment.salt))
+        else {
             return Ok(Found::Bad("no frame begins here, or its header does not fit its checksum"));
         };
         if header.durable != self.segment.base + self.at {
@@ -86,9 +87,10 @@ impl<'a> Scanner<'a> {
         Ok(header.is_some_and(|header| header.durable == self.segment.base + self.at))
     }
 
-    /// Whether a whole frame begins anywhere after the next place. Then what stands here cannot be
-    /// the frame that was being written last: it is damaged.
-    pub(crate) fn frame_anywhere_after(&self) -> io::Result<bool> {
+    /// Whether a frame was begun anywhere after the next place. A frame is begun only when the one
+    /// before it is durable: then what stands here is not the frame that was being written last, but
+    /// is damaged.
+    pub(crate) fn begun_after(&self) -> io::Result<bool> {
         let mut rest = Vec::new();
         let mut from = self.at;
         loop {
@@ -104,10 +106,9 @@ impl<'a> Scanner<'a> {
             let Some(bytes) = rest.get(start..).filter(|bytes| bytes.starts_with(&crate::format::FRAME_MAGIC)) else {
                 continue;
             };
-            let whole = FrameHeader::decode(bytes, self.segment.salt)
-                .filter(|header| header.durable == self.segment.base + self.at + start as u64)
-                .is_some_and(|header| checked_payload(bytes, &header, self.segment.salt).is_some());
-            if whole {
+            let begun = FrameHeader::decode(bytes, self.segment.salt)
+                .is_some_and(|header| header.durable == self.segment.base + self.at + start as u64);
+            if begun {
                 return Ok(true);
             }
         }

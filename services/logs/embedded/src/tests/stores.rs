@@ -1,0 +1,113 @@
+//! The blob store.
+
+use super::*;
+use crate::FileBlobs;
+use gatelog_event_log::blobs::MAX_BLOB;
+use gatelog_event_log::conformance::{BlobHarness, run_blobs};
+use gatelog_event_log::{BlobError, Blobs};
+use gatelog_record::BlobHash;
+
+struct Store {
+    dir: TempDir,
+    blobs: Arc<FileBlobs>,
+}
+
+impl Store {
+    fn new() -> Store {
+        let dir = TempDir::new().unwrap();
+        let blobs = Arc::new(FileBlobs::open(dir.path().join("blobs")).unwrap());
+        Store { dir, blobs }
+    }
+}
+
+impl BlobHarness for Store {
+    fn blobs(&self) -> Arc<dyn Blobs> {
+        self.blobs.clone()
+    }
+    fn crash(&mut self) -> bool {
+        self.blobs = Arc::new(FileBlobs::open(self.dir.path().join("blobs")).unwrap());
+        true
+    }
+    fn damage(&mut self, hash: &BlobHash) -> bool {
+        flip(&self.blobs.path(hash), 3);
+        true
+    }
+    fn at_once(&self, work: Vec<Box<dyn FnOnce() + Send>>) {
+        threads(work);
+    }
+}
+
+#[test]
+fn the_store_keeps_its_contract() {
+    assert_eq!(run_blobs(&mut || Box::new(Store::new())), []);
+}
+
+#[test]
+fn what_was_cut_short_is_swept_away_by_the_holder_only() {
+    let store = Store::new();
+    let hash = store.blobs.put(b"kept").unwrap();
+    let leftover = store.dir.path().join("blobs/new/123.0");
+    fs::write(&leftover, b"half a blo").unwrap();
+    let reader = FileBlobs::open_reader(store.dir.path().join("blobs"));
+    assert_eq!((reader.get(&hash).as_deref(), reader.list()), (Ok(&b"kept"[..]), Ok(vec![hash])));
+    assert!(leftover.exists());
+    let again = FileBlobs::open(store.dir.path().join("blobs")).unwrap();
+    assert!(!leftover.exists());
+    assert_eq!(again.list(), Ok(vec![hash]));
+}
+
+#[test]
+fn a_damaged_or_shortened_blob_is_mended_by_putting_it_again() {
+    let store = Store::new();
+    let hash = store.blobs.put(b"to be damaged").unwrap();
+    for again in [false, true] {
+        flip(&store.blobs.path(&hash), 5);
+        // Either somebody noticed, or another process puts it.
+        let blobs = if again {
+            FileBlobs::open(store.dir.path().join("blobs")).unwrap()
+        } else {
+            let place = store.blobs.path(&hash).display().to_string();
+            assert_eq!(store.blobs.get(&hash), Err(BlobError::Damaged { hash, place }));
+            assert_eq!(store.blobs.put(b"to be damaged"), Ok(hash));
+            assert_eq!(store.blobs.get(&hash).as_deref(), Ok(&b"to be damaged"[..]));
+            continue;
+        };
+        assert_eq!(blobs.put(b"to be damaged"), Ok(hash));
+        assert_eq!(blobs.get(&hash).as_deref(), Ok(&b"to be damaged"[..]));
+    }
+    cut(&store.blobs.path(&hash), 4);
+    assert!(matches!(store.blobs.get(&hash), Err(BlobError::Damaged { .. })));
+}
+
+#[test]
+fn many_are_put_at_once() {
+    let store = Store::new();
+    let contents: Vec<Vec<u8>> = (0..30_u8).map(|content| vec![content % 20; 50]).collect();
+    let blobs: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
+    let hashes = store.blobs.put_many(&blobs).unwrap();
+    assert_eq!(hashes, contents.iter().map(|content| BlobHash::of(content)).collect::<Vec<_>>());
+    assert_eq!(store.blobs.list().unwrap().len(), 20);
+    assert_eq!(fs::read_dir(store.dir.path().join("blobs/new")).unwrap().count(), 0);
+    for (hash, content) in hashes.iter().zip(&contents) {
+        assert_eq!(store.blobs.get(hash).as_ref(), Ok(content));
+    }
+    assert_eq!(store.blobs.put_many(&[]), Ok(vec![]));
+}
+
+#[test]
+fn a_blob_beyond_the_limit_is_refused() {
+    let store = Store::new();
+    let size = MAX_BLOB + 1;
+    let refused = store.blobs.put(&vec![0; size as usize]);
+    assert_eq!(refused, Err(BlobError::TooLarge { size, limit: MAX_BLOB }));
+    assert_eq!(store.blobs.list(), Ok(vec![]));
+}
+
+#[test]
+fn a_store_that_cannot_be_written_says_where() {
+    let store = Store::new();
+    fs::remove_dir(store.dir.path().join("blobs/new")).unwrap();
+    let Err(BlobError::Store { message, .. }) = store.blobs.put(b"x") else { panic!("it must fail") };
+    assert!(message.contains("blobs/new"), "{message}");
+    assert_eq!(store.blobs.list(), Ok(vec![]));
+}

@@ -1,0 +1,294 @@
+//! The writer: one at a time, one wait for the disk for many appends, and what a failing disk does.
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::*;
+use crate::medium::Medium;
+use gatelog_event_log::conformance::input;
+use gatelog_event_log::{Pending, ReadLimit, history};
+use parking_lot::{Condvar, Mutex};
+
+/// A disk that waits, or fails, when it is told to.
+#[derive(Default)]
+pub(super) struct Disk {
+    closed: Mutex<bool>,
+    changed: Condvar,
+    waiting: AtomicU64,
+    /// The write of so many bytes more fails, after the bytes that still fit.
+    room: Mutex<Option<usize>>,
+    fail_sync: Mutex<bool>,
+}
+
+struct Controlled(Arc<Disk>, File);
+
+impl Medium for Controlled {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if let Some(room) = &mut *self.0.room.lock() {
+            if bytes.len() > *room {
+                Medium::append(&mut self.1, &bytes[..*room])?;
+                return Err(io::Error::new(io::ErrorKind::StorageFull, "No space left on device"));
+            }
+            *room -= bytes.len();
+        }
+        Medium::append(&mut self.1, bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        let mut closed = self.0.closed.lock();
+        self.0.waiting.fetch_add(1, Ordering::SeqCst);
+        while *closed {
+            self.0.changed.wait(&mut closed);
+        }
+        if *self.0.fail_sync.lock() {
+            return Err(io::Error::other("Input/output error"));
+        }
+        self.1.sync()
+    }
+}
+
+impl Disk {
+    pub(super) fn options(self: &Arc<Self>, options: Options) -> Options {
+        let disk = Arc::clone(self);
+        Options { medium: Arc::new(move |file| Box::new(Controlled(Arc::clone(&disk), file))), ..options }
+    }
+
+    pub(super) fn close(&self) {
+        *self.closed.lock() = true;
+    }
+
+    pub(super) fn open(&self) {
+        *self.closed.lock() = false;
+        self.changed.notify_all();
+    }
+
+    /// Waits until the writer has begun so many waits for the disk in all.
+    pub(super) fn until_syncs(&self, count: u64) {
+        while self.waiting.load(Ordering::SeqCst) < count {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn many_appends_share_one_wait_for_the_disk() {
+    let dir = TempDir::new().unwrap();
+    let disk = Arc::new(Disk::default());
+    let log = open(&dir, disk.options(usual()));
+    let (mut scribe, mut writer) = claim(&log);
+    disk.close();
+    let mut waiting: Vec<Pending<Result<Vec<Offset>, LogError>>> = vec![log.append_inputs(INPUTS, vec![input("0")])];
+    disk.until_syncs(1);
+    waiting.extend((1..50).map(|index| log.append_inputs(INPUTS, vec![input(&format!("{index}"))])));
+    let events: Vec<_> = (0..10).map(|_| writer.append(scribe.several(1))).collect();
+    assert_eq!(log.stats().syncs, 0);
+    assert!(log.waiting() > 0);
+    disk.open();
+    for (index, result) in waiting.into_iter().enumerate() {
+        assert_eq!(arrived(result), Ok(vec![Offset(index as u64)]));
+    }
+    for (index, result) in events.into_iter().enumerate() {
+        assert_eq!(arrived(result), Ok(Offset(index as u64)));
+    }
+    let stats = log.stats();
+    assert_eq!((stats.syncs, stats.frames, stats.appends, stats.records), (2, 2, 60, 60));
+    assert_eq!(log.waiting(), 0);
+}
+
+#[test]
+fn nothing_is_seen_before_it_is_durable() {
+    let dir = TempDir::new().unwrap();
+    let disk = Arc::new(Disk::default());
+    let log = open(&dir, disk.options(usual()));
+    put(&log, b"before");
+    disk.close();
+    let waiting = log.append_inputs(INPUTS, vec![b"not yet".to_vec()]);
+    let change = log.changed(INPUTS, Offset(1));
+    disk.until_syncs(2);
+    assert_eq!(contents(&log, INPUTS), [b"before".to_vec()]);
+    assert_eq!(log.end(INPUTS), Ok(Offset(1)));
+    let change = change.wait_for(std::time::Duration::from_millis(1)).err().unwrap();
+    disk.open();
+    arrived(waiting).unwrap();
+    arrived(change);
+    assert_eq!(contents(&log, INPUTS), [b"before".to_vec(), b"not yet".to_vec()]);
+}
+
+#[test]
+fn inputs_are_refused_when_too_much_waits_and_events_much_later() {
+    let dir = TempDir::new().unwrap();
+    let disk = Arc::new(Disk::default());
+    let log = open(&dir, Options { queue_bytes: 1_000, ..disk.options(usual()) });
+    let (mut scribe, mut writer) = claim(&log);
+    disk.close();
+    let first = log.append_inputs(INPUTS, vec![vec![1; 10]]);
+    disk.until_syncs(1);
+    let second = log.append_inputs(INPUTS, vec![vec![2; 900]]);
+    let refused = arrived(log.append_inputs(INPUTS, vec![vec![3; 100]]));
+    assert_eq!(refused, Err(LogError::Busy { waiting: 920 }));
+    assert!(refused.unwrap_err().to_string().contains("try again"));
+    let event = writer.append(scribe.several(1));
+    disk.open();
+    assert!(arrived(first).is_ok() && arrived(second).is_ok() && arrived(event).is_ok());
+    assert!(arrived(log.append_inputs(INPUTS, vec![vec![3; 100]])).is_ok());
+}
+
+#[test]
+fn a_process_that_dies_acknowledges_nothing_more() {
+    let dir = TempDir::new().unwrap();
+    let disk = Arc::new(Disk::default());
+    let log = Arc::new(open(&dir, disk.options(usual())));
+    put(&*log, b"kept");
+    disk.close();
+    let written = log.append_inputs(INPUTS, vec![b"written".to_vec()]);
+    disk.until_syncs(2);
+    let queued = log.append_inputs(INPUTS, vec![b"queued".to_vec()]);
+    let dying = Arc::clone(&log);
+    let death = std::thread::spawn(move || dying.abandon());
+    while !log.shared().queue.lock().abandoned {
+        std::thread::yield_now();
+    }
+    disk.open();
+    death.join().unwrap();
+    assert_eq!(queued.wait(), None);
+    assert_eq!(written.wait(), Some(Ok(vec![Offset(1)])), "its wait for the disk was over");
+    let late = arrived(log.append_inputs(INPUTS, vec![b"late".to_vec()]));
+    assert!(matches!(late, Err(LogError::Stopped { .. })));
+    drop(log);
+    assert_eq!(contents(&open(&dir, usual()), INPUTS), [b"kept".to_vec(), b"written".to_vec()]);
+}
+
+#[test]
+fn after_a_full_disk_the_log_stops_and_keeps_what_it_acknowledged() {
+    for room in [0, 1, 40, 100] {
+        let dir = TempDir::new().unwrap();
+        let disk = Arc::new(Disk::default());
+        let log = open(&dir, disk.options(usual()));
+        let (mut scribe, mut writer) = claim(&log);
+        arrived(writer.append(scribe.several(3))).unwrap();
+        put(&log, b"kept");
+        *disk.room.lock() = Some(room);
+        let change = log.changed(INPUTS, Offset(1));
+        let stopped = LogError::Stopped { message: "No space left on device".to_owned() };
+        assert_eq!(arrived(log.append_inputs(INPUTS, vec![vec![7; 500]])), Err(stopped.clone()));
+        *disk.room.lock() = None;
+        assert_eq!(arrived(log.append_inputs(INPUTS, vec![b"no".to_vec()])), Err(stopped.clone()));
+        assert_eq!(arrived(writer.append(scribe.several(1))), Err(stopped.clone()));
+        assert_eq!(log.claim(GATE).map(|_| ()), Err(stopped));
+        assert_eq!(contents(&log, INPUTS), [b"kept".to_vec()], "what is there can still be read");
+        drop(log);
+        assert_eq!(change.wait(), None);
+        let log = open(&dir, usual());
+        assert_eq!(log.stats().cut_off, room as u64);
+        assert_eq!(contents(&log, INPUTS), [b"kept".to_vec()]);
+        assert_eq!(history::verify(&log, GATE).tail.sequence, 3);
+        put(&log, b"goes on");
+    }
+}
+
+#[test]
+fn after_a_failed_sync_the_log_stops_and_does_not_try_again() {
+    let dir = TempDir::new().unwrap();
+    let disk = Arc::new(Disk::default());
+    let log = open(&dir, disk.options(usual()));
+    put(&log, b"kept");
+    *disk.fail_sync.lock() = true;
+    let stopped = Err(LogError::Stopped { message: "Input/output error".to_owned() });
+    assert_eq!(arrived(log.append_inputs(INPUTS, vec![b"unsure".to_vec()])), stopped);
+    *disk.fail_sync.lock() = false;
+    let syncs = disk.waiting.load(Ordering::SeqCst);
+    assert_eq!(arrived(log.append_inputs(INPUTS, vec![b"no".to_vec()])), stopped);
+    assert_eq!(disk.waiting.load(Ordering::SeqCst), syncs);
+    assert_eq!(contents(&log, INPUTS), [b"kept".to_vec()]);
+    drop(log);
+    // It may or may not be there; what it may not do is to be there in part.
+    let found = contents(&open(&dir, usual()), INPUTS);
+    assert!(found.len() <= 2 && found[0] == b"kept");
+}
+
+#[test]
+fn a_directory_has_one_writer() {
+    let dir = TempDir::new().unwrap();
+    let log = open(&dir, usual());
+    let error = EmbeddedLog::open(dir.path(), usual()).err().unwrap();
+    let LogError::InUse { path, holder } = &error else { panic!("{error}") };
+    assert_eq!(path, &dir.path().display().to_string());
+    assert!(holder.starts_with(&format!("{}, started 20", std::process::id())), "{holder}");
+    assert!(error.to_string().contains("stop it, or use another --dir"));
+    log.close();
+    assert!(EmbeddedLog::open(dir.path(), usual()).is_ok());
+}
+
+#[test]
+fn what_is_full_is_sealed_and_never_changes() {
+    let dir = TempDir::new().unwrap();
+    let log = open(&dir, tiny());
+    let (mut scribe, mut writer) = claim(&log);
+    for round in 0..20 {
+        put(&log, &input(&format!("{round}")));
+        arrived(writer.append(scribe.several(2))).unwrap();
+    }
+    let count = segments(dir.path());
+    assert_eq!(log.stats().sealed, count - 1);
+    assert!(count > 5);
+    let sealed: Vec<_> = (1..count).map(|number| fs::read(segment(dir.path(), number)).unwrap()).collect();
+    for number in 1..count {
+        assert!(fs::metadata(segment(dir.path(), number)).unwrap().permissions().readonly());
+    }
+    drop(log);
+    let log = open(&dir, tiny());
+    for sequence in 1..=40 {
+        assert_eq!(log.seek(GATE, sequence), Ok(Offset(sequence - 1)));
+    }
+    let all = contents(&log, EVENTS);
+    for from in 0..40 {
+        let batch = log.read(EVENTS, Offset(from), ReadLimit { records: 3, bytes: 1 << 20 }).unwrap();
+        let found: Vec<_> = batch.records.into_iter().map(|record| record.bytes).collect();
+        assert_eq!(found, all[from as usize..40.min(from as usize + 3)]);
+    }
+    let (mut scribe, mut writer) = claim(&log);
+    arrived(writer.append(scribe.several(2))).unwrap();
+    for (bytes, number) in sealed.iter().zip(1..) {
+        assert_eq!(&fs::read(segment(dir.path(), number)).unwrap(), bytes);
+    }
+    assert_eq!(history::verify(&log, GATE).tail, scribe.tail);
+}
+
+#[test]
+fn records_larger_than_a_segment_and_than_what_is_read_at_once() {
+    let dir = TempDir::new().unwrap();
+    let options = || Options { segment_bytes: 100_000, hot_bytes: 0, ..Options::default() };
+    let log = open(&dir, options());
+    let wanted: Vec<Vec<u8>> = [10, 300_000, 0, 70_000, 70_000, 1_000_000, 5].map(|size| vec![size as u8; size]).into();
+    arrived(log.append_inputs(INPUTS, wanted[..3].to_vec())).unwrap();
+    for record in &wanted[3..] {
+        put(&log, record);
+    }
+    assert!(contents(&log, INPUTS) == wanted);
+    drop(log);
+    let log = open(&dir, options());
+    assert!(contents(&log, INPUTS) == wanted);
+    assert_eq!(log.verify().unwrap().records, 7);
+}
+
+#[test]
+fn the_newest_records_are_kept_in_memory_up_to_a_limit() {
+    let dir = TempDir::new().unwrap();
+    let log = open(&dir, Options { hot_bytes: 250, ..usual() });
+    for index in 0..10_u8 {
+        put(&log, &[index; 100]);
+    }
+    let hot = |offset| log.shared().view.lock().streams[&INPUTS].hot_from(offset).map(|records| records.count());
+    assert_eq!((hot(7), hot(8), hot(9)), (None, Some(2), Some(1)));
+    assert!(contents(&log, INPUTS) == (0..10_u8).map(|index| vec![index; 100]).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_site_id_is_drawn_once() {
+    let (one, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let site = open(&one, Options { partitions: 3, ..usual() }).describe();
+    assert_eq!(open(&one, usual()).describe(), site);
+    assert_eq!(site.partitions, 3);
+    assert_ne!(open(&other, usual()).describe().site, site.site);
+}
