@@ -10,7 +10,7 @@ use gatelog_event_log::Log;
 use gatelog_record::{Domain, Envelope, Partition, Timestamp};
 
 use crate::error::ReplayError;
-use crate::reading::envelope_at;
+use crate::reading::envelopes;
 use crate::timeline::{newest, sequence_at_time};
 
 /// For each partition the sequence of the last event inside.
@@ -19,6 +19,8 @@ pub type Cut = BTreeMap<Partition, u64>;
 /// How far clocks of writers may lie apart: what was recorded longer before the time asked for
 /// cannot have its cause after it.
 const MAX_SKEW_SECONDS: i64 = 3_600;
+/// How many events are read at once on the way back.
+const WINDOW: u64 = 256;
 
 /// The consistent cut over these partitions at a time: each as late as it can be.
 ///
@@ -76,18 +78,21 @@ fn walk_back(
         cut.keys().copied().filter(|other| *other != partition).collect();
     let horizon = at.map(|at| at.plus_seconds(-MAX_SKEW_SECONDS));
     let mut inside = last;
-    let mut sequence = last;
-    while sequence > 0 && !open.is_empty() {
-        let Some((envelope, _)) = envelope_at(log, partition, sequence)? else { break };
-        if horizon.is_some_and(|horizon| envelope.recorded_at < horizon) {
-            break;
+    let mut above = last;
+    while above > 0 && !open.is_empty() {
+        let below = above.saturating_sub(WINDOW);
+        let window = envelopes(log, partition, below + 1, above)?;
+        for envelope in window.iter().rev() {
+            if horizon.is_some_and(|horizon| envelope.recorded_at < horizon) {
+                return Ok(inside);
+            }
+            if !caused_inside(envelope, cut) {
+                inside = envelope.sequence - 1;
+            } else if let Some(source) = envelope.decision.as_ref().and_then(|decision| decision.source) {
+                open.remove(&source.partition);
+            }
         }
-        if !caused_inside(&envelope, cut) {
-            inside = sequence - 1;
-        } else if let Some(source) = envelope.decision.as_ref().and_then(|decision| decision.source) {
-            open.remove(&source.partition);
-        }
-        sequence -= 1;
+        above = below;
     }
     Ok(inside)
 }

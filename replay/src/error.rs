@@ -35,7 +35,9 @@ pub enum ReplayError {
         newest: u64,
     },
     /// An event does not fit the state.
-    #[error("{partition}: event {sequence} ({kind}) does not fit the state: {refused}; this is a fault in gatelog, see `gatelog log cat --from {sequence}`")]
+    #[error(
+        "{partition}: event {sequence} ({kind}) does not fit the state: {refused}; this is a fault in gatelog, see `gatelog log cat --from {sequence}`"
+    )]
     FoldRefused {
         /// The partition.
         partition: Partition,
@@ -47,7 +49,9 @@ pub enum ReplayError {
         refused: FoldRefused,
     },
     /// A rung is not what folding gives.
-    #[error("the rung at event {sequence} has digest {found}, folding gives {computed}: delete it, and report this: a fold is not repeatable or the rung was made by another gatelog")]
+    #[error(
+        "the rung at event {sequence} has digest {found}, folding gives {computed}: delete it, and report this: a fold is not repeatable or the rung was made by another gatelog"
+    )]
     RungDiffers {
         /// Its sequence.
         sequence: u64,
@@ -68,7 +72,9 @@ pub enum ReplayError {
         offset: u64,
     },
     /// An input is not the one that was decided.
-    #[error("the input at {stream} offset {offset} is not the one that was decided: its digest differs from the one in event {sequence}; see `gatelog log verify`")]
+    #[error(
+        "the input at {stream} offset {offset} is not the one that was decided: its digest differs from the one in event {sequence}; see `gatelog log verify`"
+    )]
     InputChanged {
         /// The stream.
         stream: Stream,

@@ -13,6 +13,7 @@
 pub mod causes;
 pub mod cut;
 mod error;
+pub mod explain;
 mod reading;
 pub mod redecide;
 pub mod timeline;

@@ -15,11 +15,8 @@ pub(crate) fn read_history(
 ) -> Result<Tail, ReplayError> {
     let stream = Stream::Events(partition);
     let mut reader = HistoryReader::after(partition, tail);
-    let mut from = if tail.sequence == 0 {
-        Offset::default()
-    } else {
-        log.seek(partition, tail.sequence.saturating_add(1))?
-    };
+    let mut from =
+        if tail.sequence == 0 { Offset::default() } else { log.seek(partition, tail.sequence.saturating_add(1))? };
     loop {
         let batch = log.read(stream, from, ReadLimit::default())?;
         if batch.records.is_empty() {
@@ -53,13 +50,51 @@ pub(crate) fn envelope_at(
             return Ok(None);
         }
         for record in &batch.records {
-            let (envelope, link) = Envelope::decode(&record.bytes)
-                .map_err(|source| ReplayError::Frame { stream, offset: record.offset.0, source })?;
+            let (envelope, link) = Envelope::decode(&record.bytes).map_err(|source| ReplayError::Frame {
+                stream,
+                offset: record.offset.0,
+                source,
+            })?;
             if envelope.sequence == sequence {
                 return Ok(Some((envelope, link)));
             }
             if envelope.sequence > sequence {
                 return Ok(None);
+            }
+        }
+        from = batch.next;
+    }
+}
+
+/// The envelopes of the events from one sequence to another, both inside, as far as they are there.
+pub(crate) fn envelopes(
+    log: &dyn Log,
+    partition: Partition,
+    first: u64,
+    last: u64,
+) -> Result<Vec<Envelope>, ReplayError> {
+    let stream = Stream::Events(partition);
+    let mut from = log.seek(partition, first)?;
+    let mut found: Vec<Envelope> = Vec::new();
+    loop {
+        let batch = log.read(stream, from, ReadLimit::default())?;
+        if batch.records.is_empty() {
+            return Ok(found);
+        }
+        for record in &batch.records {
+            let (envelope, _) = Envelope::decode(&record.bytes).map_err(|source| ReplayError::Frame {
+                stream,
+                offset: record.offset.0,
+                source,
+            })?;
+            // An old writer's record has a sequence that is taken or will be: the dense ones count.
+            if envelope.sequence != found.last().map_or(first, |last| last.sequence + 1) {
+                continue;
+            }
+            let done = envelope.sequence >= last;
+            found.push(envelope);
+            if done {
+                return Ok(found);
             }
         }
         from = batch.next;

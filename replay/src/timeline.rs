@@ -27,7 +27,7 @@ pub enum Moment {
 pub struct At<S: DomainState> {
     /// The live tables.
     pub live: S::Live<Maps>,
-    /// Where they stand.
+    /// Where they stand; its log offset and count of stale records are 0, whatever it was come from.
     pub position: Position,
     /// The rung the fold began at; `None` when it began at the first event.
     pub rung: Option<u64>,
@@ -88,7 +88,9 @@ impl<S: DomainState> Timeline<S> {
             let (live, position) = (rung.live, rung.header.position);
             let from = position.sequence;
             match self.fold(live, position, sequence) {
-                Ok((live, position)) => return Ok(At { live, position, rung: Some(from), warnings }),
+                Ok((live, position)) => {
+                    return Ok(At { live, position: bare(position), rung: Some(from), warnings });
+                }
                 Err(error @ ReplayError::FoldRefused { .. }) => {
                     // Folding from the first event tells whether the rung or the log is at fault.
                     warnings.push(StoreWarning::RungPassedOver(gatelog_store::StoreError::RungOther {
@@ -100,7 +102,7 @@ impl<S: DomainState> Timeline<S> {
             }
         }
         let (live, position) = self.fold(S::Live::open(&mut Maps)?, Position::default(), sequence)?;
-        Ok(At { live, position, rung: None, warnings })
+        Ok(At { live, position: bare(position), rung: None, warnings })
     }
 
     /// All tables at a moment, folded from the first event: rungs hold no temporal tables. Where a
@@ -116,7 +118,7 @@ impl<S: DomainState> Timeline<S> {
             live.apply(record)?;
             temporal.apply(&live, record)
         })?;
-        Ok(Full { live, temporal, position })
+        Ok(Full { live, temporal, position: bare(position) })
     }
 
     /// The sequence of the last event recorded at or before a time; 0 when there was none yet.
@@ -210,6 +212,12 @@ impl<S: DomainState> Timeline<S> {
     }
 }
 
+/// A position without what depends on how it was come to: where the log is read on and what was
+/// passed over on the way.
+fn bare(position: Position) -> Position {
+    Position { log_offset: 0, stale: 0, ..position }
+}
+
 /// The sequence of the newest event on the log; 0 when there is none. Doubling steps, then halving
 /// ones: a log is asked for its place of a sequence, never read through.
 pub(crate) fn newest(log: &dyn Log, partition: Partition) -> Result<u64, ReplayError> {
@@ -225,8 +233,7 @@ pub(crate) fn newest(log: &dyn Log, partition: Partition) -> Result<u64, ReplayE
 /// never go back along a history.
 pub(crate) fn sequence_at_time(log: &dyn Log, partition: Partition, at: Timestamp) -> Result<u64, ReplayError> {
     let before = |sequence| {
-        envelope_at(log, partition, sequence)
-            .map(|found| found.is_some_and(|(envelope, _)| envelope.recorded_at <= at))
+        envelope_at(log, partition, sequence).map(|found| found.is_some_and(|(envelope, _)| envelope.recorded_at <= at))
     };
     let mut beyond = 1_u64;
     while before(beyond)? {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use gatelog_event_log::{Blobs, Log, Tail};
 use gatelog_record::{BlobHash, EventRecord, Partition, Timestamp};
-use gatelog_store::{RungDir, StoreWarning};
 use gatelog_store::rung;
+use gatelog_store::{RungDir, StoreWarning};
 use gatelog_tables::digest::StateDigest;
 use gatelog_tables::{DomainState, LiveTables, Maps, ReadTables, TableSet};
 

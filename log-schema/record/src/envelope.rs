@@ -170,10 +170,11 @@ impl Envelope {
         let mut reader = Reader::new(bytes);
         reader.magic("an event", MAGIC)?;
         let version = reader.u8("envelope version")?;
-        if version > ENVELOPE_VERSION {
+        if version == 0 || version > ENVELOPE_VERSION {
             return Err(FrameError::Version { found: version, known: ENVELOPE_VERSION });
         }
-        let checked = bytes.len().checked_sub(LINK + 4).ok_or(FrameError::Short { what: "checksum", missing: LINK + 4 })?;
+        let checked =
+            bytes.len().checked_sub(LINK + 4).ok_or(FrameError::Short { what: "checksum", missing: LINK + 4 })?;
         let (content, tail) = bytes.split_at(checked);
         let mut tail = Reader::new(tail);
         let found = tail.u32("checksum")?;
@@ -182,7 +183,8 @@ impl Envelope {
         if found != computed {
             return Err(FrameError::Checksum { found, computed });
         }
-        let mut reader = Reader::new(&content[3..]);
+        let short = FrameError::Short { what: "codec", missing: 1 };
+        let mut reader = Reader::new(content.get(3..).ok_or(short)?);
         let codec = reader.u8("codec")?;
         let kind_version = KindVersion { kind: reader.u16("kind")?, version: reader.u16("kind version")? };
         let flags = reader.u16("flags")?;
@@ -328,8 +330,7 @@ impl EventRecord {
                 "digest": hex::encode(decision.input_digest),
             });
             if let Some(source) = &decision.source {
-                json["input"]["source"] =
-                    format!("{} {}.{}", source.partition, source.sequence, source.ordinal).into();
+                json["input"]["source"] = format!("{} {}.{}", source.partition, source.sequence, source.ordinal).into();
             }
             if let Some(caused_by) = &decision.caused_by {
                 json["input"]["caused_by"] = format!("{} {}", caused_by.partition, caused_by.sequence).into();
@@ -364,8 +365,7 @@ fn put_partition(out: &mut Vec<u8>, partition: Partition) {
 
 fn read_partition(reader: &mut Reader<'_>) -> Result<Partition, FrameError> {
     let number = reader.u8("domain")?;
-    let domain =
-        Domain::from_number(number).ok_or(FrameError::Field { what: "domain", found: u64::from(number) })?;
+    let domain = Domain::from_number(number).ok_or(FrameError::Field { what: "domain", found: u64::from(number) })?;
     Ok(Partition { domain, index: reader.u32("partition index")? })
 }
 

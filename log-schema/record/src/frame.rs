@@ -72,7 +72,7 @@ impl InputFrame {
         let mut reader = Reader::new(bytes);
         reader.magic("an input", MAGIC)?;
         let version = reader.u8("frame version")?;
-        if version > FRAME_VERSION {
+        if version == 0 || version > FRAME_VERSION {
             return Err(FrameError::Version { found: version, known: FRAME_VERSION });
         }
         let checked = bytes.len().checked_sub(4).ok_or(FrameError::Short { what: "checksum", missing: 4 })?;
@@ -95,18 +95,7 @@ impl InputFrame {
         let length = reader.u32("body length")? as usize;
         let body = reader.take("body", length)?.to_vec();
         reader.end()?;
-        Ok(InputFrame {
-            codec,
-            kind_version,
-            observed_at,
-            actor,
-            input_id,
-            key,
-            traceparent,
-            source,
-            caused_by,
-            body,
-        })
+        Ok(InputFrame { codec, kind_version, observed_at, actor, input_id, key, traceparent, source, caused_by, body })
     }
 
     /// SHA-256 of the frame's bytes: what a decision says it decided on.

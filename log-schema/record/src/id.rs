@@ -111,7 +111,11 @@ impl InputId {
     /// just as stable under a retry.
     pub fn new(text: impl Into<String>) -> InputId {
         let text = text.into();
-        if text.len() <= Self::MAX { InputId(text) } else { InputId(format!("sha256:{}", BlobHash::of(text.as_bytes()))) }
+        if text.len() <= Self::MAX {
+            InputId(text)
+        } else {
+            InputId(format!("sha256:{}", BlobHash::of(text.as_bytes())))
+        }
     }
 
     /// The text.
@@ -153,8 +157,11 @@ impl FromStr for BlobHash {
     type Err = IdError;
     fn from_str(text: &str) -> Result<Self, IdError> {
         let mut bytes = [0; 32];
-        hex::decode_to_slice(text, &mut bytes)
-            .map_err(|_| IdError { what: "a blob hash", digits: 64, text: text.to_owned() })?;
+        hex::decode_to_slice(text, &mut bytes).map_err(|_| IdError {
+            what: "a blob hash",
+            digits: 64,
+            text: text.to_owned(),
+        })?;
         Ok(BlobHash(bytes))
     }
 }
@@ -168,7 +175,13 @@ pub struct IdSource {
 
 impl IdSource {
     /// The ids of the decision on one input.
-    pub fn new(site: SiteId, generation: u32, partition: Partition, input_sequence: u64, input_digest: &[u8; 32]) -> Self {
+    pub fn new(
+        site: SiteId,
+        generation: u32,
+        partition: Partition,
+        input_sequence: u64,
+        input_digest: &[u8; 32],
+    ) -> Self {
         let mut base = Sha256::new();
         base.update(site.0);
         base.update(generation.to_le_bytes());
@@ -180,6 +193,7 @@ impl IdSource {
     }
 
     /// The next id of this decision.
+    #[expect(clippy::should_implement_trait, reason = "each call may give an id of another type")]
     pub fn next<T: From<[u8; 16]>>(&mut self) -> T {
         let mut hash = self.base.clone();
         hash.update(self.next.to_le_bytes());

@@ -180,7 +180,8 @@ mod tests {
     #[test]
     fn the_partition_of_a_key_never_moves() {
         // Pinned: changing the hash would move every tenant's history.
-        let found: Vec<u32> = ["", "demo", "openstack", "main"].map(|key| Partition::of_key(Domain::Gate, key, 16).index).into();
+        let found: Vec<u32> =
+            ["", "demo", "openstack", "main"].map(|key| Partition::of_key(Domain::Gate, key, 16).index).into();
         assert_eq!(found, [4, 10, 13, 12]);
     }
 }

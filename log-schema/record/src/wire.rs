@@ -21,8 +21,8 @@ pub enum FrameError {
         /// What was found.
         found: [u8; 2],
     },
-    /// Written by a newer gatelog.
-    #[error("the record has envelope version {found}, this gatelog reads up to {known}: read it with a newer gatelog")]
+    /// Written by a newer gatelog (or, with version 0, by none).
+    #[error("the record has envelope version {found}, this gatelog reads 1 to {known}: read it with a newer gatelog")]
     Version {
         /// The version found.
         found: u8,

@@ -10,7 +10,7 @@ pub mod live;
 
 pub use history::{CapacityRead, LeaseHistory, LeaseHistoryRow, LeaseOfBuild, LeasePhase};
 pub use live::{
-    ByBuild, ByWorker, CapacityLive, CapacityTables, Grant, Leases, LeaseRow, LeaseState, Queue, SemaphoreHolders,
+    ByBuild, ByWorker, CapacityLive, CapacityTables, Grant, LeaseRow, LeaseState, Leases, Queue, SemaphoreHolders,
     TurnRow, Turns, Wait, WorkerRow, Workers,
 };
 

@@ -6,9 +6,7 @@ use gatelog_partition_state::PartitionTables;
 use gatelog_record::draft::capacity::{LeaseAsked, NodeGrant, WorkerSeen};
 use gatelog_record::{BuildId, LeaseId, Timestamp};
 use gatelog_tables::table::Life;
-use gatelog_tables::{
-    Backing, Factory, Maps, Overlay, TableDef, TableError, TableSet, TableVisitor, TableVisitorMut,
-};
+use gatelog_tables::{Backing, Factory, Maps, Overlay, TableDef, TableError, TableSet, TableVisitor, TableVisitorMut};
 use serde::{Deserialize, Serialize};
 
 /// Workers that are there, by name.
@@ -241,11 +239,8 @@ impl CapacityTables<Overlay<'_>> {
     pub fn holders<'s>(&'s self, semaphore: &str) -> impl Iterator<Item = LeaseId> + use<'s> {
         let from = (semaphore.to_owned(), LeaseId([0; 16]));
         let to = (semaphore.to_owned(), LeaseId([255; 16]));
-        let held: Vec<LeaseId> = self
-            .semaphores
-            .rows(Bound::Included(&from), Bound::Included(&to))
-            .map(|((_, lease), _)| *lease)
-            .collect();
+        let held: Vec<LeaseId> =
+            self.semaphores.rows(Bound::Included(&from), Bound::Included(&to)).map(|((_, lease), _)| *lease).collect();
         held.into_iter()
     }
 

@@ -168,10 +168,12 @@ impl<B: Backing> PartitionTables<B> {
             writer.input_sequence = decision.input_sequence;
             writer.last_input_offset = Some(decision.input_offset);
             if let Some(source) = &decision.source {
-                self.marks.put(
-                    (source.partition.domain as u8, source.partition.index),
-                    (source.sequence, source.ordinal),
-                )?;
+                let sender = (source.partition.domain as u8, source.partition.index);
+                let taken = (source.sequence, source.ordinal);
+                // An input that cannot be read may come twice: the mark only rises.
+                if self.marks.get(&sender)?.is_none_or(|mark| *mark < taken) {
+                    self.marks.put(sender, taken)?;
+                }
             }
             self.remember(&decision.input_id, decision.input_sequence, record)?;
         }
@@ -234,6 +236,9 @@ impl<B: Backing> PartitionTables<B> {
                     .range(std::ops::Bound::Included(&from), std::ops::Bound::Included(&up_to))?
                     .map(|entry| entry.map(|(key, _)| key))
                     .collect::<Result<_, _>>()?;
+                if done.is_empty() {
+                    return Err(FoldRefused::missing::<Outbox>(&up_to));
+                }
                 for key in done {
                     self.outbox.delete(&key)?;
                 }

@@ -17,7 +17,9 @@ pub enum RunnerError {
     #[error(transparent)]
     History(#[from] HistoryError),
     /// The log is another one than was folded.
-    #[error("{partition}: {by} was folded from another history: at event {sequence} it has link {known}, the log has {found}; if the log is the right one, delete the projections and rungs: they are rebuilt from it")]
+    #[error(
+        "{partition}: {by} was folded from another history: at event {sequence} it has link {known}, the log has {found}; if the log is the right one, delete the projections and rungs: they are rebuilt from it"
+    )]
     Diverged {
         /// The partition.
         partition: Partition,
@@ -31,7 +33,9 @@ pub enum RunnerError {
         found: String,
     },
     /// The log is of another site.
-    #[error("{partition}: {by} belongs to site {known}, the log to site {log}: put the right one in place, or delete the projections and rungs")]
+    #[error(
+        "{partition}: {by} belongs to site {known}, the log to site {log}: put the right one in place, or delete the projections and rungs"
+    )]
     OtherSite {
         /// The partition.
         partition: Partition,

@@ -90,12 +90,10 @@ impl<S: DomainState> Folder<S> {
             if !(replaced && log.describe().generation > known.generation) {
                 return Err(error);
             }
-            for schema in layout.schemas()? {
-                remove(&layout.schema(schema))?;
-            }
-            RungDir::new(layout.rungs()).discard_after(0)?;
+            layout.delete_all()?;
             let path = layout.home().to_owned();
-            let damage = StoreError::StoreDamaged { path, message: "its log was replaced by an adopted one".to_owned() };
+            let damage =
+                StoreError::StoreDamaged { path, message: "its log was replaced by an adopted one".to_owned() };
             warnings.push(StoreWarning::Rebuilt { damage });
         }
         let (projection, beside) = open_projection::<S>(&config, partition, &mut warnings)?;
@@ -247,7 +245,9 @@ impl<S: DomainState> Folder<S> {
         if std::mem::take(&mut self.beside) {
             let layout = Layout::new(&self.config.root, self.partition);
             match layout.retire_others(SchemaVersion::of::<S>()) {
-                Ok(retired) => tracing::info!(partition = %self.partition, ?retired, "changed over to a new state schema"),
+                Ok(retired) => {
+                    tracing::info!(partition = %self.partition, ?retired, "changed over to a new state schema")
+                }
                 Err(error) => self.warn(StoreWarning::ProjectionPassedOver(error)),
             }
         }
@@ -370,16 +370,5 @@ fn check_known(log: &dyn Log, partition: Partition, known: &Known) -> Result<(),
             return Err(LogError::Behind { place, knows }.into());
         }
         from = batch.next;
-    }
-}
-
-fn remove(path: &std::path::Path) -> Result<(), RunnerError> {
-    match std::fs::remove_dir_all(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(RunnerError::Store(StoreError::System {
-            what: "cannot remove",
-            path: path.to_owned(),
-            message: error.to_string(),
-        })),
-        _ => Ok(()),
     }
 }

@@ -141,9 +141,19 @@ impl Published {
             .changed
             .wait_timeout_while(self.lock(), at_most, |state| state.answer(sequence).is_none())
             .unwrap_or_else(PoisonError::into_inner);
-        state
-            .answer(sequence)
-            .unwrap_or(Err(WaitError::NotYet { wanted: sequence, at: state.position.sequence }))
+        state.answer(sequence).unwrap_or(Err(WaitError::NotYet { wanted: sequence, at: state.position.sequence }))
+    }
+
+    /// Blocks until an event is folded, but no longer than `at_most`, and gives the position then: for
+    /// loops that look again whatever came. Also where the fold has stopped it waits the whole time,
+    /// so that such a loop does not spin.
+    pub fn wait_at_most(&self, sequence: u64, at_most: Duration) -> Position {
+        let (state, _) = self
+            .shared
+            .changed
+            .wait_timeout_while(self.lock(), at_most, |state| state.position.sequence < sequence)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.position
     }
 
     /// A subscription, for futures. It has seen the present position.

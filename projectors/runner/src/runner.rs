@@ -3,7 +3,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use gatelog_event_log::Log;
@@ -38,7 +37,8 @@ pub struct Runner<S: DomainState> {
     published: Published,
     warnings: Arc<Mutex<Vec<StoreWarning>>>,
     end: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    #[expect(clippy::disallowed_types, reason = "each partition is folded on a thread of its own")]
+    thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl<S: DomainState> Runner<S> {
@@ -46,6 +46,7 @@ impl<S: DomainState> Runner<S> {
     ///
     /// # Errors
     /// As [`Folder::open`]; what stops it later is in [`Runner::status`].
+    #[expect(clippy::disallowed_methods, reason = "each partition is folded on a thread of its own")]
     pub fn start(log: Arc<dyn Log>, partition: Partition, config: RunnerConfig) -> Result<Runner<S>, RunnerError> {
         let mut folder = Folder::<S>::open(log, partition, config)?;
         let projection = folder.projection();

@@ -5,8 +5,8 @@
 //! top. Both can go back to the last commit.
 
 use std::borrow::Cow;
-use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::iter::Peekable;
 use std::ops::Bound;
 use std::path::Path;
@@ -17,7 +17,7 @@ use gatelog_tables::table::Rows;
 use gatelog_tables::{Backing, Factory, Life, Table, TableDef, TableError, TableKey, TableVisitorMut};
 use rocksdb::WriteBatch;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Stored};
 use crate::error::StoreError;
 
 /// RocksDB.
@@ -65,11 +65,8 @@ fn read_row<T: TableDef>(key: &[u8], row: &[u8]) -> Result<T::Row, TableError> {
     codec::decode(row).map_err(|error| damaged_row::<T>(key, error.to_string()))
 }
 
-fn read_entry<T: TableDef>(
-    entry: Result<(Box<[u8]>, Box<[u8]>), rocksdb::Error>,
-) -> Result<(T::Key, T::Row), TableError> {
-    let (key, row) =
-        entry.map_err(|error| TableError::Store { table: T::NAME, message: error.into_string() })?;
+fn read_entry<T: TableDef>(entry: Stored) -> Result<(T::Key, T::Row), TableError> {
+    let (key, row) = entry.map_err(|error| TableError::Store { table: T::NAME, message: error.into_string() })?;
     let bare = key.get(2..).unwrap_or_default();
     let parsed = T::Key::from_bytes(bare).map_err(|error| damaged_row::<T>(bare, error.to_string()))?;
     Ok((parsed, read_row::<T>(bare, &row)?))
@@ -161,9 +158,7 @@ impl<T: TableDef> RocksTable<T> {
             Ok(())
         };
         match &self.rows {
-            Kept::Temporal { changes } => {
-                changes.iter().try_for_each(|(key, row)| put(batch, key, row.as_ref()))
-            }
+            Kept::Temporal { changes } => changes.iter().try_for_each(|(key, row)| put(batch, key, row.as_ref())),
             Kept::Live { rows, before } => before.iter().try_for_each(|(key, was)| {
                 let row = rows.get(key);
                 if row == was.as_ref() { Ok(()) } else { put(batch, key, row) }
@@ -300,7 +295,8 @@ impl Opener {
 impl Factory<RocksBacking> for Opener {
     fn open<T: TableDef>(&mut self) -> Result<RocksTable<T>, TableError> {
         if !self.numbers.insert(T::ID) {
-            let message = format!("its number {} is taken by another table: numbers are unique, 0 is the store's", T::ID);
+            let message =
+                format!("its number {} is taken by another table: numbers are unique, 0 is the store's", T::ID);
             return Err(TableError::Store { table: T::NAME, message });
         }
         RocksTable::open(Arc::clone(&self.engine))

@@ -10,8 +10,9 @@ use gatelog_tables::DomainState;
 use rocksdb::checkpoint::Checkpoint;
 use serde::{Deserialize, Serialize};
 
+use crate::disk::{copy, is_there, make, names, read, remove, rename, size, sync_dir, write_whole};
 use crate::error::{StoreError, StoreWarning};
-use crate::layout::{Layout, make, names, remove, sync_dir};
+use crate::layout::Layout;
 use crate::position::{Position, SchemaVersion};
 use crate::projection::Projection;
 
@@ -71,7 +72,7 @@ pub fn create<S: DomainState>(projection: &Projection<S>) -> Result<PathBuf, Sto
     let dir = projection.layout().checkpoints(schema);
     make(&dir)?;
     let target = dir.join(format!("{:020}", position.sequence));
-    if target.join(METADATA).exists() {
+    if is_there(&target.join(METADATA)) {
         return Ok(target);
     }
     let unfinished = dir.join(format!("{:020}{UNFINISHED}", position.sequence));
@@ -101,11 +102,8 @@ pub fn create<S: DomainState>(projection: &Projection<S>) -> Result<PathBuf, Sto
     let path = unfinished.join(METADATA);
     let json = serde_json::to_vec_pretty(&metadata)
         .map_err(|error| StoreError::Encode { what: "a checkpoint's metadata", message: error.to_string() })?;
-    std::fs::write(&path, json)
-        .and_then(|()| std::fs::File::open(&path)?.sync_all())
-        .map_err(|error| StoreError::system("cannot write", &path, &error))?;
-    sync_dir(&unfinished)?;
-    std::fs::rename(&unfinished, &target).map_err(|error| StoreError::system("cannot move", &unfinished, &error))?;
+    write_whole(&path, &json)?;
+    rename(&unfinished, &target)?;
     sync_dir(&dir)?;
     prune(&dir)?;
     Ok(target)
@@ -169,16 +167,17 @@ fn restore_one<S: DomainState>(
     }
     // Copied, not linked: what the open database does to its files must not reach the checkpoint.
     let database = layout.database(metadata.schema);
-    let copy = database.with_extension("restoring");
-    remove(&copy)?;
-    make(&copy)?;
+    let copied = database.with_extension("restoring");
+    remove(&copied)?;
+    make(&copied)?;
     for (name, _) in &metadata.files {
-        std::fs::copy(path.join(name), copy.join(name))
-            .map_err(|error| StoreError::system("cannot copy", &path.join(name), &error))?;
+        copy(&path.join(name), &copied.join(name))?;
     }
     remove(&database)?;
-    std::fs::rename(&copy, &database).map_err(|error| StoreError::system("cannot move", &copy, &error))?;
+    rename(&copied, &database)?;
     let (projection, _) = Projection::<S>::open(root, partition)?;
+    // Files are linked between database and checkpoint: what damaged the one may have damaged the other.
+    projection.engine().check()?;
     if !metadata.fits(projection.position()) || hex::encode(projection.live_digest()?) != metadata.live_digest {
         return Err(damaged("its tables are not those it was made with".to_owned()));
     }
@@ -192,21 +191,16 @@ fn restore_one<S: DomainState>(
 pub fn metadata(checkpoint: &Path) -> Result<Metadata, StoreError> {
     let path = checkpoint.join(METADATA);
     let damaged = |message: String| StoreError::StoreDamaged { path: checkpoint.to_owned(), message };
-    let size = std::fs::metadata(&path).map_err(|error| damaged(format!("{METADATA}: {error}")))?.len();
-    if size > MAX_METADATA {
-        return Err(damaged(format!("{METADATA} is larger than {MAX_METADATA} bytes")));
-    }
-    let json = std::fs::read(&path).map_err(|error| damaged(format!("{METADATA}: {error}")))?;
+    let json = read(&path, MAX_METADATA).map_err(|error| damaged(error.to_string()))?;
+    let json = json.ok_or_else(|| damaged(format!("{METADATA} is larger than {MAX_METADATA} bytes")))?;
     serde_json::from_slice(&json).map_err(|error| damaged(format!("{METADATA}: {error}")))
 }
 
 fn files(dir: &Path) -> Result<Vec<(String, u64)>, StoreError> {
     let mut found = Vec::new();
     for name in names(dir)?.into_iter().filter(|name| name != METADATA) {
-        let path = dir.join(&name);
-        let size =
-            std::fs::metadata(&path).map_err(|error| StoreError::system("cannot look at", &path, &error))?.len();
-        found.push((name, size));
+        let bytes = size(&dir.join(&name))?;
+        found.push((name, bytes));
     }
     Ok(found)
 }

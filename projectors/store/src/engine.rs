@@ -17,6 +17,8 @@ use crate::position::{Position, SchemaVersion};
 /// The key of the position: table number 0, which no table has.
 const META_KEY: [u8; 3] = [0, 0, b'm'];
 const META_MAGIC: [u8; 4] = *b"GLP\x01";
+/// A file that says that the database was found damaged while it was open.
+const MARK: &str = "DAMAGED";
 
 /// What stands beside the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +28,9 @@ pub(crate) struct Meta {
     pub schema: SchemaVersion,
     pub position: Position,
 }
+
+/// Key and row as they are stored.
+pub(crate) type Stored = Result<(Box<[u8]>, Box<[u8]>), rocksdb::Error>;
 
 /// A database that is open.
 #[derive(Debug)]
@@ -57,10 +62,16 @@ fn options() -> Options {
 impl Engine {
     /// Opens the database in a directory, which is made if there is none.
     pub fn open(path: &Path) -> Result<Arc<Engine>, StoreError> {
-        crate::layout::make(path)?;
-        let new = crate::layout::names(path)?.is_empty();
-        if !new && !path.join("CURRENT").exists() {
+        crate::disk::make(path)?;
+        let new = crate::disk::names(path)?.is_empty();
+        if !new && !crate::disk::is_there(&path.join("CURRENT")) {
             return Err(StoreError::StoreDamaged { path: path.to_owned(), message: "CURRENT is missing".to_owned() });
+        }
+        let mark = path.join(MARK);
+        if crate::disk::is_there(&mark) {
+            let said = crate::disk::read(&mark, 64 << 10)?.unwrap_or_default();
+            let message = String::from_utf8_lossy(&said).into_owned();
+            return Err(StoreError::StoreDamaged { path: path.to_owned(), message });
         }
         let mut options = options();
         options.create_if_missing(new);
@@ -72,6 +83,20 @@ impl Engine {
     pub fn open_read_only(path: &Path) -> Result<Engine, StoreError> {
         let db = DB::open_for_read_only(&options(), path, false).map_err(|error| opening(path, &error))?;
         Ok(Engine { db, path: path.to_owned() })
+    }
+
+    /// Notes that the database was found damaged, so that the next start does not go on with it.
+    pub fn mark_damaged(&self, message: &str) -> Result<(), StoreError> {
+        crate::disk::write_whole(&self.path.join(MARK), message.as_bytes())
+    }
+
+    /// Reads everything there is, so that damage in any block is found.
+    pub fn check(&self) -> Result<(), StoreError> {
+        for entry in self.db.iterator(IteratorMode::Start) {
+            entry
+                .map_err(|error| StoreError::StoreDamaged { path: self.path.clone(), message: error.into_string() })?;
+        }
+        Ok(())
     }
 
     pub fn path(&self) -> &Path {
@@ -122,12 +147,7 @@ impl Engine {
     }
 
     /// The rows from `low` up to but without `high` (no end when empty).
-    pub fn scan(
-        &self,
-        low: Vec<u8>,
-        high: Vec<u8>,
-        backwards: bool,
-    ) -> impl Iterator<Item = Result<(Box<[u8]>, Box<[u8]>), rocksdb::Error>> {
+    pub fn scan(&self, low: Vec<u8>, high: Vec<u8>, backwards: bool) -> impl Iterator<Item = Stored> {
         let mut reading = ReadOptions::default();
         reading.set_iterate_lower_bound(low);
         if !high.is_empty() {

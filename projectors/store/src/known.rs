@@ -33,11 +33,7 @@ pub struct Known {
 ///
 /// # Errors
 /// `System`.
-pub fn known(
-    root: &Path,
-    partition: Partition,
-    warnings: &mut Vec<StoreWarning>,
-) -> Result<Option<Known>, StoreError> {
+pub fn known(root: &Path, partition: Partition, warnings: &mut Vec<StoreWarning>) -> Result<Option<Known>, StoreError> {
     let layout = Layout::new(root, partition);
     let mut best: Option<Known> = None;
     let mut consider = |found: Known| {

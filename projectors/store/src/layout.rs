@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use gatelog_record::Partition;
 
+use crate::disk::{names, remove};
 use crate::error::StoreError;
 use crate::position::SchemaVersion;
 
@@ -69,44 +70,13 @@ impl Layout {
         }
         Ok(others)
     }
-}
 
-/// The names in a directory, in order; none when it is not there.
-pub(crate) fn names(dir: &Path) -> Result<Vec<String>, StoreError> {
-    let entries = match std::fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(StoreError::system("cannot list", dir, &error)),
-    };
-    let mut names = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(|error| StoreError::system("cannot list", dir, &error))?;
-        if let Ok(name) = entry.file_name().into_string() {
-            names.push(name);
-        }
+    /// Deletes all that was folded: the projections of every state schema, and every rung. The log is
+    /// not touched; from it they are made again.
+    ///
+    /// # Errors
+    /// `System`.
+    pub fn delete_all(&self) -> Result<(), StoreError> {
+        remove(&self.home)
     }
-    names.sort();
-    Ok(names)
-}
-
-/// Makes a directory and those above it.
-pub(crate) fn make(dir: &Path) -> Result<(), StoreError> {
-    std::fs::create_dir_all(dir).map_err(|error| StoreError::system("cannot make the directory", dir, &error))
-}
-
-/// Removes a directory with all in it; one that is not there is no error.
-pub(crate) fn remove(dir: &Path) -> Result<(), StoreError> {
-    match std::fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(StoreError::system("cannot remove", dir, &error))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Makes names made, moved or removed in a directory durable.
-pub(crate) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
-    std::fs::File::open(dir)
-        .and_then(|dir| dir.sync_all())
-        .map_err(|error| StoreError::system("cannot sync", dir, &error))
 }

@@ -16,6 +16,7 @@
 
 pub mod backing;
 pub mod checkpoint;
+mod disk;
 mod engine;
 mod error;
 pub mod known;

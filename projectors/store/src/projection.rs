@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gatelog_record::{ChainLink, EventRecord, Partition};
 use gatelog_tables::digest::StateDigest;
-use gatelog_tables::{DomainState, FoldRefused, LiveTables, ReadTables, TableSet, TableError};
+use gatelog_tables::{DomainState, FoldRefused, LiveTables, ReadTables, TableError, TableSet};
 use rocksdb::WriteBatch;
 
 use crate::backing::{Forget, Gather, GoBack, Opener, RocksBacking, opening};
@@ -94,8 +94,7 @@ impl<S: DomainState> Projection<S> {
         let mut opener = Opener::new(&engine);
         let live = S::Live::open(&mut opener).map_err(|error| opening(&layout.schema(wanted), error))?;
         let read = S::Read::open(&mut opener).map_err(|error| opening(&layout.schema(wanted), error))?;
-        let projection =
-            Projection { engine, layout, partition, live, read, committed: position, reached: position };
+        let projection = Projection { engine, layout, partition, live, read, committed: position, reached: position };
         Ok((projection, opened))
     }
 
@@ -106,7 +105,7 @@ impl<S: DomainState> Projection<S> {
     /// # Errors
     /// `System`.
     pub fn delete(root: &Path, partition: Partition) -> Result<(), StoreError> {
-        crate::layout::remove(&Layout::new(root, partition).schema(SchemaVersion::of::<S>()))
+        crate::disk::remove(&Layout::new(root, partition).schema(SchemaVersion::of::<S>()))
     }
 
     /// The partition.
@@ -142,8 +141,11 @@ impl<S: DomainState> Projection<S> {
     pub fn apply(&mut self, event: &Folded) -> Result<(), StoreError> {
         let record = &event.record;
         if record.sequence != self.reached.sequence.saturating_add(1) {
-            let error =
-                StoreError::NotNext { partition: self.partition, applied: self.reached.sequence, found: record.sequence };
+            let error = StoreError::NotNext {
+                partition: self.partition,
+                applied: self.reached.sequence,
+                found: record.sequence,
+            };
             self.rollback();
             return Err(error);
         }
@@ -159,6 +161,10 @@ impl<S: DomainState> Projection<S> {
                 return Ok(());
             }
             Ok(Err(FoldRefused::Table(error))) => {
+                // A start finds damage in live rows, which it reads, but not in these. It must not go
+                // on with them, or it stops here again and again. If even that cannot be written, the
+                // error still tells the cure.
+                let _ = self.engine.mark_damaged(&error.to_string());
                 StoreError::table(&self.layout.schema(SchemaVersion::of::<S>()), &error)
             }
             Ok(Err(refused)) => StoreError::FoldRefused { partition, sequence, kind, refused },
@@ -276,12 +282,7 @@ impl<S: DomainState> Projection<S> {
 }
 
 fn meta<S: DomainState>(partition: Partition, position: Position) -> Meta {
-    Meta {
-        domain: partition.domain as u8,
-        index: partition.index,
-        schema: SchemaVersion::of::<S>(),
-        position,
-    }
+    Meta { domain: partition.domain as u8, index: partition.index, schema: SchemaVersion::of::<S>(), position }
 }
 
 fn said(panic: &(dyn std::any::Any + Send)) -> String {

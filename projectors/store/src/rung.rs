@@ -14,7 +14,6 @@
 //! rows (8), and for each row in key order key and row, each with its length before it (4). The
 //! header's digest is that of the tables ([`StateDigest`]), whatever they are kept in.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use gatelog_record::{Partition, codec};
@@ -25,8 +24,8 @@ use gatelog_tables::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::disk::{make, names, write_whole};
 use crate::error::{StoreError, StoreWarning};
-use crate::layout::{make, names, sync_dir};
 use crate::position::Position;
 
 /// The newest format of a rung's file.
@@ -143,12 +142,7 @@ impl RungDir {
     pub fn put(&self, rung: &EncodedRung) -> Result<PathBuf, StoreError> {
         make(&self.dir)?;
         let path = self.dir.join(format!("{:020}-l{}.rung", rung.sequence, rung.live_schema));
-        let unfinished = path.with_extension("unfinished");
-        let failed = |error: std::io::Error| StoreError::system("cannot write the rung", &path, &error);
-        let mut file = std::fs::File::create(&unfinished).map_err(failed)?;
-        file.write_all(&rung.bytes).and_then(|()| file.sync_all()).map_err(failed)?;
-        std::fs::rename(&unfinished, &path).map_err(failed)?;
-        sync_dir(&self.dir)?;
+        write_whole(&path, &rung.bytes)?;
         Ok(path)
     }
 
@@ -197,8 +191,7 @@ impl RungDir {
     pub fn discard_after(&self, sequence: u64) -> Result<usize, StoreError> {
         let late: Vec<RungEntry> = self.list()?.into_iter().filter(|entry| entry.sequence > sequence).collect();
         for entry in &late {
-            std::fs::remove_file(&entry.path)
-                .map_err(|error| StoreError::system("cannot remove", &entry.path, &error))?;
+            crate::disk::remove_file(&entry.path)?;
         }
         Ok(late.len())
     }
@@ -207,11 +200,7 @@ impl RungDir {
 /// A rung's header and rows, still folded; the file's hash is checked.
 fn open(path: &Path) -> Result<(RungHeader, Vec<u8>), StoreError> {
     let damaged = |message: &str| StoreError::RungDamaged { path: path.to_owned(), message: message.to_owned() };
-    let failed = |error: std::io::Error| StoreError::system("cannot read the rung", path, &error);
-    if std::fs::metadata(path).map_err(failed)?.len() > MAX_BYTES {
-        return Err(damaged("it is larger than any rung"));
-    }
-    let bytes = std::fs::read(path).map_err(failed)?;
+    let bytes = crate::disk::read(path, MAX_BYTES)?.ok_or_else(|| damaged("it is larger than any rung"))?;
     let (content, hash) = bytes.split_last_chunk::<HASH>().ok_or_else(|| damaged("it ends too early"))?;
     let computed: [u8; HASH] = Sha256::digest(content).into();
     if computed != *hash {
@@ -357,10 +346,8 @@ impl Factory<Maps> for Loader<'_> {
         let count = take(&mut self.rest).map(u64::from_le_bytes).ok_or_else(|| wrong("it ends too early"))?;
         let mut table = MapTable::default();
         for _ in 0..count {
-            let (key, row) =
-                self.part().zip(self.part()).ok_or_else(|| wrong("it ends too early"))?;
-            let damaged =
-                |message: String| TableError::Row { table: T::NAME, key: hex::encode(key), message };
+            let (key, row) = self.part().zip(self.part()).ok_or_else(|| wrong("it ends too early"))?;
+            let damaged = |message: String| TableError::Row { table: T::NAME, key: hex::encode(key), message };
             let parsed = T::Key::from_bytes(key).map_err(|error| damaged(error.to_string()))?;
             let row = codec::decode(row).map_err(|error| damaged(error.to_string()))?;
             table.rows.insert(parsed, row);

@@ -3,12 +3,13 @@
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use gatelog_record::Partition;
-use gatelog_tables::DomainState;
+use gatelog_tables::{DomainState, Maps, TableError};
 
 use crate::backing::RocksBacking;
 use crate::error::StoreError;
 use crate::position::Position;
 use crate::projection::{Folded, Projection};
+use crate::rung::{rows_of, tables_of};
 
 /// A projection that one folds and many read. Readers see committed state alone, and all tables at
 /// one position. Clones are the same projection.
@@ -52,6 +53,15 @@ impl<S: DomainState> View<'_, S> {
     /// The partition.
     pub fn partition(&self) -> Partition {
         self.guard.partition()
+    }
+
+    /// A copy of the live tables in memory: the same type as a state of the past, and what a writer
+    /// begins with.
+    ///
+    /// # Errors
+    /// None that live tables, which are held in memory, can give.
+    pub fn live_in_memory(&self) -> Result<S::Live<Maps>, TableError> {
+        tables_of(&rows_of(self.live())?)
     }
 
     /// The projection itself: its digests, its rungs and checkpoints.

@@ -45,7 +45,9 @@ pub enum TableError {
         message: String,
     },
     /// A row cannot be read.
-    #[error("table {table}: the row at key {key} is damaged: {message}; delete the projection, it is rebuilt from the log")]
+    #[error(
+        "table {table}: the row at key {key} is damaged: {message}; delete the projection, it is rebuilt from the log"
+    )]
     Row {
         /// The table.
         table: &'static str,

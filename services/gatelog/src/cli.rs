@@ -14,9 +14,17 @@ use crate::commands::failure::Failure;
 use crate::commands::{self, stop};
 use crate::demo::DemoOptions;
 
-/// The line about exit codes under every command's help.
-const CODES: &str = "Exit codes: 0 ok, 1 said no or a check failed, 2 usage, 3 not found, 4 not allowed, 5 in use,\n\
-                     6 unavailable or timed out, 7 integrity failure, 8 replay diverged (docs/exit-codes.md).";
+/// What stands under a command's help.
+macro_rules! concat_examples {
+    ($($line:literal),+ $(,)?) => {
+        concat!(
+            "Examples:\n",
+            $($line, "\n",)+
+            "\nExit codes: 0 ok, 1 said no or a check failed, 2 usage, 3 not found, 4 not allowed, 5 in use,\n",
+            "6 unavailable or timed out, 7 integrity failure, 8 replay diverged (docs/exit-codes.md)."
+        )
+    };
+}
 
 /// A project-gating CI/CD system on an append-only log.
 ///

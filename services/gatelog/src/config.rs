@@ -36,7 +36,7 @@ fn default_tenant_file() -> PathBuf {
 
 /// A connection.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", tag = "driver")]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", rename_all_fields = "kebab-case", tag = "driver")]
 pub enum ConnectionConfig {
     /// The built-in plain-git forge: bare repositories in one directory.
     Git {

@@ -1,1 +1,21 @@
-fn main() {}
+//! gatelog: the command line, and the composition root that puts the house together.
+
+mod cli;
+mod client;
+mod clock;
+mod commands;
+mod config;
+mod connections;
+mod demo;
+mod presence;
+mod routing;
+mod serve;
+mod server;
+mod show;
+mod sources;
+mod tenants;
+mod web;
+
+fn main() -> std::process::ExitCode {
+    cli::run()
+}

@@ -146,9 +146,19 @@ impl Server {
         let stop = Arc::new(AtomicBool::new(false));
         let mut threads = Vec::new();
 
+        // The address first: links in reports name it.
+        let listen = options.listen.unwrap_or(config.web.listen);
+        let listener = std::net::TcpListener::bind(listen).map_err(|error| StartError::Part {
+            part: "API",
+            message: format!("cannot listen on {listen}: {error}; name another address in [web] listen"),
+        })?;
+        let url = format!("http://{}", listener.local_addr().map_err(part("API"))?);
+        let web_root = config.web.root.clone().unwrap_or_else(|| url.clone());
+
         // The log, which nobody else may write meanwhile.
-        let known = known(&paths)?;
-        let embedded = Arc::new(EmbeddedLog::open(paths.log(), LogOptions { known, ..LogOptions::default() })?);
+        let mut log_options = LogOptions::default();
+        log_options.known = known(&paths)?;
+        let embedded = Arc::new(EmbeddedLog::open(paths.log(), log_options)?);
         let log: Arc<dyn Log> = embedded;
         let blobs: Arc<dyn Blobs> = Arc::new(FileBlobs::open(paths.log().join("blobs")).map_err(part("blob store"))?);
         let keyring = Arc::new(Keyring::open_dir(site.join("keys")).map_err(part("keys"))?);
@@ -192,7 +202,8 @@ impl Server {
 
         // Routing goes on where the gate has taken inputs from; then the tenant file, then the world.
         let mut router = IntakeRouter::open(Arc::clone(&log), Arc::clone(gate.published())).map_err(part("intake"))?;
-        let problems = tenants::load(&site.join(&config.tenant_file), &connections, &*blobs, &*log, router.newest())?;
+        let file = site.join(&config.tenant_file);
+        let problems = tenants::load(&file, &connections, &*blobs, &*log, router.newest(), &web_root)?;
         for problem in problems {
             tracing::warn!("{problem}");
         }
@@ -210,28 +221,35 @@ impl Server {
             .build()
             .map_err(part("threads"))?;
         let executor = runtime.block_on(executor(site, &config))?;
-        let listen = options.listen.unwrap_or(config.web.listen);
-        let listener = runtime.block_on(tokio::net::TcpListener::bind(listen)).map_err(|error| StartError::Part {
-            part: "API",
-            message: format!("cannot listen on {listen}: {error}; name another address in [web] listen"),
-        })?;
-        let address = listener.local_addr().map_err(part("API"))?;
-        let url = format!("http://{address}");
+        listener.set_nonblocking(true).map_err(part("API"))?;
+        let listener = {
+            let _in_runtime = runtime.enter();
+            tokio::net::TcpListener::from_std(listener).map_err(part("API"))?
+        };
         let web_site = crate::web::site(crate::web::Parts {
             gate: gate_fold.projection(),
+            gate_fold: gate_fold.published(),
             capacity: capacity_fold.projection(),
-            published: gate_fold.published(),
+            capacity_fold: capacity_fold.published(),
             log: Arc::clone(&log),
             blobs: Arc::clone(&blobs),
             paths: paths.clone(),
             executor: executor.clone(),
-            health: vec![Arc::clone(gate.published()), Arc::clone(capacity.published())],
+            writers: vec![Arc::clone(gate.published()), Arc::clone(capacity.published())],
+            drivers: config.connection.keys().map(|name| (name.clone(), "git".to_owned())).collect(),
         });
-        let (web_stop, stopped) = tokio::sync::oneshot::channel();
-        runtime.spawn(crate::web::serve(listener, web_site, stopped));
+        let (web_stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let shutdown = async move {
+            // Told to stop, or the server is gone.
+            let _ = stopped.await;
+        };
+        runtime.spawn(async move {
+            if let Err(error) = gatelog_web::serve(listener, gatelog_web::router(web_site), shutdown).await {
+                tracing::error!(error = %chain(&error), "the API ended");
+            }
+        });
 
         // The worker.
-        let web_root = config.web.root.clone().unwrap_or_else(|| url.clone());
         let worker = worker(site, &config, &repositories, &keyring, &log, executor, web_root)?;
         let leases: Arc<dyn LeaseSource> = Arc::new(WorkerLeases {
             capacity: capacity_fold.projection(),

@@ -1,6 +1,6 @@
 //! What effects and workers read: the committed projections of gate and capacity.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use gatelog_capacity_state::{Capacity, LeaseState};
@@ -47,8 +47,7 @@ impl WorkSource for GateWork {
     }
 
     fn wait(&self, beyond: u64, at_most: Duration) {
-        // Whether it came or not, the table is looked at again.
-        let _ = self.published.wait_until(beyond + 1, at_most);
+        self.published.wait_at_most(beyond + 1, at_most);
     }
 }
 
@@ -98,29 +97,35 @@ impl LeaseSource for WorkerLeases {
 
     fn parents(&self, build: BuildId) -> Option<Parents> {
         let view = self.gate.view();
-        let gate = &view.live().gate;
-        let own = gate.builds.get(&build).ok().flatten()?.into_owned();
+        let (gate, history, at) = (&view.live().gate, view.temporal(), view.position().sequence);
+        let own = gate.builds.get(&build).ok().flatten()?;
         let buildset = gate.buildsets.get(&own.buildset).ok().flatten()?;
-        let mut parents = Parents { buildset: own.buildset, ..Parents::default() };
-        // In the order of the graph: for data the later job wins (Zuul).
-        let waits_for = ancestors(&own.job.name, &buildset.builds, gate);
+        let mut jobs: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut names: Vec<(BuildId, String)> = Vec::new();
         for other in &buildset.builds {
             let Some(row) = gate.builds.get(other).ok().flatten() else { continue };
-            if !waits_for.contains(&row.job.name) {
-                continue;
-            }
-            if let Some(map) = row.data.as_map() {
+            let waits_for = row.job.dependencies.iter().map(|(name, _)| name.clone()).collect();
+            jobs.insert(row.job.name.clone(), waits_for);
+            names.push((*other, row.job.name.clone()));
+        }
+        let ancestors = ancestors(&own.job.name, &jobs);
+        let mut parents = Parents { buildset: own.buildset, ..Parents::default() };
+        // In the order of the graph: for data the later job wins (Zuul).
+        for (other, name) in names.iter().filter(|(_, name)| ancestors.contains(name)) {
+            let Some(entry) = history.build(*other, at).ok().flatten() else { continue };
+            let Some(attempt) = entry.attempt() else { continue };
+            if let Some(map) = attempt.data.as_map() {
                 let hidden = ["zuul", "nodepool", "unsafe_vars"];
                 let shown = map.iter().filter(|(name, _)| !hidden.contains(&name.as_str()));
                 parents.data.extend(shown.map(|(name, value)| (name.clone(), value.clone())));
             }
-            parents.secret.extend(row.secret_data.clone());
-            for artifact in &row.artifacts {
+            parents.secret.extend(attempt.secret_data.clone());
+            for artifact in &attempt.artifacts {
                 parents.artifacts.push(Value::Map(BTreeMap::from([
                     ("name".to_owned(), Value::Str(artifact.name.clone())),
                     ("url".to_owned(), Value::Str(artifact.url.clone())),
                     ("metadata".to_owned(), artifact.metadata.clone()),
-                    ("job".to_owned(), Value::Str(row.job.name.clone())),
+                    ("job".to_owned(), Value::Str(name.clone())),
                 ])));
             }
         }
@@ -128,6 +133,35 @@ impl LeaseSource for WorkerLeases {
     }
 
     fn wait(&self, beyond: u64, at_most: Duration) {
-        let _ = self.published.wait_until(beyond + 1, at_most);
+        self.published.wait_at_most(beyond + 1, at_most);
+    }
+}
+
+/// The jobs that a job waits for, directly or not.
+fn ancestors(job: &str, waits_for: &BTreeMap<String, Vec<String>>) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut next = vec![job];
+    while let Some(name) = next.pop() {
+        for parent in waits_for.get(name).map(Vec::as_slice).unwrap_or_default() {
+            if found.insert(parent.clone()) {
+                next.push(parent);
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ancestors_are_found_over_any_number_of_steps() {
+        let jobs = [("a", vec![]), ("b", vec!["a"]), ("c", vec!["b"]), ("d", vec!["d"])];
+        let jobs: BTreeMap<String, Vec<String>> =
+            jobs.into_iter().map(|(name, of)| (name.into(), of.into_iter().map(str::to_owned).collect())).collect();
+        assert_eq!(ancestors("c", &jobs), BTreeSet::from(["a".into(), "b".into()]));
+        assert_eq!(ancestors("d", &jobs), BTreeSet::from(["d".into()]), "a cycle ends");
+        assert!(ancestors("a", &jobs).is_empty());
     }
 }

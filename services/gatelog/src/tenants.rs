@@ -42,6 +42,7 @@ pub fn load(
     blobs: &dyn Blobs,
     log: &dyn Log,
     newest: Option<(u64, BlobHash)>,
+    web_root: &str,
 ) -> Result<Vec<Problem>, TenantFileError> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|source| TenantFileError::Read { path: name.clone(), source })?;
@@ -86,7 +87,7 @@ pub fn load(
             .collect();
         let bytes = codec::encode(&settings).map_err(|error| failed(&error))?;
         let blob = blobs.put(&bytes).map_err(|error| failed(&error))?;
-        tenants.push(TenantLoaded { tenant: settings.name, version, settings: blob, projects });
+        tenants.push(TenantLoaded { tenant: settings.name, version, settings: blob, projects, web_root: web_root.to_owned() });
     }
     let id = InputId::new(format!("tenant-file/{version}/{file}"));
     let input = IntakeInput::TenantFile(TenantFile { version, file, tenants });

@@ -24,7 +24,9 @@ pub enum WriterError {
         message: String,
     },
     /// The state to start from knows more than the log.
-    #[error("{partition}: the state to start from stands at event {known}, the log ends at event {last}: an older log was put in place; restore the newer one or adopt this one with `gatelog log adopt`")]
+    #[error(
+        "{partition}: the state to start from stands at event {known}, the log ends at event {last}: an older log was put in place; restore the newer one or adopt this one with `gatelog log adopt`"
+    )]
     Behind {
         /// The partition.
         partition: Partition,
@@ -34,7 +36,9 @@ pub enum WriterError {
         last: u64,
     },
     /// The log ends before the event it said was its newest.
-    #[error("{partition}: the log said its newest event was {claimed}, reading it ends at {found}: see `gatelog log verify`")]
+    #[error(
+        "{partition}: the log said its newest event was {claimed}, reading it ends at {found}: see `gatelog log verify`"
+    )]
     Short {
         /// The partition.
         partition: Partition,
@@ -56,7 +60,9 @@ pub enum WriterError {
         claimed: ChainLink,
     },
     /// An event of the history does not fit the state.
-    #[error("{partition}: event {sequence} ({event}) does not fit the state: {refused}; this gatelog cannot go on from here: use the release that wrote it")]
+    #[error(
+        "{partition}: event {sequence} ({event}) does not fit the state: {refused}; this gatelog cannot go on from here: use the release that wrote it"
+    )]
     Fold {
         /// The partition.
         partition: Partition,

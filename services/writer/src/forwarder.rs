@@ -141,9 +141,9 @@ impl Forwarding {
             return Some(retry_at.saturating_sub(monotonic));
         }
         let sent = lane.sent;
-        let taken = self.published.outbox_count(to, (0, 0), mark, TELL_COUNT);
+        let taken = self.published.outbox_count(to, lane.told, mark, TELL_COUNT);
         let due = lane.told_at.map_or(Duration::ZERO, |told_at| told_at.saturating_add(TELL_EVERY));
-        let untold = taken > 0 && mark > lane.told;
+        let untold = taken > 0;
         if untold && (taken >= TELL_COUNT || due <= monotonic) {
             let told = InputRecord::new(
                 InputId::new(format!("outbox:{to}/{}.{}", mark.0, mark.1)),

@@ -23,8 +23,7 @@ impl Host {
     /// # Errors
     /// When the system gives no threads.
     pub fn start<R: Rules + 'static>(setup: Setup<R>, directory: &Arc<Directory>) -> std::io::Result<Host> {
-        let (log, clock, published) =
-            (Arc::clone(&setup.log), Arc::clone(&setup.clock), Arc::clone(&setup.published));
+        let (log, clock, published) = (Arc::clone(&setup.log), Arc::clone(&setup.clock), Arc::clone(&setup.published));
         directory.insert(Arc::clone(&published));
         let writer = Writer::start(setup)?;
         let timers = TimerService::start(Arc::clone(&log), Arc::clone(&clock), Arc::clone(&published))?;

@@ -25,13 +25,9 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::WriterError;
 pub use forwarder::Forwarder;
 pub use host::Host;
-pub use published::{
-    Directory, OutboxKey, Published, TimerEntry, WriterHealth, WriterState, YellowReason,
-};
+pub use published::{Directory, OutboxKey, Published, TimerEntry, WriterHealth, WriterState, YellowReason};
 pub use recover::Initial;
-pub use shell::{
-    Append, PartitionOf, RulesFactory, Shell, ShellError, event_ids, outcome_of, registry_digest,
-};
+pub use shell::{Append, PartitionOf, RulesFactory, Shell, ShellError, event_ids, outcome_of, registry_digest};
 pub use signal::Signal;
 pub use timers::TimerService;
 pub use waits::{Decided, Outcome, TooManyWait, WaitRegistry};

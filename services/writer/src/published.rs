@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use gatelog_event_log::{Completer, Pending, pending};
-use gatelog_partition_state::{OutboxRow, PartitionTables};
+use gatelog_partition_state::{OutboxRow, PartitionTables, TimerRow};
 use gatelog_record::{Domain, Partition, Timestamp};
 use gatelog_tables::Maps;
 
@@ -88,6 +89,23 @@ pub struct TimerEntry {
     pub key: String,
     /// Changes whenever it is set again, also to the same moment.
     pub set_by: u64,
+    /// When its wait is over, by the clock's monotonic time. Measured from the decision that set it,
+    /// or from when the partition was taken over.
+    pub deadline: Duration,
+}
+
+impl TimerEntry {
+    /// A timer seen at a moment, the deadline counted from there.
+    pub(crate) fn seen(due_at: Timestamp, key: &str, set_by: u64, now: Timestamp) -> TimerEntry {
+        let left = u64::try_from(due_at.0.saturating_sub(now.0)).unwrap_or(0);
+        TimerEntry { due_at, key: key.to_owned(), set_by, deadline: Duration::from_micros(left) }
+    }
+
+    /// Counts the deadline from this monotonic time on.
+    pub(crate) fn from(mut self, monotonic: Duration) -> TimerEntry {
+        self.deadline = self.deadline.saturating_add(monotonic);
+        self
+    }
 }
 
 /// Key of an outbox row: domain, index, sequence, ordinal.
@@ -251,22 +269,21 @@ impl Published {
     }
 
     /// The writer has caught up: everything here is replaced by what its state says.
-    pub(crate) fn caught_up(&self, tables: &PartitionTables<Maps>, stale: u64) {
+    pub(crate) fn caught_up(
+        &self,
+        tables: &PartitionTables<Maps>,
+        stale: u64,
+        (now, monotonic): (Timestamp, Duration),
+    ) {
         let place = tables.writer.rows.get(&()).cloned().unwrap_or_default();
         let mut inner = self.lock();
         inner.ready = true;
         inner.health.stale_records = stale;
         inner.health.inputs_taken = place.input_sequence;
         inner.health.sequence = place.sequence;
-        inner.timers = tables
-            .timers
-            .rows
-            .iter()
-            .map(|(name, row)| {
-                let entry = TimerEntry { due_at: row.due_at, key: row.key.clone(), set_by: place.sequence };
-                (name.clone(), entry)
-            })
-            .collect();
+        let now = now.max(place.recorded_at);
+        let seen = |row: &TimerRow| TimerEntry::seen(row.due_at, &row.key, place.sequence, now).from(monotonic);
+        inner.timers = tables.timers.rows.iter().map(|(name, row)| (name.clone(), seen(row))).collect();
         inner.timers_version += 1;
         inner.outbox = tables.outbox.rows.clone();
         inner.marks = tables.marks.rows.clone();

@@ -4,12 +4,14 @@
 //! decided on an overlay, and only then makes it its own. It reads no clock and writes no log: a
 //! thread ([`crate::writer`]), a simulated world and replay drive it alike.
 
+mod ask;
+mod changes;
+
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::Arc;
 
-use gatelog_deciding::{Context, Refusal, Rules};
-use gatelog_event_log::memory::check_sizes;
+use gatelog_deciding::Rules;
+use gatelog_event_log::checks::check_sizes;
 use gatelog_event_log::{BlobError, Blobs, Description, MAX_APPEND, MAX_RECORD, Offset, Tail};
 use gatelog_partition_state::PartitionTables;
 use gatelog_record::draft::partition::{
@@ -25,12 +27,10 @@ use gatelog_record::{
 };
 use gatelog_tables::{DomainState, FoldRefused, LiveTables, Maps};
 
-use crate::panics::{Panicked, catch};
-use crate::published::{Changes, OutboxKey, TimerEntry, YellowReason};
+use crate::panics::catch;
+use crate::published::{Changes, YellowReason};
 use crate::waits::{Decided, Outcome};
 
-/// How often blobs are fetched for one input: what was admitted may name others.
-const MAX_BLOB_ROUNDS: usize = 16;
 /// How long a message in `InputRefused` may be, in bytes.
 const MAX_MESSAGE: usize = 2_000;
 
@@ -188,7 +188,8 @@ impl<R: Rules> Shell<R> {
             generation: self.generation,
         })];
         if before.sequence > 0 && self.generation > before.generation {
-            let reason = format!("the log was adopted as generation {} (it was {})", self.generation, before.generation);
+            let reason =
+                format!("the log was adopted as generation {} (it was {})", self.generation, before.generation);
             events.push(PartitionEvent::LogRestored(LogRestored { generation: self.generation, reason }));
         }
         self.own(events, wall)
@@ -214,11 +215,11 @@ impl<R: Rules> Shell<R> {
         blobs: &dyn Blobs,
     ) -> Result<Append, ShellError> {
         let now = wall.max(self.place().recorded_at);
-        let (mut meta, input) = self.read(offset, bytes, now);
+        let (meta, input) = self.read(offset, bytes, now);
         let mut append = Append::default();
         let outcome = match input {
             Err(refused) => Err(refused),
-            Ok(input) => match self.repeat(&mut meta, &input) {
+            Ok(input) => match self.repeat(&input) {
                 Some(taken) => Ok(vec![taken.into()]),
                 None => self.answer(&mut append, &meta, &input, wall, blobs)?,
             },
@@ -284,17 +285,14 @@ impl<R: Rules> Shell<R> {
     }
 
     /// Whether the input was taken before: by the mark of its source, or by its id.
-    fn repeat(&self, meta: &mut Meta, input: &InputRecord) -> Option<PartitionEvent> {
+    fn repeat(&self, input: &InputRecord) -> Option<PartitionEvent> {
         let tables = self.partition_tables();
         let known = || tables.dedup.rows.get(input.input_id.as_str()).map(|row| row.sequence);
-        let duplicate = |of| {
-            PartitionEvent::InputTaken(InputTaken { duplicate_of: of, reason: "duplicate".to_owned() })
-        };
+        let duplicate =
+            |of| PartitionEvent::InputTaken(InputTaken { duplicate_of: of, reason: "duplicate".to_owned() });
         if let Some(source) = &input.source {
             let sender = (source.partition.domain as u8, source.partition.index);
             if tables.marks.rows.get(&sender).is_some_and(|mark| (source.sequence, source.ordinal) <= *mark) {
-                // The source in a header moves the mark; a repeat must not move it back.
-                meta.header.source = None;
                 return Some(duplicate(known()));
             }
         }
@@ -339,59 +337,6 @@ impl<R: Rules> Shell<R> {
         self.ask_rules(meta, input, blobs)
     }
 
-    fn ask_rules(
-        &mut self,
-        meta: &Meta,
-        input: &InputRecord,
-        blobs: &dyn Blobs,
-    ) -> Result<Result<Vec<Event>, Refused>, ShellError> {
-        let context = Context {
-            now: meta.header.now,
-            ids: IdSource::new(
-                self.site,
-                self.generation,
-                self.partition,
-                meta.header.input_sequence,
-                &meta.header.input_digest,
-            ),
-            input_sequence: meta.header.input_sequence,
-            first_sequence: self.tail.sequence + 1,
-            term: self.term,
-            input_offset: meta.header.input_offset,
-        };
-        let offset = meta.header.input_offset;
-        let (rules, state) = (&mut self.rules, &self.state);
-        let asked = catch(|| {
-            if let Err(refused) = fetch_blobs(rules, state, input, offset, blobs)? {
-                return Ok(Err(refused));
-            }
-            Ok(rules.decide(state, input, context).map_err(|refusal| match &refusal {
-                Refusal::Fold { .. } => Refused::new("fold-refused", refusal),
-                Refusal::OverBudget { .. } => Refused::new("over-budget", refusal),
-                Refusal::Blob { .. } => Refused::new("blob-missing", refusal),
-                Refusal::NotOurs(_) => Refused::new("not-ours", refusal),
-            }))
-        });
-        match asked {
-            Ok(answered) => answered,
-            Err(panicked) => {
-                self.rules = (self.factory)();
-                Ok(Err(self.panicked("the rules", meta, panicked)))
-            }
-        }
-    }
-
-    fn panicked(&self, who: &str, meta: &Meta, panicked: Panicked) -> Refused {
-        let Panicked { place, message } = panicked;
-        let offset = meta.header.input_offset;
-        tracing::error!(
-            partition = %self.partition, offset, place, message,
-            "{who} panicked: the input is refused, everything else goes on"
-        );
-        let digest = BlobHash(meta.header.input_digest);
-        Refused::new("internal-error", format!("{who} panicked at {place} on the input with digest {digest}"))
-    }
-
     /// Makes a decision part of the state, unless it does not fit.
     fn decide_on(
         &mut self,
@@ -404,7 +349,9 @@ impl<R: Rules> Shell<R> {
         let state = &self.state;
         let folded = catch(|| {
             let mut overlay = R::State::overlay(state);
-            records.iter().try_for_each(|record| overlay.apply(record).map_err(|refused| (record.event.name(), refused)))
+            records
+                .iter()
+                .try_for_each(|record| overlay.apply(record).map_err(|refused| (record.event.name(), refused)))
         });
         match folded {
             Ok(Ok(())) => {}
@@ -520,9 +467,7 @@ impl<R: Rules> Shell<R> {
         tail: Tail,
     ) -> Result<(), ShellError> {
         for record in &records {
-            self.state
-                .apply(record)
-                .map_err(|refused| ShellError::State { event: record.event.name(), refused })?;
+            self.state.apply(record).map_err(|refused| ShellError::State { event: record.event.name(), refused })?;
         }
         self.tail = tail;
         append.bytes += frames.iter().map(Vec::len).sum::<usize>();
@@ -554,77 +499,13 @@ impl<R: Rules> Shell<R> {
             outcome,
         });
     }
-
-    /// What these records, already applied, change for the timer service and the forwarder.
-    fn changes(&self, records: &[EventRecord]) -> Changes {
-        let mut changes = Changes {
-            last: self.tail.sequence,
-            inputs_taken: self.place().input_sequence,
-            ..Changes::default()
-        };
-        for record in records {
-            if let Some(source) = record.decision.as_ref().and_then(|decision| decision.source) {
-                changes.mark = Some((source.partition, (source.sequence, source.ordinal)));
-            }
-            match &record.event {
-                Event::Partition(PartitionEvent::TimerSet(set)) => {
-                    let entry = TimerEntry { due_at: set.due_at, key: record.key.clone(), set_by: record.sequence };
-                    changes.timers.push((set.timer.clone(), Some(entry)));
-                }
-                Event::Partition(PartitionEvent::TimerCleared(cleared)) => {
-                    changes.timers.push((cleared.timer.clone(), None));
-                }
-                Event::Partition(PartitionEvent::OutboxCleared(cleared)) => {
-                    changes.cleared.push((cleared.to, cleared.up_to));
-                }
-                _ => {}
-            }
-        }
-        let Some(first) = records.first().map(|record| record.sequence) else { return changes };
-        let outbox = &self.partition_tables().outbox.rows;
-        let mut from: Bound<OutboxKey> = Bound::Unbounded;
-        while let Some((&(domain, index, _, _), _)) = outbox.range((from, Bound::Unbounded)).next() {
-            let new = outbox.range((domain, index, first, 0)..=(domain, index, u64::MAX, u32::MAX));
-            changes.sent.extend(new.map(|(key, row)| (*key, row.clone())));
-            from = Bound::Excluded((domain, index, u64::MAX, u32::MAX));
-        }
-        changes
-    }
 }
 
-/// Brings the rules what they read from blobs.
-fn fetch_blobs<R: Rules>(
-    rules: &mut R,
-    state: &<R::State as DomainState>::Live<Maps>,
-    input: &InputRecord,
-    offset: u64,
-    blobs: &dyn Blobs,
-) -> Result<Result<(), Refused>, ShellError> {
-    for _ in 0..MAX_BLOB_ROUNDS {
-        let wanting = rules.needs(state, input);
-        if wanting.is_empty() {
-            break;
-        }
-        for hash in wanting {
-            let bytes = match blobs.get(&hash) {
-                Ok(bytes) => bytes,
-                Err(error @ BlobError::Missing(_)) => return Ok(Err(Refused::new("blob-missing", error))),
-                Err(error @ BlobError::Damaged { .. }) => return Ok(Err(Refused::new("blob-damaged", error))),
-                Err(source @ (BlobError::TooLarge { .. } | BlobError::Store { .. })) => {
-                    return Err(ShellError::BlobStore { offset, source });
-                }
-            };
-            if let Err(message) = rules.admit(hash, &bytes) {
-                let message = format!("blob {hash} is not what this decision needs: {message}");
-                return Ok(Err(Refused { code: "blob-damaged", message }));
-            }
-        }
-    }
-    Ok(Ok(()))
-}
+/// An event's kind and why it cannot be written.
+type Unwritable = (&'static str, String);
 
 /// The frames of records that follow `tail`, and where the history stands after them.
-fn encode(records: &[EventRecord], mut tail: Tail) -> Result<(Vec<Vec<u8>>, Tail), (&'static str, String)> {
+fn encode(records: &[EventRecord], mut tail: Tail) -> Result<(Vec<Vec<u8>>, Tail), Unwritable> {
     let mut frames = Vec::with_capacity(records.len());
     for record in records {
         let envelope = record.close().map_err(|error| (record.event.name(), error.to_string()))?;

@@ -1,6 +1,6 @@
 //! The timer service of a partition: appends `TimerDue` when a timer of its state comes due.
 //!
-//! Waits are measured by the monotonic clock from the moment a timer is first seen, so that setting
+//! Waits are measured by the monotonic clock from the decision that set the timer on, so that setting
 //! the machine's clock moves none of them. What came due while nobody was there is due at once, once.
 
 use std::collections::BTreeMap;
@@ -33,8 +33,6 @@ pub struct TimerService {
 
 struct Armed {
     entry: TimerEntry,
-    /// By the monotonic clock.
-    deadline: Duration,
     told: bool,
 }
 
@@ -98,7 +96,7 @@ impl Service {
         let due: Vec<&String> = self
             .armed
             .iter()
-            .filter(|(_, armed)| !armed.told && armed.deadline <= monotonic)
+            .filter(|(_, armed)| !armed.told && armed.entry.deadline <= monotonic)
             .map(|(name, _)| name)
             .take(BATCH)
             .collect();
@@ -122,20 +120,16 @@ impl Service {
                 Sent::Stopping => return Some(Duration::ZERO),
             }
         }
-        let next = self.armed.values().filter(|armed| !armed.told).map(|armed| armed.deadline).min();
+        let next = self.armed.values().filter(|armed| !armed.told).map(|armed| armed.entry.deadline).min();
         next.map(|deadline| deadline.saturating_sub(monotonic))
     }
 
     fn arm(&mut self, timers: BTreeMap<String, TimerEntry>) {
-        let (now, monotonic) = (self.clock.now(), self.clock.monotonic());
         let mut before = std::mem::take(&mut self.armed);
         for (name, entry) in timers {
             let armed = match before.remove(&name) {
                 Some(armed) if armed.entry == entry => armed,
-                _ => {
-                    let left = u64::try_from(entry.due_at.0.saturating_sub(now.0)).unwrap_or(0);
-                    Armed { entry, deadline: monotonic.saturating_add(Duration::from_micros(left)), told: false }
-                }
+                _ => Armed { entry, told: false },
             };
             self.armed.insert(name, armed);
         }

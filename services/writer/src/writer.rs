@@ -243,18 +243,16 @@ impl<R: Rules> Running<R> {
     fn take_over(&mut self) -> Result<Term<R>, WriterError> {
         let Setup { log, partition, published, .. } = &self.setup;
         let (log, partition, published) = (Arc::clone(log), *partition, Arc::clone(published));
-        let initial =
-            (self.setup.initial)().map_err(|message| WriterError::Initial { partition, message })?;
-        let recovered =
-            recover::<R>(log.as_ref(), partition, initial, |decided| published.waits().settle(decided))?;
+        let initial = (self.setup.initial)().map_err(|message| WriterError::Initial { partition, message })?;
+        let recovered = recover::<R>(log.as_ref(), partition, initial, |decided| published.waits().settle(decided))?;
         let Recovered { live, tail, stale, events } = recovered;
         let factory = Arc::clone(&self.setup.rules);
         let mut shell = Shell::new(partition, factory, self.setup.tables, live, tail, &log.describe());
         if let Some((offset, message)) = self.poison.take() {
             shell.refuse_as_too_large(offset, message);
         }
-        published.caught_up(shell.partition_tables(), stale);
         let clock = (self.setup.clock.now(), self.setup.clock.monotonic());
+        published.caught_up(shell.partition_tables(), stale, clock);
         let before = shell.partition_tables().writer.rows.get(&()).map(|row| row.wall_at);
         let next = shell.next_input();
         let mut term = Term {
@@ -267,8 +265,7 @@ impl<R: Rules> Running<R> {
             changed: None,
             clock,
         };
-        let started =
-            term.shell.start(&self.setup.options.build, clock.0).map_err(|source| self.fell(source))?;
+        let started = term.shell.start(&self.setup.options.build, clock.0).map_err(|source| self.fell(source))?;
         Self::append(&mut term, started);
         // Going forward over a restart is what time does; going back is a jump.
         if let Some(before) = before
@@ -291,7 +288,10 @@ impl<R: Rules> Running<R> {
     }
 
     fn append(term: &mut Term<R>, append: Append) {
-        let Append { frames, bytes, decided, changes, .. } = append;
+        let Append { frames, bytes, decided, mut changes, .. } = append;
+        for (_, entry) in &mut changes.timers {
+            *entry = entry.take().map(|entry| entry.from(term.clock.1));
+        }
         let result = term.events.append(frames);
         term.bytes += bytes;
         term.in_flight.push_back(InFlight { result, bytes, decided, changes });

@@ -25,12 +25,14 @@ pub fn metadata() -> Result<Metadata, String> {
     let version = Command::new(rustc).arg("-vV").output().map_err(|error| format!("rustc -vV: {error}"))?;
     let version = String::from_utf8_lossy(&version.stdout).into_owned();
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc does not name its host")?;
-    // Crates of other platforms need not be there, and nothing is fetched for a test.
-    let options = ["--offline", "--filter-platform", host].map(str::to_owned).to_vec();
-    MetadataCommand::new()
-        .manifest_path(root().join("Cargo.toml"))
-        .other_options(options)
-        .exec()
+    // Crates of other platforms need not be there.
+    let ask = |options: &[&str]| {
+        let options = options.iter().map(|option| (*option).to_owned()).collect::<Vec<_>>();
+        MetadataCommand::new().manifest_path(root().join("Cargo.toml")).other_options(options).exec()
+    };
+    // Usually all is there; where this crate alone was built, the rest has to be fetched.
+    ask(&["--filter-platform", host, "--offline"])
+        .or_else(|_| ask(&["--filter-platform", host]))
         .map_err(|error| error.to_string())
 }
 
@@ -40,11 +42,18 @@ pub fn metadata() -> Result<Metadata, String> {
 /// # Errors
 /// What cargo said, when it could not be asked.
 pub fn below(package: &str) -> Result<BTreeSet<String>, String> {
-    let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["tree", "--offline", "--edges", "normal", "--prefix", "none", "--format", "{p}", "--package", package])
-        .current_dir(root())
-        .output()
-        .map_err(|error| format!("cargo tree: {error}"))?;
+    let ask = |options: &[&str]| {
+        Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+            .args(["tree", "--edges", "normal", "--prefix", "none", "--format", "{p}", "--package", package])
+            .args(options)
+            .current_dir(root())
+            .output()
+            .map_err(|error| format!("cargo tree: {error}"))
+    };
+    let mut output = ask(&["--offline"])?;
+    if !output.status.success() {
+        output = ask(&[])?;
+    }
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }

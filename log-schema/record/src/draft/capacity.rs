@@ -200,7 +200,7 @@ pub struct ReleaseNoted {
 pub struct LeaseRefused {
     /// What was asked.
     pub ask: LeaseAsked,
-    /// A code: `unknown-label`, `over-limit`, …
+    /// A code: `over-limit`.
     pub code: String,
     /// For people: what is missing and what would cure it.
     pub message: String,

@@ -26,14 +26,16 @@ pub struct WriterStarted {
 pub struct InputTaken {
     /// Set when the same input had been taken before: the sequence of its first event.
     pub duplicate_of: Option<u64>,
-    /// Why nothing followed, as a code (`duplicate`, `already-had`, `nothing-to-do`, …).
+    /// Why nothing followed, as a code: of the shell `duplicate`, `nothing-to-do`, `timer-gone`,
+    /// `already-cleared`; rules have their own (`already-had`, `unknown-lease`, …).
     pub reason: String,
 }
 
 /// An input could not be decided. Nothing else suffers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InputRefused {
-    /// A code: `internal-error`, `unreadable`, `fold-refused`, `over-budget`, …
+    /// A code: `unreadable`, `not-ours`, `blob-missing`, `blob-damaged`, `internal-error`,
+    /// `fold-refused`, `over-budget`, `unwritable`, `too-large`.
     pub code: String,
     /// What was wrong, for people. Never holds anything of the input that belongs under seal.
     pub message: String,
@@ -44,7 +46,7 @@ pub struct InputRefused {
 /// The machine's clock jumped by more than five minutes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClockStepped {
-    /// What it said before.
+    /// What it would say had it not jumped; at a writer's start: `wall_at` of the newest event.
     pub before: Timestamp,
     /// What it says now.
     pub now: Timestamp,

@@ -55,7 +55,11 @@ fn a_body_cut_anywhere_or_with_more_behind_it_is_an_error() {
         for event in &kind.samples {
             let body = event.encode_body().unwrap();
             for length in 0..body.len() {
-                assert!(Event::decode_body(kind.info.newest, &body[..length]).is_err(), "{} at {length}", kind.info.name);
+                assert!(
+                    Event::decode_body(kind.info.newest, &body[..length]).is_err(),
+                    "{} at {length}",
+                    kind.info.name
+                );
             }
             let error = Event::decode_body(kind.info.newest, &[&body[..], &[0]].concat()).unwrap_err().to_string();
             assert_eq!(error, format!("{}: 1 bytes are left over after the value", kind.info.name));
@@ -80,14 +84,8 @@ fn a_record_in_a_newer_envelope_says_so_before_anything_else() {
 #[test]
 fn an_event_is_no_input_and_an_input_no_event() {
     let (_, event) = some_event();
-    assert_eq!(
-        InputFrame::decode(&event).unwrap_err(),
-        FrameError::Magic { expected: "an input", found: *b"GE" }
-    );
-    assert_eq!(
-        Envelope::decode(&some_input()).unwrap_err(),
-        FrameError::Magic { expected: "an event", found: *b"GI" }
-    );
+    assert_eq!(InputFrame::decode(&event).unwrap_err(), FrameError::Magic { expected: "an input", found: *b"GE" });
+    assert_eq!(Envelope::decode(&some_input()).unwrap_err(), FrameError::Magic { expected: "an event", found: *b"GI" });
 }
 
 #[test]

@@ -56,13 +56,13 @@ pub fn inputs() -> Vec<Kind<Input>> {
 pub fn event_record(nth: usize, event: Event) -> EventRecord {
     let number = nth as u64;
     let gate = Partition { domain: Domain::Gate, index: 0 };
-    let decision = (nth % 2 == 0).then(|| DecisionHeader {
+    let decision = nth.is_multiple_of(2).then(|| DecisionHeader {
         input_sequence: 40 + number,
         input_offset: 50 + number,
         input_digest: [0xd1; 32],
         now: Timestamp(1_790_000_000_000_000),
         input_id: InputId::new(format!("sample:{nth}")),
-        source: (nth % 4 == 0).then_some(Source { partition: gate, sequence: 7, ordinal: 1 }),
+        source: nth.is_multiple_of(4).then_some(Source { partition: gate, sequence: 7, ordinal: 1 }),
         caused_by: (nth % 4 == 2).then_some(EventRef { partition: gate, sequence: 9 }),
     });
     EventRecord {
@@ -78,7 +78,11 @@ pub fn event_record(nth: usize, event: Event) -> EventRecord {
         },
         actor: if nth == 0 { ActorId::SYSTEM } else { ActorId([0xac; 16]) },
         key: "example".to_owned(),
-        traceparent: if nth == 0 { String::new() } else { "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into() },
+        traceparent: if nth == 0 {
+            String::new()
+        } else {
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()
+        },
         decision,
         event,
     }
@@ -91,7 +95,7 @@ pub fn input_record(nth: usize, input: Input) -> InputRecord {
     let mut record = InputRecord::new(id, "example", Timestamp(1_790_000_000_000_000 + nth as i64), input);
     if nth > 0 {
         record.actor = ActorId([0xac; 16]);
-        record.source = (nth % 2 == 0).then_some(Source { partition: gate, sequence: 7, ordinal: 1 });
+        record.source = nth.is_multiple_of(2).then_some(Source { partition: gate, sequence: 7, ordinal: 1 });
         record.caused_by = (nth % 2 == 1).then_some(EventRef { partition: gate, sequence: 9 });
     }
     record

@@ -4,6 +4,8 @@
 //! Sample 0 is the plain one; sample 1 has no options and empty lists; the others go on through every variant of every
 //! enum and through numbers of every width. With a seed, all of this is drawn instead.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::de::{self, DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor};
 
 /// Beyond this depth options are empty, lists have no elements and enums their first variant.
@@ -37,6 +39,8 @@ pub struct Sampler {
     pub widths: Vec<usize>,
     /// How many variants the widest enum within has.
     pub widest: u64,
+    /// For each enum within: how many variants it has, and those taken.
+    pub met: BTreeMap<&'static str, (usize, BTreeSet<usize>)>,
     choice: Choice,
     count: u64,
     field: String,
@@ -46,7 +50,16 @@ pub struct Sampler {
 impl Sampler {
     pub fn new(path: &[usize], choice: Choice) -> Sampler {
         let (path, field) = (path.to_vec(), "text".to_owned());
-        Sampler { path, widths: Vec::new(), widest: 0, choice, count: 0, field, inside: Vec::new() }
+        Sampler {
+            path,
+            widths: Vec::new(),
+            widest: 0,
+            met: BTreeMap::new(),
+            choice,
+            count: 0,
+            field,
+            inside: Vec::new(),
+        }
     }
 
     /// A value of this type.
@@ -90,7 +103,9 @@ impl Sampler {
         self.count += 1;
         match self.draw() {
             None => format!("{}-{}", self.field.replace('_', "-"), self.count),
-            Some(drawn) => (0..drawn % 9).map(|at| ['a', 'é', '語', '\0', '"', '\n', '🦀', 'z'][((drawn >> (8 + 3 * at)) % 8) as usize]).collect(),
+            Some(drawn) => (0..drawn % 9)
+                .map(|at| ['a', 'é', '語', '\0', '"', '\n', '🦀', 'z'][((drawn >> (8 + 3 * at)) % 8) as usize])
+                .collect(),
         }
     }
 
@@ -106,7 +121,13 @@ impl Sampler {
         match (self.draw(), self.nth()) {
             (Some(drawn), _) => (drawn % 4) as usize,
             (None, 1) => 0,
-            (None, nth) => if nth % 3 == 2 { 2 } else { 1 },
+            (None, nth) => {
+                if nth % 3 == 2 {
+                    2
+                } else {
+                    1
+                }
+            }
         }
     }
 
@@ -119,11 +140,13 @@ impl Sampler {
         self.widest = self.widest.max(width as u64);
         let drawn = self.draw().unwrap_or_else(|| self.nth());
         // Shapes that hold themselves must come to an end; their first variant is the plainest.
-        match self.inside.iter().filter(|above| **above == name).count() {
+        let taken = match self.inside.iter().filter(|above| **above == name).count() {
             0 => (drawn % width as u64) as usize,
             1 => ((drawn + 2) % width as u64) as usize,
             _ => 0,
-        }
+        };
+        self.met.entry(name).or_insert_with(|| (width, BTreeSet::new())).1.insert(taken);
+        taken
     }
 
     fn within<T>(&mut self, name: &'static str, walk: impl FnOnce(&mut Self) -> T) -> T {
@@ -204,7 +227,11 @@ impl<'de> VariantAccess<'de> for Variant<'_> {
         visitor.visit_seq(Elements { sampler: self.0, left: length, fields: &[] })
     }
 
-    fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, NoSample> {
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, NoSample> {
         visitor.visit_seq(Elements { sampler: self.0, left: fields.len(), fields })
     }
 }
@@ -253,7 +280,7 @@ impl<'de> Deserializer<'de> for &mut Sampler {
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NoSample> {
-        visitor.visit_bool(self.number() % 2 == 0)
+        visitor.visit_bool(self.number().is_multiple_of(2))
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NoSample> {

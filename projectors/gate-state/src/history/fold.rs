@@ -40,7 +40,7 @@ impl<B: Backing> GateRead<B> {
                 return Err(illegal(format!("{} is not an event of the gate", record.event.name())));
             }
         }
-        self.moment(record)
+        self.note(record)
     }
 
     fn fold_own(&mut self, record: &EventRecord, event: &GateEvent) -> Result<(), FoldRefused> {
@@ -88,7 +88,7 @@ impl<B: Backing> GateRead<B> {
 
     // ---- every event ----
 
-    fn moment(&mut self, record: &EventRecord) -> Result<(), FoldRefused> {
+    fn note(&mut self, record: &EventRecord) -> Result<(), FoldRefused> {
         let (item, build) = match &record.event {
             Event::Gate(event) => about(event),
             Event::Partition(_) | Event::Capacity(_) => (None, None),
@@ -255,7 +255,7 @@ impl<B: Backing> GateRead<B> {
     }
 
     /// Changes an item that is in its pipeline.
-    fn item(
+    fn change_item(
         &mut self,
         record: &EventRecord,
         item: ItemId,
@@ -271,7 +271,7 @@ impl<B: Backing> GateRead<B> {
 
     fn buildset_opened(&mut self, record: &EventRecord, event: &BuildsetOpened) -> Result<(), FoldRefused> {
         let sequence = record.sequence;
-        let item = self.item(record, event.item, |row| {
+        let item = self.change_item(record, event.item, |row| {
             if row.buildset.is_some() {
                 return Err(illegal(format!("item {} has a buildset already", event.item)));
             }
@@ -380,6 +380,8 @@ impl<B: Backing> GateRead<B> {
                 dependencies: job.dependencies.clone(),
                 semaphores: job.semaphores.clone(),
                 nodes: job.nodes.clone(),
+                frozen: sequence,
+                ordinal,
                 frozen_at: record.recorded_at,
                 attempts: Vec::new(),
                 result: None,
@@ -393,7 +395,7 @@ impl<B: Backing> GateRead<B> {
     }
 
     fn item_failing(&mut self, record: &EventRecord, event: &ItemFailing) -> Result<(), FoldRefused> {
-        self.item(record, event.item, |row| {
+        self.change_item(record, event.item, |row| {
             row.failing.clone_from(&event.reasons);
             Ok(())
         })
@@ -402,7 +404,7 @@ impl<B: Backing> GateRead<B> {
 
     fn item_reset(&mut self, record: &EventRecord, event: &ItemReset) -> Result<(), FoldRefused> {
         let mut given_up = None;
-        self.item(record, event.item, |row| {
+        self.change_item(record, event.item, |row| {
             given_up = row.buildset.take();
             row.failing.clear();
             row.ahead = event.ahead;
@@ -425,7 +427,7 @@ impl<B: Backing> GateRead<B> {
     }
 
     fn item_dequeued(&mut self, record: &EventRecord, event: &ItemDequeued) -> Result<(), FoldRefused> {
-        let item = self.item(record, event.item, |row| {
+        let item = self.change_item(record, event.item, |row| {
             row.end = Some(EndEntry {
                 at: record.recorded_at,
                 result: event.result,
@@ -486,6 +488,7 @@ impl<B: Backing> GateRead<B> {
                 result: None,
                 detail: None,
                 data: Value::Null,
+                secret_data: None,
                 artifacts: Vec::new(),
                 log_url: None,
                 let_go: None,
@@ -528,6 +531,7 @@ impl<B: Backing> GateRead<B> {
             attempt.result = Some(finished.result);
             attempt.detail.clone_from(&finished.detail);
             attempt.data = finished.data.clone();
+            attempt.secret_data.clone_from(&finished.secret_data);
             attempt.artifacts.clone_from(&finished.artifacts);
             attempt.log_url.clone_from(&finished.log_url);
             if event.result.is_some() {
@@ -587,7 +591,7 @@ impl<B: Backing> GateRead<B> {
     // ---- merging for real, reporting ----
 
     fn submit_requested(&mut self, record: &EventRecord, event: &SubmitRequested) -> Result<(), FoldRefused> {
-        self.item(record, event.item, |row| {
+        self.change_item(record, event.item, |row| {
             row.submits.push(SubmitEntry {
                 work: event.work,
                 requested_at: record.recorded_at,
@@ -601,7 +605,7 @@ impl<B: Backing> GateRead<B> {
     }
 
     fn submitted(&mut self, record: &EventRecord, event: &Submitted) -> Result<(), FoldRefused> {
-        self.item(record, event.item, |row| {
+        self.change_item(record, event.item, |row| {
             let submit = row
                 .submits
                 .iter_mut()

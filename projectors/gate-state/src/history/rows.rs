@@ -5,7 +5,7 @@ use gatelog_record::draft::gate::{
     Artifact, BasePin, BuildResult, ItemResult, PipelineVerdict, PreparedBranch, ProjectProblem, ReportAction, Subject,
     SubmitOutcome, SubmitTarget, TenantLoaded, TriggerCause, WaitCode,
 };
-use gatelog_record::{BlobHash, BuildId, BuildsetId, Cause, ItemId, LeaseId, Timestamp, Value, WorkId};
+use gatelog_record::{Sealed, BlobHash, BuildId, BuildsetId, Cause, ItemId, LeaseId, Timestamp, Value, WorkId};
 use gatelog_tables::TableDef;
 use gatelog_tables::table::Life;
 use serde::{Deserialize, Serialize};
@@ -290,6 +290,10 @@ pub struct BuildEntry {
     pub semaphores: Vec<SemaphoreWanted>,
     /// The nodes it ran on.
     pub nodes: Vec<NodeWanted>,
+    /// The event that froze it.
+    pub frozen: u64,
+    /// Its place in the graph, from 0.
+    pub ordinal: u32,
     /// When it was frozen.
     pub frozen_at: Timestamp,
     /// Its attempts, oldest first.
@@ -347,6 +351,8 @@ pub struct AttemptEntry {
     pub detail: Option<String>,
     /// What the job returned.
     pub data: Value,
+    /// What it returned under seal.
+    pub secret_data: Option<Sealed>,
     /// What it left behind.
     pub artifacts: Vec<Artifact>,
     /// Where its log is.

@@ -80,6 +80,9 @@ fn a_refused_event_stops_it_for_all_to_see_and_what_was_folded_can_still_be_read
     let status = runner.status();
     assert_eq!(status.health, Health::Stopped(error));
     assert_eq!(status.position.sequence, 30);
+    // A loop that looks again is not made to spin by it.
+    assert_eq!(published.wait_at_most(31, Duration::from_millis(5)).sequence, 30);
+    assert_eq!(published.wait_at_most(30, LONG).sequence, 30);
     assert_eq!(runner.projection().view().projection().digest().unwrap(), story.digests[30]);
 }
 

@@ -109,11 +109,10 @@ fn an_event_that_does_not_fit_stops_the_fold_before_it_by_name() {
 #[test]
 fn a_gap_a_repeat_and_a_broken_link_stop_the_fold_at_their_place() {
     let story = Story::long(20);
-    let cases: [(&str, Vec<usize>); 2] =
-        [("sequence 12 was expected, 13 was found", (1..=11).chain(13..=20).collect()), (
-            "sequence 12 was expected, 11 was found",
-            (1..=11).chain(11..=20).collect(),
-        )];
+    let cases: [(&str, Vec<usize>); 2] = [
+        ("sequence 12 was expected, 13 was found", (1..=11).chain(13..=20).collect()),
+        ("sequence 12 was expected, 11 was found", (1..=11).chain(11..=20).collect()),
+    ];
     for (expected, order) in cases {
         let memory = MemoryLog::default();
         order.iter().for_each(|sequence| {

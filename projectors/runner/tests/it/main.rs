@@ -1,5 +1,6 @@
 //! The fold, fed from a log in memory, driven by the small library of the store's tests.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test may panic and explains itself")]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "files and threads are what this is about")]
 
 mod follow;
 #[path = "../../../store/tests/it/lending.rs"]

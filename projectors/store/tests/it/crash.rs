@@ -2,6 +2,7 @@
 
 use gatelog_record::{Domain, Partition};
 use gatelog_store::{Layout, Opened, Projection, SchemaVersion, StoreError, checkpoint, known};
+use gatelog_tables::TableKey;
 
 use crate::lending::{Lending, PARTITION, Story};
 use crate::{copy_dir, files_ending};
@@ -133,6 +134,55 @@ fn a_damaged_projection_goes_on_from_the_newest_whole_checkpoint() {
     assert_eq!((restored.position().sequence, warnings.len()), (30, 1));
     assert!(warnings[0].to_string().contains("its files are not those it was made with"), "{}", warnings[0]);
     assert_eq!(restored.digest().unwrap(), story.digests[30]);
+}
+
+#[test]
+fn damage_found_while_folding_is_remembered_and_the_next_start_does_not_go_on_with_it() {
+    let story = Story::of("buy dune 3\nlend dune 1\nlend dune 2\nreturn dune 1");
+    let dir = tempfile::tempdir().unwrap();
+    let mut projection = open(dir.path());
+    projection.fold(&story.events[..4], 4, 0).unwrap();
+    // Taken with the damage already in it, and in no live row.
+    drop(projection);
+    let database = Layout::new(dir.path(), PARTITION).database(SCHEMA);
+    let mut key = 400_u16.to_be_bytes().to_vec();
+    ("dune".to_owned(), 4_u64).write(&mut key);
+    let raw = rocksdb::DB::open_default(&database).unwrap();
+    assert!(raw.get(&key).unwrap().is_some(), "the row is where it is looked for");
+    raw.put(&key, b"\xff").unwrap();
+    drop(raw);
+
+    let mut projection = open(dir.path());
+    let error = projection.fold(&story.events[4..], 5, 0).unwrap_err();
+    assert!(matches!(error, StoreError::StoreDamaged { .. }), "{error}");
+    assert!(error.to_string().contains("table copies: the row at key"), "{error}");
+    assert_eq!(projection.position().sequence, 4);
+    drop(projection);
+    let again = Projection::<Lending>::open(dir.path(), PARTITION).unwrap_err();
+    assert!(again.to_string().contains("table copies: the row at key"), "{again}");
+    Projection::<Lending>::delete(dir.path(), PARTITION).unwrap();
+    let mut rebuilt = open(dir.path());
+    rebuilt.fold(&story.events, 5, 0).unwrap();
+    assert_eq!(rebuilt.digest().unwrap(), story.digests[5]);
+}
+
+#[test]
+fn a_checkpoint_that_shares_the_damage_is_passed_over() {
+    let story = Story::long(40);
+    let dir = tempfile::tempdir().unwrap();
+    let mut projection = open(dir.path());
+    projection.fold(&story.events, 40, 0).unwrap();
+    let made = checkpoint::create(&projection).unwrap();
+    drop(projection);
+    for table in files_ending(&made, ".sst") {
+        // In place: every link to the file sees it.
+        let mut bytes = std::fs::read(&table).unwrap();
+        bytes[20] ^= 0x55;
+        std::fs::write(&table, bytes).unwrap();
+    }
+    let mut warnings = Vec::new();
+    assert!(checkpoint::restore::<Lending>(dir.path(), PARTITION, &mut warnings).unwrap().is_none());
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
 }
 
 #[test]

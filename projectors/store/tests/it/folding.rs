@@ -2,9 +2,12 @@
 
 use std::ops::Bound;
 
+use gatelog_record::Partition;
 use gatelog_store::{Opened, Projection, RocksTable, SharedProjection, StoreError};
+use gatelog_tables::digest::StateDigest;
+use gatelog_tables::fold::TableSet;
 use gatelog_tables::table::Table;
-use gatelog_tables::{DomainState, LiveTables, TableDef};
+use gatelog_tables::{DomainState, LiveTables, Maps, TableDef};
 use proptest::prelude::*;
 
 use crate::lending::{Copies, InMaps, Lending, PARTITION, Story, digest_of};
@@ -135,6 +138,7 @@ fn an_event_that_does_not_fit_leaves_the_state_before_it_and_names_itself() {
     let view = shared.view();
     assert_eq!((view.position().sequence, view.position().link), (3, story.events[2].link));
     assert_eq!(view.projection().digest().unwrap(), story.digests[3]);
+    assert_eq!(digest_of(&view.live_in_memory().unwrap()), story.live_digests[3]);
     drop(view);
     drop(shared);
     let (again, _) = Projection::<Lending>::open(dir.path(), PARTITION).unwrap();
@@ -195,4 +199,21 @@ fn readers_see_committed_state_of_one_position_only() {
         reader.join().unwrap()
     });
     assert!(seen > 0);
+}
+
+/// The numbers of a domain's tables are the store's keys: no two may share one.
+fn opens_empty<S: DomainState>() {
+    let dir = tempfile::tempdir().unwrap();
+    let partition = Partition { domain: S::DOMAIN, index: 0 };
+    let digest = Projection::<S>::open(dir.path(), partition).unwrap().0.digest().unwrap();
+    let mut maps = StateDigest::default();
+    S::Live::<Maps>::open(&mut Maps).unwrap().visit(&mut maps).unwrap();
+    S::Read::<Maps>::open(&mut Maps).unwrap().visit(&mut maps).unwrap();
+    assert_eq!(digest, maps.finish());
+}
+
+#[test]
+fn the_houses_own_domains_open() {
+    opens_empty::<gatelog_gate_state::Gate>();
+    opens_empty::<gatelog_capacity_state::Capacity>();
 }

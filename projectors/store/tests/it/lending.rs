@@ -11,7 +11,7 @@ use gatelog_record::{
 use gatelog_store::Folded;
 use gatelog_tables::digest::StateDigest;
 use gatelog_tables::fold::TableSet;
-use gatelog_tables::table::{TableVisitorMut, TableVisitor};
+use gatelog_tables::table::{TableVisitor, TableVisitorMut};
 use gatelog_tables::{
     Backing, DomainState, Factory, FoldRefused, Life, LiveTables, Maps, Overlay, ReadTables, Table, TableDef,
     TableError, TableExt,
@@ -230,7 +230,7 @@ impl Story {
             number += 1;
             let book = books[(number * 7 % 5) as usize];
             let verb = ["buy", "lend", "lend", "return", "lend", "sell"][(number * 5 % 6) as usize];
-            if !story.try_tell(verb, book, if verb == "buy" { 3 } else { number % 4 }) && number % 3 == 0 {
+            if !story.try_tell(verb, book, if verb == "buy" { 3 } else { number % 4 }) && number.is_multiple_of(3) {
                 story.restart();
             }
         }
@@ -240,13 +240,8 @@ impl Story {
     /// A new writer takes over.
     pub fn restart(&mut self) {
         self.term += 1;
-        let started = WriterStarted {
-            term: self.term,
-            build: "test".to_owned(),
-            registry: [0; 32],
-            site: SITE,
-            generation: 1,
-        };
+        let started =
+            WriterStarted { term: self.term, build: "test".to_owned(), registry: [0; 32], site: SITE, generation: 1 };
         self.push(PartitionEvent::WriterStarted(started).into(), true);
     }
 

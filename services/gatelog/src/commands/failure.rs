@@ -5,9 +5,12 @@ use std::process::ExitCode;
 
 use gatelog_event_log::history::VerifyError;
 use gatelog_event_log::{BlobError, HistoryError, LogError};
+use gatelog_replay::ReplayError;
+use gatelog_replay::explain::ExplainError;
 
 use crate::client::ClientError;
 use crate::config::ConfigError;
+use crate::server::StartError;
 use crate::show::{Paint, Style, clean};
 
 /// Exit codes. The numbers are a promise: scripts rely on them (`docs/exit-codes.md`).
@@ -64,6 +67,15 @@ impl Code {
         }
     }
 
+    fn of_start(error: &StartError) -> Code {
+        match error {
+            StartError::Config(error) => Code::of_config(error),
+            StartError::Log(error) => Code::of_log(error),
+            StartError::Tenants(_) => Code::Usage,
+            StartError::Part { .. } => Code::No,
+        }
+    }
+
     /// The code of the first cause that has one of its own.
     fn of_any(error: &anyhow::Error) -> Code {
         let known = error.chain().find_map(|cause| {
@@ -71,7 +83,8 @@ impl Code {
             let config = || cause.downcast_ref::<ConfigError>().map(Code::of_config);
             let client = || cause.downcast_ref::<ClientError>().map(Code::of_client);
             let history = || cause.downcast_ref::<HistoryError>().map(|_| Code::Integrity);
-            log.or_else(config).or_else(client).or_else(history)
+            let start = || cause.downcast_ref::<StartError>().map(Code::of_start);
+            log.or_else(config).or_else(client).or_else(history).or_else(start)
         });
         known.unwrap_or(Code::No)
     }
@@ -135,6 +148,14 @@ impl Failure {
     }
 }
 
+impl Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.primary)
+    }
+}
+
+impl std::error::Error for Failure {}
+
 fn style_of_stderr() -> Style {
     use std::io::IsTerminal;
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -184,6 +205,47 @@ impl From<BlobError> for Failure {
     }
 }
 
+impl From<ReplayError> for Failure {
+    fn from(error: ReplayError) -> Failure {
+        let code = match error {
+            ReplayError::Log(error) => return error.into(),
+            ReplayError::History(error) => return error.into(),
+            ReplayError::Blob(error) => return error.into(),
+            ReplayError::NotYet { .. } | ReplayError::NoEvent(_) | ReplayError::BeforeGenesis { .. } => Code::NotFound,
+            ReplayError::RungDiffers { .. }
+            | ReplayError::NoInput { .. }
+            | ReplayError::InputChanged { .. }
+            | ReplayError::Frame { .. }
+            | ReplayError::Body { .. } => Code::Integrity,
+            ReplayError::FoldRefused { .. } => Code::Diverged,
+            _ => Code::No,
+        };
+        split(code, &error)
+    }
+}
+
+impl From<ExplainError> for Failure {
+    fn from(error: ExplainError) -> Failure {
+        let code = match &error {
+            ExplainError::Replay(_) => Code::No,
+            ExplainError::Ambiguous { .. } | ExplainError::NotAPosition(_) => Code::Usage,
+            ExplainError::Trace { .. } => Code::Integrity,
+            ExplainError::NoTenant { .. }
+            | ExplainError::Unknown { .. }
+            | ExplainError::NoEvent { .. }
+            | ExplainError::NoJob { .. }
+            | ExplainError::NothingFrozen { .. } => Code::NotFound,
+        };
+        let mut failure = Failure::new(code, error.to_string());
+        failure.detail = error.detail();
+        failure.hint = error.hint();
+        match error {
+            ExplainError::Replay(error) => error.into(),
+            _ => failure,
+        }
+    }
+}
+
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Failure {
         split(Code::of_client(&error), &error)
@@ -198,6 +260,10 @@ impl From<ConfigError> for Failure {
 
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Failure {
+        let error = match error.downcast::<Failure>() {
+            Ok(failure) => return failure,
+            Err(error) => error,
+        };
         let code = Code::of_any(&error);
         let mut texts = error.chain().map(ToString::to_string);
         let primary = texts.next().unwrap_or_default();

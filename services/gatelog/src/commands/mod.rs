@@ -6,6 +6,7 @@ pub mod failure;
 pub mod log_cat;
 pub mod log_verify;
 pub mod output;
+pub mod queues;
 pub mod replay;
 pub mod site;
 pub mod status;

@@ -66,8 +66,9 @@ pub(crate) fn end_asked(making: &mut Making<'_>, limits: &Limits, end: &LeaseEnd
             };
             making.emit(CapacityEvent::LeaseRevoked(revoked))
         }
-        (LeaseState::Queued, _) => ended(making, lease, &end.reason, "its owner no longer needs it")
-            .and_then(|()| grant(making, limits, None)),
+        (LeaseState::Queued, _) => {
+            ended(making, lease, &end.reason, "its owner no longer needs it").and_then(|()| grant(making, limits, None))
+        }
         (LeaseState::Granted, _) => ended(making, lease, &end.reason, "its owner and its worker are done with it")
             .and_then(|()| grant(making, limits, None)),
     }

@@ -98,12 +98,7 @@ fn last_grant(making: &Making<'_>, tenant: &String) -> u64 {
 }
 
 /// The worker for a lease, or what it waits for.
-fn choose(
-    making: &Making<'_>,
-    kept: &BTreeMap<String, u32>,
-    row: &LeaseRow,
-    ahead: u64,
-) -> Result<WorkerRow, Waits> {
+fn choose(making: &Making<'_>, kept: &BTreeMap<String, u32>, row: &LeaseRow, ahead: u64) -> Result<WorkerRow, Waits> {
     let own = &making.state.own;
     let labels = || row.ask.nodes.iter().map(|node| node.label.as_str());
     let able: Vec<&WorkerRow> = own
@@ -152,8 +147,7 @@ fn choose(
 
 fn give(making: &mut Making<'_>, lease: LeaseId, row: &LeaseRow, worker: &WorkerRow) -> Result<(), Refusal> {
     let ask = &row.ask;
-    let nodes =
-        ask.nodes.iter().map(|wanted| NodeGrant { node: making.id(), wanted: wanted.clone() }).collect();
+    let nodes = ask.nodes.iter().map(|wanted| NodeGrant { node: making.id(), wanted: wanted.clone() }).collect();
     let waited_ms = making.now.millis_since(row.asked_at);
     making.emit(CapacityEvent::LeaseGranted(LeaseGranted {
         lease,

@@ -64,12 +64,7 @@ impl Rules for CapacityRules {
         Ok(())
     }
 
-    fn decide(
-        &self,
-        state: &CapacityLive<Maps>,
-        input: &InputRecord,
-        context: Context,
-    ) -> Result<Vec<Event>, Refusal> {
+    fn decide(&self, state: &CapacityLive<Maps>, input: &InputRecord, context: Context) -> Result<Vec<Event>, Refusal> {
         let mut making = Making::begin(state, input, context);
         let limits = &self.limits;
         match &input.input {

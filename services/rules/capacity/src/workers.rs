@@ -41,13 +41,7 @@ pub(crate) fn silent(making: &mut Making<'_>, limits: &Limits, silent: &WorkerSi
     }
 }
 
-fn lost(
-    making: &mut Making<'_>,
-    worker: &str,
-    incarnation: &str,
-    reason: &str,
-    message: &str,
-) -> Result<(), Refusal> {
+fn lost(making: &mut Making<'_>, worker: &str, incarnation: &str, reason: &str, message: &str) -> Result<(), Refusal> {
     let held = making.state.own.held_by(worker);
     making.emit(CapacityEvent::WorkerLost(WorkerLost {
         worker: worker.to_owned(),
@@ -56,8 +50,7 @@ fn lost(
     }))?;
     for lease in held {
         // An owner that has asked for the end knows; any other waits for a result that may not come.
-        let tell_owner =
-            making.state.own.leases.row(&lease).is_some_and(|row| row.state != LeaseState::Revoked);
+        let tell_owner = making.state.own.leases.row(&lease).is_some_and(|row| row.state != LeaseState::Revoked);
         making.emit(CapacityEvent::LeaseEnded(LeaseEnded {
             lease,
             reason: "worker-lost".to_owned(),

@@ -70,6 +70,8 @@ pub struct Layout {
     pub max_nodes_per_job: Option<i64>,
     /// Its projects by canonical name.
     pub projects: BTreeMap<String, LayoutProject>,
+    /// Canonical names by short name.
+    pub short_names: BTreeMap<String, Vec<String>>,
     /// Its pipelines by name.
     pub pipelines: BTreeMap<String, Shared<Pipeline>>,
     /// Names of pipelines in the order of definition.
@@ -128,14 +130,11 @@ impl Layout {
         if let Some(project) = self.projects.get(name) {
             return Ok(project);
         }
-        let found: Vec<&LayoutProject> = self.projects.values().filter(|project| project.name == name).collect();
-        match found.as_slice() {
-            [one] => Ok(one),
-            [] => Err(ProjectLookupError::Unknown(name.to_owned())),
-            many => Err(ProjectLookupError::Ambiguous {
-                name: name.to_owned(),
-                candidates: many.iter().map(|project| project.canonical_name.clone()).collect(),
-            }),
+        let unknown = || ProjectLookupError::Unknown(name.to_owned());
+        match self.short_names.get(name).map_or(&[][..], Vec::as_slice) {
+            [one] => self.projects.get(one).ok_or_else(unknown),
+            [] => Err(unknown()),
+            many => Err(ProjectLookupError::Ambiguous { name: name.to_owned(), candidates: many.to_vec() }),
         }
     }
 
@@ -191,8 +190,7 @@ impl Layout {
                     match alternative {
                         Alternative::Inline(shape) => found.push((String::new(), shape.clone())),
                         Alternative::Named(name) => {
-                            let inner =
-                                self.nodesets.get(name).ok_or_else(|| NodesetError::Unknown(name.clone()))?;
+                            let inner = self.nodesets.get(name).ok_or_else(|| NodesetError::Unknown(name.clone()))?;
                             self.flatten_into(inner, seen, found)?;
                         }
                     }

@@ -81,7 +81,8 @@ pub fn load(input: &LoadInput) -> (Layout, Vec<Problem>) {
             };
             for root in selection.ignored_roots {
                 let place = Place { context: Shared::new(context(root)), line: 0, column: 0 };
-                let message = format!("the configuration in {root} is not read, because {} is there", first(&selection.files));
+                let message =
+                    format!("the configuration in {root} is not read, because {} is there", first(&selection.files));
                 let label = "Multiple Project Configurations";
                 let problem = Problem::new(Severity::Warning, "multiple-project-configurations", label, place, message);
                 problems.push(problem.cure("keep one of zuul.yaml, zuul.d/, .zuul.yaml and .zuul.d/"));
@@ -172,15 +173,15 @@ fn read_items(sink: &mut Sink<'_>, root: &yaml::Node, objects: &mut Vec<Object>)
             }
             "semaphore" => objects::semaphore::read(sink, node, mark).map(|o| Object::Semaphore(Shared::new(o))),
             "queue" => objects::queue::read(sink, node, mark).map(|o| Object::Queue(Shared::new(o))),
-            other => match ["image", "flavor", "label", "section", "provider"].into_iter().find(|name| *name == other) {
-                Some(class) => {
-                    objects::named::read(sink, class, node, mark).map(|o| Object::Named(Shared::new(o)))
+            other => {
+                match ["image", "flavor", "label", "section", "provider"].into_iter().find(|name| *name == other) {
+                    Some(class) => objects::named::read(sink, class, node, mark).map(|o| Object::Named(Shared::new(o))),
+                    None => {
+                        unknown_class(sink, other, mark);
+                        None
+                    }
                 }
-                None => {
-                    unknown_class(sink, other, mark);
-                    None
-                }
-            },
+            }
         };
         objects.extend(object);
     }
@@ -272,6 +273,10 @@ singletons!(Nodeset, Secret, Semaphore, Queue, NamedObject);
 impl<'a> Assembly<'a> {
     fn new(tenant: &'a TenantSettings) -> Self {
         let projects = tenant.projects.iter();
+        let mut short_names: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for project in projects.clone() {
+            short_names.entry(project.name.clone()).or_default().push(project.canonical_name.clone());
+        }
         Assembly {
             tenant,
             by_name: projects.clone().map(|project| (project.canonical_name.as_str(), project)).collect(),
@@ -281,8 +286,11 @@ impl<'a> Assembly<'a> {
                 default_ansible_version: tenant.default_ansible_version.clone(),
                 max_job_timeout: tenant.max_job_timeout,
                 max_nodes_per_job: tenant.max_nodes_per_job,
-                projects: projects.map(|project| (project.canonical_name.clone(), LayoutProject::from(project))).collect(),
-                jobs: BTreeMap::from([("noop".to_owned(), vec![Shared::new(JobDefinition::noop())])]),
+                projects: projects
+                    .map(|project| (project.canonical_name.clone(), LayoutProject::from(project)))
+                    .collect(),
+                short_names,
+                jobs: BTreeMap::from([(JobDefinition::NOOP.to_owned(), vec![Shared::new(JobDefinition::noop())])]),
                 ..Layout::default()
             },
             problems: Vec::new(),
@@ -357,7 +365,13 @@ impl<'a> Assembly<'a> {
         if known.place().context.project != context.project {
             let project = known.place().context.project.clone();
             let message = format!("the {class} \"{name}\" is already defined in project {project}");
-            self.error("defined-in-other-project", "Unknown", object.place(), message, format!("see {here}; choose another name"));
+            self.error(
+                "defined-in-other-project",
+                "Unknown",
+                object.place(),
+                message,
+                format!("see {here}; choose another name"),
+            );
         } else if !branches.insert(context.branch.clone()) {
             let message = format!("the {class} \"{name}\" is already defined");
             self.error("defined-twice", "Unknown", object.place(), message, format!("see {here}; keep one of the two"));
@@ -401,7 +415,10 @@ impl<'a> Assembly<'a> {
             let message = if place.context.project.is_empty() {
                 format!("the job \"{}\" is built in", job.name)
             } else {
-                format!("the job \"{}\" is defined in project {} and may not be shadowed", job.name, place.context.project)
+                format!(
+                    "the job \"{}\" is defined in project {} and may not be shadowed",
+                    job.name, place.context.project
+                )
             };
             let cure = format!("see {place}; choose another name, or let the tenant file say `shadow`");
             self.error("job-shadowed", "Unknown", &job.place, message, cure);
@@ -473,7 +490,8 @@ impl<'a> Assembly<'a> {
         if own || settings.trusted || (!project.trusted && settings.configure_projects.iter().any(named)) {
             return true;
         }
-        let message = format!("the untrusted project {} configures {}", settings.canonical_name, project.canonical_name);
+        let message =
+            format!("the untrusted project {} configures {}", settings.canonical_name, project.canonical_name);
         let cure = "move the stanza to a config project or to the project itself, or let the tenant file say \
                     `configure-projects`";
         self.error("project-not-permitted", "Project Forbidden", &stanza.place, message, cure);

@@ -198,7 +198,9 @@ fn translate(source: &str) -> Result<String, String> {
                     ('W', _) => out.push_str("[^0-9A-Za-z_]"),
                     ('S', _) => out.push_str(r"[^\t\n\x0C\r ]"),
                     ('b', false) => out.push_str(r"(?-u:\b)"),
-                    ('Z' | '<' | '>' | 'G' | 'K' | 'h', _) => return Err(format!("invalid escape sequence: \\{escaped}")),
+                    ('Z' | '<' | '>' | 'G' | 'K' | 'h', _) => {
+                        return Err(format!("invalid escape sequence: \\{escaped}"));
+                    }
                     _ => {
                         out.push('\\');
                         out.push(escaped);
@@ -271,9 +273,8 @@ fn closes_repetition(chars: &[char], close: usize) -> bool {
     (close.saturating_sub(10)..close).rev().find(|at| chars.get(*at) == Some(&'{')).is_some_and(|open| {
         // `\{` is literal, and so is what closes it; `\p{L}` closes a class name.
         let escaped = open > 0 && chars.get(open - 1) == Some(&'\\');
-        let named = open > 1
-            && matches!(chars.get(open - 1), Some('p' | 'P' | 'x'))
-            && chars.get(open - 2) == Some(&'\\');
+        let named =
+            open > 1 && matches!(chars.get(open - 1), Some('p' | 'P' | 'x')) && chars.get(open - 2) == Some(&'\\');
         named || (!escaped && is_repetition(chars, open))
     }) || (close.saturating_sub(40)..close).rev().find(|at| chars.get(*at) == Some(&'{')).is_some_and(|open| {
         open > 1 && matches!(chars.get(open - 1), Some('p' | 'P' | 'x')) && chars.get(open - 2) == Some(&'\\')

@@ -215,7 +215,13 @@ impl<'a, 's, 't> Stanza<'a, 's, 't> {
     pub fn open_free(sink: &'s mut Sink<'t>, kind: &'static str, node: &'a Node, mark: Mark) -> Option<Self> {
         let Some(entries) = node.as_mapping() else {
             let message = format!("a {kind} must be a dictionary of attributes, not {}", node.kind_name());
-            sink.error("not-a-dictionary", SYNTAX, node.start, message, format!("indent the attributes below `{kind}:`"));
+            sink.error(
+                "not-a-dictionary",
+                SYNTAX,
+                node.start,
+                message,
+                format!("indent the attributes below `{kind}:`"),
+            );
             return None;
         };
         let name = node.get("name").and_then(|entry| entry.value.as_str()).unwrap_or("").to_owned();
@@ -390,7 +396,8 @@ impl<'a, 's, 't> Stanza<'a, 's, 't> {
             Kind::Int { min } | Kind::IntOrNull { min } => match scalar {
                 Some(Value::Int(number)) if *number >= min => {}
                 Some(Value::Int(number)) => {
-                    let message = format!("`{}` of {} is {number}, and must be at least {min}", entry.key, self.title());
+                    let message =
+                        format!("`{}` of {} is {number}, and must be at least {min}", entry.key, self.title());
                     self.fail("out-of-range", node.start, Some(&entry.key), message, "");
                 }
                 Some(Value::Null) if matches!(row.kind, Kind::IntOrNull { .. }) => {}

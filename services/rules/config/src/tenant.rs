@@ -212,7 +212,8 @@ impl TenantSpec {
         let mut problems = Vec::new();
         for project in &self.settings.projects {
             let Some(facts) = lookup(&project.connection, &project.name) else {
-                let message = format!("the connection \"{}\" knows no project \"{}\"", project.connection, project.name);
+                let message =
+                    format!("the connection \"{}\" knows no project \"{}\"", project.connection, project.name);
                 let problem = Problem::error("project-unknown", "Unknown", self.place.clone(), message);
                 problems.push(problem.cure("check the name and the connection in the tenant file"));
                 continue;
@@ -296,7 +297,8 @@ pub fn parse_tenant_file(text: &str) -> (Vec<TenantSpec>, Vec<Problem>) {
         Ok((root, duplicates)) => {
             for error in duplicates {
                 let cure = "Zuul takes the last one; keep only that";
-                sink.add(Severity::Warning, error.code(), "Unknown", error.mark(), error.to_string()).cure = cure.into();
+                sink.add(Severity::Warning, error.code(), "Unknown", error.mark(), error.to_string()).cure =
+                    cure.into();
             }
             root
         }
@@ -382,8 +384,7 @@ fn tenant(sink: &mut Sink<'_>, entry: &Entry) -> Option<TenantSpec> {
     let locked = stanza.bool("exclude-locked-branches");
     for source in stanza.entry("source").and_then(|entry| entry.value.as_mapping()).unwrap_or(&[]) {
         let failed = {
-            let Some(mut inner) =
-                Stanza::open(&mut *stanza.sink, "source", &source.value, source.mark, &[SOURCE])
+            let Some(mut inner) = Stanza::open(&mut *stanza.sink, "source", &source.value, source.mark, &[SOURCE])
             else {
                 stanza.spoil();
                 continue;

@@ -35,7 +35,11 @@ pub(crate) fn validate(layout: &Layout, tenant: &TenantSettings, problems: &mut 
         for name in stanza.templates.iter().filter(|name| !layout.templates.contains_key(*name)) {
             let message = format!("the project template \"{name}\" was not found");
             let problem = Problem::error("template-not-found", "Template Not Found", stanza.place.clone(), message);
-            problems.push(problem.about("templates").cure(near(name, layout.templates.keys(), "define it, or remove it")));
+            problems.push(problem.about("templates").cure(near(
+                name,
+                layout.templates.keys(),
+                "define it, or remove it",
+            )));
         }
         for (name, pipeline) in &stanza.pipelines {
             project_pipeline(layout, name, pipeline, problems);
@@ -81,9 +85,11 @@ fn job(layout: &Layout, job: &JobDefinition, problems: &mut Vec<Problem>) {
         let place = at(JobAttribute::Secrets);
         match layout.secrets.get(&used.secret) {
             None => {
-                let message = format!("the job \"{}\" uses the secret \"{}\", which was not found", job.name, used.secret);
+                let message =
+                    format!("the job \"{}\" uses the secret \"{}\", which was not found", job.name, used.secret);
                 let cure = near(&used.secret, layout.secrets.keys(), "define it in the same project");
-                problems.push(Problem::error("secret-not-found", "Unknown", place, message).about("secrets").cure(cure));
+                problems
+                    .push(Problem::error("secret-not-found", "Unknown", place, message).about("secrets").cure(cure));
             }
             Some(secret) if secret.place.context.project != job.place.context.project => {
                 let message = format!(
@@ -167,10 +173,14 @@ fn nodeset(layout: &Layout, job: &JobDefinition, problems: &mut Vec<Problem>) {
             if let Some(limit) = layout.max_nodes_per_job
                 && i64::try_from(most).unwrap_or(i64::MAX) > limit
             {
-                let message =
-                    format!("the job \"{}\" wants {most} nodes, which exceeds tenant max-nodes-per-job {limit}", job.name);
+                let message = format!(
+                    "the job \"{}\" wants {most} nodes, which exceeds tenant max-nodes-per-job {limit}",
+                    job.name
+                );
                 let cure = "use fewer nodes, or ask for a larger max-nodes-per-job";
-                problems.push(Problem::error("max-nodes", "Max Nodes Exceeded", place, message).about("nodeset").cure(cure));
+                problems.push(
+                    Problem::error("max-nodes", "Max Nodes Exceeded", place, message).about("nodeset").cure(cure),
+                );
             }
         }
     }
@@ -214,8 +224,7 @@ fn cycles(layout: &Layout, problems: &mut Vec<Problem>) {
                     .any(|name| layout.definitions(name).iter().any(|definition| definition.branches.is_some()));
                 let severity = if limited { Severity::Warning } else { Severity::Error };
                 let message = format!("Dependency cycle in jobs: {} -> {parent}", members.join(" -> "));
-                let problem =
-                    Problem::new(severity, "job-parent-cycle", "Unknown", definition.place.clone(), message);
+                let problem = Problem::new(severity, "job-parent-cycle", "Unknown", definition.place.clone(), message);
                 problems.push(problem.about("parent").cure("let one of them inherit from a job outside the cycle"));
             } else if !done.contains(parent) {
                 chain.push((parent, 0));
@@ -234,17 +243,34 @@ fn pipelines(layout: &Layout, tenant: &TenantSettings, problems: &mut Vec<Proble
         for connection in pipeline.connections() {
             let known = tenant.connections.iter().any(|name| name == connection) || BUILT_IN.contains(&connection);
             if !tenant.connections.is_empty() && !known {
-                let message = format!("the pipeline \"{}\" uses the connection \"{connection}\", which is unknown", pipeline.name);
-                let problem = Problem::error("unknown-connection", "Unknown Connection", pipeline.place.clone(), message);
-                problems.push(problem.cure(near(connection, tenant.connections.iter(), "check the site's connections")));
+                let message = format!(
+                    "the pipeline \"{}\" uses the connection \"{connection}\", which is unknown",
+                    pipeline.name
+                );
+                let problem =
+                    Problem::error("unknown-connection", "Unknown Connection", pipeline.place.clone(), message);
+                problems.push(problem.cure(near(
+                    connection,
+                    tenant.connections.iter(),
+                    "check the site's connections",
+                )));
             }
         }
-        let forbidden = |allowed: &Option<Vec<String>>, name: &String| allowed.as_ref().is_some_and(|all| !all.contains(name));
-        let reporters = pipeline.actions.values().flat_map(BTreeMap::keys).filter(|name| forbidden(&tenant.allowed_reporters, name));
+        let forbidden =
+            |allowed: &Option<Vec<String>>, name: &String| allowed.as_ref().is_some_and(|all| !all.contains(name));
+        let reporters = pipeline
+            .actions
+            .values()
+            .flat_map(BTreeMap::keys)
+            .filter(|name| forbidden(&tenant.allowed_reporters, name));
         let triggers = pipeline.triggers.keys().filter(|name| forbidden(&tenant.allowed_triggers, name));
         for (what, name) in triggers.map(|name| ("trigger", name)).chain(reporters.map(|name| ("reporter", name))) {
-            let message = format!("the pipeline \"{}\" uses the {what} \"{name}\", which this tenant does not allow", pipeline.name);
-            let problem = Problem::error("connection-not-allowed", "Unknown Connection", pipeline.place.clone(), message);
+            let message = format!(
+                "the pipeline \"{}\" uses the {what} \"{name}\", which this tenant does not allow",
+                pipeline.name
+            );
+            let problem =
+                Problem::error("connection-not-allowed", "Unknown Connection", pipeline.place.clone(), message);
             problems.push(problem.cure(format!("see allowed-{what}s of the tenant")));
         }
     }

@@ -1,1 +1,38 @@
 //! What the gate decides. Pure.
+//!
+//! The way of an outside event through here: [`routing`] (which tenants it concerns), `triggers`
+//! (it waits for facts and for its turn), `changes` (facts are asked for and taken in), `filters`
+//! (which pipelines it fits), `managers` (how it enters a queue), `queue_pass` (what every item does
+//! next), `prepare`, `item_layout`, `freeze`, `jobs` (its builds), `submit` (merging for real),
+//! `report`. Beside it: `config` (files and layouts of a tenant), `work` (what is sent again, and for
+//! how long), `window`, `waits` (why everything waits).
+//!
+//! [`GateRules`] is what the shell calls. One input is one [`Decision`]: the input is taken in, then
+//! the tenant it concerns is brought to rest: configuration, triggers and queues are looked at until
+//! nothing more happens, and the reasons for every wait are written down.
+
+mod changes;
+mod config;
+mod decision;
+mod dependencies;
+mod filters;
+mod freeze;
+mod item_layout;
+mod jobs;
+pub mod layout_view;
+mod managers;
+mod prepare;
+mod queue_pass;
+mod report;
+pub mod routing;
+mod rules;
+mod submit;
+mod triggers;
+mod waits;
+mod window;
+mod work;
+
+pub use decision::Decision;
+pub use layout_view::LayoutView;
+pub use routing::{RoutedInput, Router};
+pub use rules::GateRules;

@@ -69,3 +69,29 @@ fn every_crate_is_on_the_page_of_the_house() {
         assert!(page.contains(&format!("`{folder}`")), "docs/architecture.md does not say what {folder} is");
     }
 }
+
+/// Licences under which others' code may become part of gatelog: all let it be passed on under Apache-2.0.
+const LICENCES: &[&str] =
+    &["Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "ISC", "MIT", "Unicode-3.0", "Unlicense", "Zlib"];
+
+/// Whether a licence expression gives a choice that is allowed (`/` is an old way to write `OR`).
+fn is_allowed(expression: &str) -> bool {
+    let expression = expression.replace(['(', ')'], "").replace('/', " OR ");
+    let one = |name: &str| LICENCES.contains(&name.split_whitespace().next().unwrap_or_default());
+    expression.split(" AND ").all(|part| part.split(" OR ").any(one))
+}
+
+#[test]
+fn what_comes_from_outside_may_be_used_and_comes_from_the_registry() {
+    let metadata = metadata().unwrap();
+    let outside: Vec<_> = metadata.packages.iter().filter(|package| package.source.is_some()).collect();
+    assert!(outside.len() > 50, "only {} crates from outside were found", outside.len());
+    for package in outside {
+        let licence = package.license.as_deref().unwrap_or("none");
+        assert!(is_allowed(licence), "{} {} has the licence {licence}", package.name, package.version);
+        let source = package.source.as_ref().map(|source| source.repr.as_str()).unwrap_or_default();
+        assert!(!source.starts_with("git+"), "{} is taken from {source}, not from the registry", package.name);
+    }
+    assert!(is_allowed("(MIT OR Apache-2.0) AND Unicode-3.0") && is_allowed("Unlicense/MIT"));
+    assert!(!is_allowed("GPL-3.0-only") && !is_allowed("MIT AND GPL-3.0-only") && !is_allowed("none"));
+}

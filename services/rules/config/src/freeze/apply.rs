@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use gatelog_record::Value;
 
 use super::Refusal;
-use super::graph::{
-    Applied, FrozenJob, FrozenNodeset, FrozenRole, Phase, Playbook, PlaybookSecret, RequiredProject,
-};
+use super::graph::{Applied, FrozenJob, FrozenNodeset, FrozenRole, Phase, Playbook, PlaybookSecret, RequiredProject};
 use super::trace::{Action, AttributeStep, JobTrace, Look};
 use crate::layout::Layout;
 use crate::load::project_problem;
@@ -93,10 +91,8 @@ impl<'a> Builder<'a> {
         if definition.project_pipeline && definition.place.context.trusted {
             self.job.ignore_allowed_projects = true;
         }
-        if definition.description.is_some() {
+        if first {
             self.job.description.clone_from(&definition.description);
-        } else if renamed {
-            self.job.description = None;
         }
         self.semaphore_conflict(definition)?;
         self.job.name.clone_from(&definition.name);
@@ -147,7 +143,8 @@ impl<'a> Builder<'a> {
     fn refuse_closed(&mut self, definition: &JobDefinition, trace: &mut JobTrace) -> Result<(), Refusal> {
         // A definition that is no list entry always brings its repository as a role.
         let roles = (!definition.project_pipeline).then_some(JobAttribute::Roles);
-        let standing = [JobAttribute::Final, JobAttribute::Protected, JobAttribute::Abstract, JobAttribute::Intermediate];
+        let standing =
+            [JobAttribute::Final, JobAttribute::Protected, JobAttribute::Abstract, JobAttribute::Intermediate];
         let executing = definition
             .settings
             .keys()
@@ -324,7 +321,13 @@ impl<'a> Builder<'a> {
         }
         if untrusted && !self.job.post_review {
             self.job.post_review = true;
-            self.rule(definition, JobAttribute::PostReview, "true", "a secret is passed to an untrusted playbook", trace);
+            self.rule(
+                definition,
+                JobAttribute::PostReview,
+                "true",
+                "a secret is passed to an untrusted playbook",
+                trace,
+            );
         }
         Ok(())
     }
@@ -340,8 +343,10 @@ impl<'a> Builder<'a> {
                 format!("the secret \"{name}\" is defined in another project, {}", secret.place.context.project),
             )
             .cure("secrets must be defined in the project of the job that uses them"),
-            None => Problem::error("secret-not-found", "Unknown", place, format!("the secret \"{name}\" was not found"))
-                .cure("define it in the same project"),
+            None => {
+                Problem::error("secret-not-found", "Unknown", place, format!("the secret \"{name}\" was not found"))
+                    .cure("define it in the same project")
+            }
         };
         Err(problem.about("secrets").into())
     }
@@ -376,7 +381,8 @@ impl<'a> Builder<'a> {
     fn semaphore_conflict(&self, definition: &JobDefinition) -> Result<(), Refusal> {
         let held = &self.job.semaphores;
         let playbooks = [&self.pre, &self.run, &self.post, &self.cleanup].into_iter().flatten();
-        let twice = playbooks.flat_map(|playbook| &playbook.semaphores).find(|name| held.iter().any(|h| h.name == **name));
+        let twice =
+            playbooks.flat_map(|playbook| &playbook.semaphores).find(|name| held.iter().any(|h| h.name == **name));
         let Some(name) = twice else { return Ok(()) };
         let message = format!("the job {} and a playbook of it both want the semaphore \"{name}\"", definition.name);
         let problem = Problem::error("semaphore-twice", "Unknown", definition.place.clone(), message);

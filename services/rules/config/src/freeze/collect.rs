@@ -13,6 +13,7 @@ use crate::objects::JobDefinition;
 use crate::objects::job::{JobAttribute, Parent};
 use crate::objects::job_parts::AttributeValue;
 use crate::objects::project::ProjectPipeline;
+use crate::place::Place;
 use crate::problem::Problem;
 use crate::shared::Shared;
 
@@ -23,6 +24,8 @@ pub(crate) struct PipelineConfig {
     pub order: Vec<String>,
     /// The variants of each.
     pub variants: BTreeMap<String, Vec<Shared<JobDefinition>>>,
+    /// The stanza or template each variant came from, in the same order.
+    origins: BTreeMap<String, Vec<Place>>,
     pub debug: bool,
     pub fail_fast: Option<bool>,
     /// Variables of stanzas and templates.
@@ -72,7 +75,7 @@ pub(crate) fn pipeline_config(
                     Some(entry) => {
                         looks.push(look(what, template.place.clone(), true, answer.code, answer.reason));
                         present = true;
-                        config.merge(entry);
+                        config.merge(entry, &template.place);
                         deep_merge(&mut config.vars, &template.vars);
                     }
                 }
@@ -83,7 +86,7 @@ pub(crate) fn pipeline_config(
             Some(entry) => {
                 looks.push(look(what, stanza.place.clone(), true, answer.code, answer.reason));
                 present = true;
-                config.merge(entry);
+                config.merge(entry, &stanza.place);
             }
             None => {
                 let reason = format!("{}; it says nothing itself for pipeline {pipeline}", answer.reason);
@@ -95,14 +98,18 @@ pub(crate) fn pipeline_config(
 }
 
 impl PipelineConfig {
-    fn merge(&mut self, entry: &ProjectPipeline) {
+    /// Adds one entry. Zuul: a variant that the same stanza has brought before counts once.
+    fn merge(&mut self, entry: &ProjectPipeline, origin: &Place) {
         for job in &entry.jobs {
             if !self.variants.contains_key(&job.name) {
                 self.order.push(job.name.clone());
             }
             let variants = self.variants.entry(job.name.clone()).or_default();
-            if !variants.iter().any(|other| same_variant(other, job)) {
+            let origins = self.origins.entry(job.name.clone()).or_default();
+            let mut known = variants.iter().zip(origins.iter());
+            if !known.any(|(other, from)| from == origin && same_variant(other, job)) {
                 variants.push(job.clone());
+                origins.push(origin.clone());
             }
         }
         self.debug |= entry.debug;
@@ -110,14 +117,15 @@ impl PipelineConfig {
     }
 }
 
-/// The same thing said twice in one file counts once.
+/// Whether two variants say the same.
 fn same_variant(left: &JobDefinition, right: &JobDefinition) -> bool {
-    left.place.context == right.place.context
-        && left.branches == right.branches
+    left.branches == right.branches
         && left.settings.len() == right.settings.len()
-        && left.settings.iter().zip(&right.settings).all(|((left, a), (right, b))| {
-            left == right && a.value == b.value && a.mode == b.mode
-        })
+        && left
+            .settings
+            .iter()
+            .zip(&right.settings)
+            .all(|((left, a), (right, b))| left == right && a.value == b.value && a.mode == b.mode)
 }
 
 /// Branches to look at instead of the subject's: for one project, or for all.
@@ -132,7 +140,8 @@ impl Overrides {
     pub(crate) fn of_variants(layout: &Layout, subject: &FreezeSubject, variants: &[Shared<JobDefinition>]) -> Self {
         let mut overrides = Overrides::default();
         for variant in variants {
-            let matcher = definition_matcher(layout, &variant.place, variant.branches.as_deref(), &variant.pragma, true);
+            let matcher =
+                definition_matcher(layout, &variant.place, variant.branches.as_deref(), &variant.pragma, true);
             if matcher.matches(subject, None).matched {
                 overrides.add(layout, variant);
             }

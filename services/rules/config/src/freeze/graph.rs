@@ -110,7 +110,7 @@ pub struct Applied {
 pub struct FrozenJob {
     /// Its name.
     pub name: String,
-    /// For people; of the last definition of that name that has one.
+    /// For people. Zuul: that of the first definition applied, for a description is not inherited.
     pub description: Option<String>,
     /// `regular`, `initializer` or `reporter`.
     pub job_type: String,
@@ -273,6 +273,9 @@ pub(crate) fn finish(
                 continue;
             }
             let message = format!("Job {} depends on {} which was not run.", job.name, dependency.name);
+            if let Some(traced) = trace.jobs.iter_mut().find(|traced| traced.name == job.name) {
+                traced.settle(JobFate::Refused, "dependency-not-run", message.clone());
+            }
             let problem = Problem::error("dependency-not-run", "Unknown", candidate.place.clone(), message);
             let cure = "let the project run that job too, or make the dependency soft";
             return Err(problem.about("dependencies").cure(cure).into());

@@ -158,11 +158,7 @@ impl BranchMatcher {
 /// Whether a job is for the files a change touches.
 ///
 /// Zuul: `/COMMIT_MSG` does not count; no list and an empty list match everything.
-pub fn files_match(
-    files: Option<&[String]>,
-    wanted: Option<&[Pattern]>,
-    irrelevant: Option<&[Pattern]>,
-) -> Answer {
+pub fn files_match(files: Option<&[String]>, wanted: Option<&[Pattern]>, irrelevant: Option<&[Pattern]>) -> Answer {
     let yes = |code, reason: String| Answer { matched: true, code, reason };
     let no = |code, reason: String| Answer { matched: false, code, reason };
     let wanted = wanted.filter(|patterns| !patterns.is_empty());

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::layout::Layout;
-use crate::objects::Pipeline;
+use crate::objects::{JobDefinition, Pipeline};
 use crate::place::Place;
 use crate::problem::Problem;
 use apply::Builder;
@@ -111,12 +111,7 @@ impl From<Problem> for Refusal {
 }
 
 /// Freezes the jobs of a subject in a pipeline.
-pub fn freeze(
-    layout: &Layout,
-    subject: &FreezeSubject,
-    pipeline: &str,
-    options: FreezeOptions<'_>,
-) -> FreezeOutcome {
+pub fn freeze(layout: &Layout, subject: &FreezeSubject, pipeline: &str, options: FreezeOptions<'_>) -> FreezeOutcome {
     let mut trace = FreezeTrace {
         project: subject.project.clone(),
         branch: subject.branch.clone().unwrap_or_else(|| subject.reference.clone()),
@@ -129,7 +124,17 @@ pub fn freeze(
         return FreezeOutcome::NotInPipeline { trace };
     };
     match freeze_jobs(layout, subject, settings, &config, options, &mut trace) {
-        Err(refusal) => FreezeOutcome::Refused { problem: *refusal.0, trace },
+        Err(refusal) => {
+            // What had been decided for the others no longer counts.
+            for job in trace.jobs.iter_mut().filter(|job| job.code.is_empty() || job.fate == JobFate::Runs) {
+                job.settle(
+                    JobFate::Refused,
+                    "graph-refused",
+                    format!("the whole graph is refused: {}", refusal.0.message),
+                );
+            }
+            FreezeOutcome::Refused { problem: *refusal.0, trace }
+        }
         Ok(jobs) if jobs.is_empty() => FreezeOutcome::NoJobs { trace },
         Ok(jobs) => {
             let graph = JobGraph { jobs, fail_fast: config.fail_fast, debug: config.debug };
@@ -324,14 +329,18 @@ fn check(
         let short = layout.projects.get(&subject.project).map_or(subject.project.as_str(), |project| &project.name);
         if !allowed.contains(short) {
             let message = format!("Project {short} is not allowed to run job {name}");
-            return refuse("project-not-allowed", message, "remove it from the list, or add the project to allowed-projects");
+            return refuse(
+                "project-not-allowed",
+                message,
+                "remove it from the list, or add the project to allowed-projects",
+            );
         }
     }
     if job.post_review && !pipeline.post_review {
         let message = format!("Pre-review pipeline {} does not allow post-review job {name}", pipeline.name);
         return refuse("post-review", message, "list it in a pipeline with `post-review: true`");
     }
-    if job.phase(graph::Phase::Run).next().is_none() {
+    if job.name != JobDefinition::NOOP && job.phase(graph::Phase::Run).next().is_none() {
         let message = format!("Job {name} does not specify a run playbook");
         return refuse("no-run-playbook", message, "add `run:` with the path of a playbook");
     }

@@ -252,20 +252,21 @@ impl JobDefinition {
         Place { context: self.place.context.clone(), line, column: self.place.column }
     }
 
-    /// Zuul's built-in job that does nothing and succeeds.
+    /// Name of the job that does nothing and succeeds, and never reaches an executor.
+    pub const NOOP: &'static str = "noop";
+
+    /// Zuul's built-in job that does nothing and succeeds; it has no playbook.
     pub fn noop() -> Self {
-        let playbook = parts::PlaybookUse { path: "noop.yaml".to_owned(), semaphores: Vec::new(), cleanup: false };
         let setting = |value| Setting { value, mode: Mode::Usual, line: 0 };
         JobDefinition {
             parent: Parent::Base,
-            description: Some("A job that does nothing and succeeds.".to_owned()),
+            description: Some("A job that will always succeed, no operation.".to_owned()),
             project_pipeline: false,
             settings: BTreeMap::from([
                 (JobAttribute::Final, setting(AttributeValue::Bool(true))),
-                (JobAttribute::Run, setting(AttributeValue::Playbooks(vec![playbook]))),
                 (JobAttribute::Deduplicate, setting(AttributeValue::BoolOrAuto(Some(true)))),
             ]),
-            ..JobDefinition::bare("noop", Place::default(), Pragma::default())
+            ..JobDefinition::bare(Self::NOOP, Place::default(), Pragma::default())
         }
     }
 }
@@ -373,7 +374,14 @@ fn check(stanza: &mut Stanza<'_, '_, '_>, job: &JobDefinition) {
         let message = format!("the pre-timeout of {} ({pre} s) exceeds its timeout ({all} s)", stanza.title());
         let at = mark(stanza, "pre-timeout");
         let cure = "the timeout covers the playbooks before, too: raise it, or lower pre-timeout";
-        stanza.fail_as("pre-timeout-exceeds-timeout", "Pre-Timeout Exceeds Timeout", at, Some("pre-timeout"), message, cure);
+        stanza.fail_as(
+            "pre-timeout-exceeds-timeout",
+            "Pre-Timeout Exceeds Timeout",
+            at,
+            Some("pre-timeout"),
+            message,
+            cure,
+        );
     }
     if job.bool(JobAttribute::Intermediate) == Some(true) && job.bool(JobAttribute::Abstract) != Some(true) {
         let at = mark(stanza, "intermediate");
@@ -394,8 +402,7 @@ fn check(stanza: &mut Stanza<'_, '_, '_>, job: &JobDefinition) {
     for name in ["host-vars", "group-vars"] {
         for inner in stanza.entry(name).and_then(|entry| entry.value.as_mapping()).unwrap_or(&[]) {
             if inner.value.as_mapping().is_none() {
-                let message =
-                    format!("`{name}` of {} for \"{}\" must be a dictionary", stanza.title(), inner.key);
+                let message = format!("`{name}` of {} for \"{}\" must be a dictionary", stanza.title(), inner.key);
                 stanza.fail("wrong-type", inner.value.start, Some(name), message, "");
             }
             check_variable_names(stanza, name, &inner.value);

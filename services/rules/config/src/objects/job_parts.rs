@@ -274,7 +274,8 @@ pub fn read(stanza: &mut Stanza<'_, '_, '_>, attribute: JobAttribute, entry: &En
             let name = named(stanza, key, item, "name", &["name", "secret", "pass-to-parent"])?;
             let secret = item.get("secret").and_then(|entry| entry.value.as_str()).unwrap_or(&name).to_owned();
             if name == "zuul" || name == "nodepool" {
-                let message = format!("a secret of {} would be the variable `{name}`, which is reserved", stanza.title());
+                let message =
+                    format!("a secret of {} would be the variable `{name}`, which is reserved", stanza.title());
                 let cure = "give it another name with `{name: ..., secret: ...}`";
                 stanza.fail("reserved-name", item.start, Some(key), message, cure);
             }
@@ -412,4 +413,3 @@ fn control(stanza: &mut Stanza<'_, '_, '_>, key: &str, node: &Node) -> Vec<Strin
     }
     closed
 }
-

@@ -156,7 +156,8 @@ fn shape(stanza: &mut Stanza<'_, '_, '_>, node: &Node) -> NodesetShape {
             stanza.fail_as("duplicate-group", "Duplicate Group", item.start, Some("groups"), message, cure);
         }
         for member in members.iter().filter(|member| !names.contains(*member)) {
-            let message = format!("the group \"{name}\" of {} names the node \"{member}\", which is not there", stanza.title());
+            let message =
+                format!("the group \"{name}\" of {} names the node \"{member}\", which is not there", stanza.title());
             let cure = match crate::problem::did_you_mean(member, names.iter().map(String::as_str)) {
                 Some(near) => format!("did you mean \"{near}\"?"),
                 None => "add the node, or remove it from the group".to_owned(),

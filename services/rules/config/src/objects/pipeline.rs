@@ -238,7 +238,8 @@ pub fn read(sink: &mut Sink<'_>, node: &Node, mark: Mark) -> Option<Pipeline> {
     if let (Some(ceiling), Some(entry)) = (window.ceiling, stanza.entry("window-ceiling"))
         && ceiling < window.floor
     {
-        let message = format!("{} has a window-ceiling of {ceiling}, below its floor of {}", stanza.title(), window.floor);
+        let message =
+            format!("{} has a window-ceiling of {ceiling}, below its floor of {}", stanza.title(), window.floor);
         stanza.fail("window-ceiling", entry.mark, Some("window-ceiling"), message, "raise it, or lower window-floor");
     }
     let text = |name: &str| stanza.text_or(name, row_default(name));

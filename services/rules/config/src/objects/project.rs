@@ -107,9 +107,7 @@ pub fn read(sink: &mut Sink<'_>, node: &Node, mark: Mark, pragma: &Pragma) -> Op
 /// Checks the fixed keys; a key that is none of them and holds a dictionary is a pipeline.
 pub fn check_keys(stanza: &mut Stanza<'_, '_, '_>, table: &'static [Attribute]) {
     let entries = stanza.entries();
-    stanza.check(&[table], |key| {
-        entries.iter().any(|entry| entry.key == key && entry.value.as_mapping().is_some())
-    });
+    stanza.check(&[table], |key| entries.iter().any(|entry| entry.key == key && entry.value.as_mapping().is_some()));
 }
 
 /// Variables, with their names checked.
@@ -144,9 +142,9 @@ pub fn pipelines(
                     jobs.push(Shared::new(job));
                 }
             }
-            let parameters = inner.entry("parameters").map_or(Vec::new(), |entry| {
-                entry.value.items().iter().map(Node::to_value).collect()
-            });
+            let parameters = inner
+                .entry("parameters")
+                .map_or(Vec::new(), |entry| entry.value.items().iter().map(Node::to_value).collect());
             let pipeline = ProjectPipeline {
                 jobs,
                 debug: inner.bool("debug").unwrap_or(false),

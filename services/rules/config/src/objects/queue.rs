@@ -61,7 +61,13 @@ pub fn read(sink: &mut Sink<'_>, node: &Node, mark: Mark) -> Option<Queue> {
     let per_branch = stanza.bool("per-branch");
     if let (Some(_), Some(entry)) = (stanza.entry("type"), stanza.entry("per-branch")) {
         let message = format!("{} has both `type` and `per-branch`", stanza.title());
-        stanza.fail("exclusive-attributes", entry.mark, Some("per-branch"), message, "keep `type`, remove `per-branch`");
+        stanza.fail(
+            "exclusive-attributes",
+            entry.mark,
+            Some("per-branch"),
+            message,
+            "keep `type`, remove `per-branch`",
+        );
     }
     let kind = match stanza.text("type").as_deref() {
         Some("per-branch") => QueueType::PerBranch,
@@ -73,7 +79,8 @@ pub fn read(sink: &mut Sink<'_>, node: &Node, mark: Mark) -> Option<Queue> {
     let by_topic = stanza.bool("dependencies-by-topic").unwrap_or(false);
     if by_topic && !circular {
         let mark = stanza.entry("dependencies-by-topic").map_or(mark, |entry| entry.mark);
-        let message = format!("{} uses dependencies-by-topic, but does not allow circular dependencies", stanza.title());
+        let message =
+            format!("{} uses dependencies-by-topic, but does not allow circular dependencies", stanza.title());
         let cure = "changes of one topic depend on each other: add `allow-circular-dependencies: true`";
         stanza.fail("topic-needs-circular", mark, Some("dependencies-by-topic"), message, cure);
     }

@@ -10,11 +10,8 @@ use crate::schema::{Attribute, Kind, Sink, Stanza, attribute};
 use crate::yaml::{Mark, Node, NodeKind, Tag};
 
 /// Attributes of a secret.
-pub const TABLE: &[Attribute] = &[
-    attribute("name", Kind::Text).required(),
-    attribute("data", Kind::Map),
-    attribute("oidc", Kind::Special),
-];
+pub const TABLE: &[Attribute] =
+    &[attribute("name", Kind::Text).required(), attribute("data", Kind::Map), attribute("oidc", Kind::Special)];
 
 /// A part of a secret's data, encrypted parts as they were given.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -24,7 +24,6 @@ pub struct Semaphore {
 /// Reads a semaphore.
 pub fn read(sink: &mut Sink<'_>, node: &Node, mark: Mark) -> Option<Semaphore> {
     let stanza = Stanza::open(sink, "semaphore", node, mark, &[TABLE])?;
-    let semaphore =
-        Semaphore { name: stanza.name.clone(), max: stanza.int("max").unwrap_or(1), place: stanza.place() };
+    let semaphore = Semaphore { name: stanza.name.clone(), max: stanza.int("max").unwrap_or(1), place: stanza.place() };
     stanza.finish(semaphore)
 }

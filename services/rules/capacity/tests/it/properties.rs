@@ -1,13 +1,9 @@
 //! Whatever is said in whatever order: never more than there is, always a reason, and folding anew
 //! gives the same state.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{Desk, ask, build, node, offer, semaphore};
+use crate::common::{Desk, ask, build, node, offer, semaphore};
 use gatelog_capacity_state::LeaseState;
 use gatelog_record::Event;
 use gatelog_record::draft::capacity::{LeaseEndAsked, LeaseReleased, WorkerSilent};

@@ -1,13 +1,9 @@
 //! Stories in the user's words, one file each in `stories/`. Everything a story does not expect must
 //! not happen: grants, losses, ends and refusals are checked off in order.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
-mod common;
-
 use std::collections::{BTreeMap, VecDeque};
 
-use common::{Desk, GATE, ask, build, node, offer, semaphore};
+use crate::common::{Desk, GATE, ask, build, node, offer, semaphore};
 use gatelog_capacity_state::LeasePhase;
 use gatelog_record::draft::capacity::{LeaseAsked, LeaseEndAsked, LeaseReleased, WorkerSeen, WorkerSilent};
 use gatelog_record::event::{CapacityEvent, PartitionEvent};

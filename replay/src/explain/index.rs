@@ -1,0 +1,274 @@
+//! What can be explained, and where the events that tell of it stand: one pass over the history.
+//!
+//! Only names and places are kept; records are read again when they are told.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gatelog_event_log::{Log, Tail};
+use gatelog_record::draft::gate::{FactsPurpose, FreezeOutcome, Subject, TriggerCause, WaitSubject};
+use gatelog_record::event::{CapacityEvent, GateEvent};
+use gatelog_record::{
+    BuildId, BuildsetId, Domain, Event, EventRecord, EventRef, ItemId, LeaseId, Partition, Stream, Timestamp,
+};
+
+use super::say::{Names, subject};
+use crate::error::ReplayError;
+use crate::reading::read_history;
+use crate::timeline::Moment;
+
+/// An item in the index.
+#[derive(Clone, Debug)]
+pub(crate) struct ItemNote {
+    pub tenant: String,
+    pub pipeline: String,
+    /// The partition it lives in.
+    pub partition: Partition,
+    /// Everything said of it, its buildsets and builds; by sequence.
+    pub events: Vec<u64>,
+    pub builds: Vec<BuildId>,
+}
+
+/// A build in the index.
+#[derive(Clone, Debug)]
+pub(crate) struct BuildNote {
+    pub item: ItemId,
+    pub buildset: BuildsetId,
+    pub job: String,
+    /// What capacity says of its leases.
+    pub leases: Vec<EventRef>,
+}
+
+/// A change as people may name it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ChangeName {
+    pub tenant: String,
+    pub project: String,
+    /// The change, or the ref if it is none.
+    pub change: String,
+}
+
+/// What happened to a change.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ChangeNote {
+    pub url: String,
+    pub items: Vec<ItemId>,
+    /// Triggers and refusals, by where they stand.
+    pub events: Vec<EventRef>,
+}
+
+/// Everything that can be named, up to a moment.
+#[derive(Default)]
+pub(crate) struct Index {
+    pub items: BTreeMap<ItemId, ItemNote>,
+    pub buildsets: BTreeMap<BuildsetId, ItemId>,
+    pub builds: BTreeMap<BuildId, BuildNote>,
+    pub leases: BTreeMap<LeaseId, BuildId>,
+    /// Where each lease was granted.
+    pub granted: BTreeMap<LeaseId, EventRef>,
+    /// Where each attempt began.
+    pub started: BTreeMap<(BuildId, u32), EventRef>,
+    pub changes: BTreeMap<ChangeName, ChangeNote>,
+    /// Each trigger's change, by partition and the trigger's number.
+    triggers: BTreeMap<(Partition, u64), ChangeName>,
+    pub tenants: BTreeSet<String>,
+    /// The newest sequence of each partition inside.
+    pub newest: BTreeMap<Partition, u64>,
+    pub names: Names,
+}
+
+impl Index {
+    /// Reads the history of every partition up to a moment. A sequence is one of the first gate partition; the others
+    /// are read up to the time of that event.
+    pub fn read(log: &dyn Log, until: Moment) -> Result<Index, ReplayError> {
+        let mut index = Index::default();
+        let mut partitions: Vec<Partition> = log
+            .streams()?
+            .into_iter()
+            .filter_map(|stream| match stream {
+                Stream::Events(partition) => Some(partition),
+                _ => None,
+            })
+            .collect();
+        // The gate first: capacity's events are of its builds.
+        partitions.sort_by_key(|partition| (partition.domain != Domain::Gate, *partition));
+        let mut until = until;
+        for partition in partitions {
+            let mut last = Timestamp::ZERO;
+            read_history(log, partition, Tail::GENESIS, |record, _, _| {
+                let inside = match until {
+                    Moment::Newest => true,
+                    Moment::Sequence(sequence) => record.sequence <= sequence,
+                    Moment::Time(time) => record.recorded_at <= time,
+                };
+                if inside {
+                    last = record.recorded_at;
+                    index.note(partition, &record);
+                }
+                Ok(inside)
+            })?;
+            let newest = index.newest.get(&partition).copied().unwrap_or_default();
+            if let Moment::Sequence(wanted) = until {
+                if wanted > newest {
+                    return Err(ReplayError::NotYet { partition, wanted, newest });
+                }
+                until = Moment::Time(last);
+            }
+        }
+        Ok(index)
+    }
+
+    fn note(&mut self, partition: Partition, record: &EventRecord) {
+        self.newest.insert(partition, record.sequence);
+        self.names.learn(&record.event);
+        match &record.event {
+            Event::Gate(event) => self.gate(partition, record.sequence, event),
+            Event::Capacity(event) => self.capacity(EventRef { partition, sequence: record.sequence }, event),
+            Event::Partition(_) => {}
+        }
+    }
+
+    fn gate(&mut self, partition: Partition, sequence: u64, event: &GateEvent) {
+        let at = EventRef { partition, sequence };
+        match event {
+            GateEvent::TenantConfigured(configured) => {
+                self.tenants.insert(configured.tenant.tenant.clone());
+            }
+            GateEvent::TriggerWaiting(waiting) => {
+                let (project, change) = match &waiting.cause {
+                    TriggerCause::Forge(received) => {
+                        let event = &received.event;
+                        (event.project.clone(), event.change.clone().unwrap_or_else(|| event.git_ref.clone()))
+                    }
+                    TriggerCause::Asked(asked) => (asked.change.project.clone(), asked.change.change.clone()),
+                };
+                let name = ChangeName { tenant: waiting.tenant.clone(), project, change };
+                self.changes.entry(name.clone()).or_default().events.push(at);
+                self.triggers.insert((partition, waiting.trigger), name);
+            }
+            GateEvent::TriggerSettled(settled) => {
+                if let Some(name) = self.triggers.get(&(partition, settled.trigger)) {
+                    self.changes.entry(name.clone()).or_default().events.push(at);
+                }
+            }
+            GateEvent::EnqueueRefused(refused) => {
+                let name = change_name(&refused.tenant, &refused.subject);
+                let change = self.changes.entry(name).or_default();
+                change.url.clone_from(&refused.subject.url);
+                change.events.push(at);
+            }
+            GateEvent::ItemEnqueued(enqueued) => {
+                for subject in &enqueued.subjects {
+                    let change = self.changes.entry(change_name(&enqueued.tenant, subject)).or_default();
+                    change.url.clone_from(&subject.url);
+                    change.items.push(enqueued.item);
+                }
+                let note = ItemNote {
+                    tenant: enqueued.tenant.clone(),
+                    pipeline: enqueued.pipeline.clone(),
+                    partition,
+                    events: Vec::new(),
+                    builds: Vec::new(),
+                };
+                self.items.insert(enqueued.item, note);
+            }
+            GateEvent::BuildsetOpened(opened) => {
+                self.buildsets.insert(opened.buildset, opened.item);
+            }
+            GateEvent::Frozen(frozen) => {
+                if let FreezeOutcome::Frozen { jobs, .. } = &frozen.done.outcome {
+                    for (build, job) in frozen.builds.iter().zip(jobs) {
+                        let note = BuildNote {
+                            item: frozen.item,
+                            buildset: frozen.buildset,
+                            job: job.name.clone(),
+                            leases: Vec::new(),
+                        };
+                        self.builds.insert(*build, note);
+                        if let Some(item) = self.items.get_mut(&frozen.item) {
+                            item.builds.push(*build);
+                        }
+                    }
+                }
+            }
+            GateEvent::BuildStarted(started) => {
+                self.started.insert((started.started.build, started.started.attempt), at);
+            }
+            _ => {}
+        }
+        if let Some(item) = self.item_of(event)
+            && let Some(note) = self.items.get_mut(&item)
+        {
+            note.events.push(sequence);
+        }
+    }
+
+    fn capacity(&mut self, at: EventRef, event: &CapacityEvent) {
+        let build = match event {
+            CapacityEvent::LeaseQueued(queued) => {
+                self.leases.insert(queued.lease, queued.ask.build);
+                Some(queued.ask.build)
+            }
+            CapacityEvent::LeaseGranted(granted) => {
+                self.granted.insert(granted.lease, at);
+                Some(granted.build)
+            }
+            CapacityEvent::LeaseRevoked(revoked) => Some(revoked.build),
+            CapacityEvent::LeaseEnded(ended) => self.leases.get(&ended.lease).copied(),
+            CapacityEvent::LeaseRefused(refused) => Some(refused.ask.build),
+            CapacityEvent::WaitChanged(changed) => self.leases.get(&changed.lease).copied(),
+            CapacityEvent::ReleaseNoted(noted) => self.leases.get(&noted.released.lease).copied(),
+            CapacityEvent::WorkerJoined(_) | CapacityEvent::WorkerLost(_) => None,
+        };
+        if let Some(note) = build.and_then(|build| self.builds.get_mut(&build)) {
+            note.leases.push(at);
+        }
+    }
+
+    /// The item an event is about.
+    pub fn item_of(&self, event: &GateEvent) -> Option<ItemId> {
+        let of_build = |build: &BuildId| self.builds.get(build).map(|note| note.item);
+        match event {
+            GateEvent::LayoutWanted(wanted) => wanted.item,
+            GateEvent::LayoutReady(ready) => Some(ready.item),
+            GateEvent::ChangesWanted(wanted) => match &wanted.purpose {
+                FactsPurpose::BeforeSubmit { item } => Some(*item),
+                _ => None,
+            },
+            GateEvent::ItemEnqueued(enqueued) => Some(enqueued.item),
+            GateEvent::BuildsetOpened(opened) => Some(opened.item),
+            GateEvent::PrepareRequested(wanted) => Some(wanted.item),
+            GateEvent::Prepared(prepared) => Some(prepared.item),
+            GateEvent::FreezeWanted(wanted) => Some(wanted.item),
+            GateEvent::Frozen(frozen) => Some(frozen.item),
+            GateEvent::LeaseWanted(wanted) => Some(wanted.item),
+            GateEvent::LeaseEndWanted(wanted) => of_build(&wanted.build),
+            GateEvent::BuildStarted(started) => Some(started.item),
+            GateEvent::BuildFinished(finished) => Some(finished.item),
+            GateEvent::BuildSettled(settled) => Some(settled.item),
+            GateEvent::ItemFailing(failing) => Some(failing.item),
+            GateEvent::ItemReset(reset) => Some(reset.item),
+            GateEvent::WaitChanged(changed) => match &changed.subject {
+                WaitSubject::Item(item) => Some(*item),
+                WaitSubject::Build(build) => of_build(build),
+                _ => None,
+            },
+            GateEvent::SubmitRequested(wanted) => Some(wanted.item),
+            GateEvent::Submitted(submitted) => Some(submitted.item),
+            GateEvent::ReportRequested(wanted) => wanted.item,
+            GateEvent::ReportDelivered(delivered) => delivered.item,
+            GateEvent::ItemDequeued(left) => Some(left.item),
+            GateEvent::BranchMoved(moved) => moved.by,
+            _ => None,
+        }
+    }
+
+    /// An item in a few words.
+    pub fn say_item(&self, item: ItemId) -> String {
+        self.names.item(item)
+    }
+}
+
+fn change_name(tenant: &str, of: &Subject) -> ChangeName {
+    let change = of.change.clone().unwrap_or_else(|| of.branch.clone().unwrap_or_else(|| subject(of)));
+    ChangeName { tenant: tenant.to_owned(), project: of.project.clone(), change }
+}

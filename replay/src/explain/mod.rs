@@ -1,0 +1,224 @@
+//! Explanations: why a job ran or did not, what an item waited for, what led to an event.
+//!
+//! Everything is told from the log and its blobs alone, as of any moment: [`Explainer::read`] goes through the
+//! history once and keeps names and places, [`Explainer::find`] knows what people mean by a name, and
+//! [`Explainer::explain`] reads the records that tell the story. Texts under seal are never opened.
+
+mod find;
+mod index;
+mod item;
+mod jobs;
+mod render;
+mod say;
+mod shapes;
+mod way;
+
+#[cfg(test)]
+mod tests;
+
+pub use find::Found;
+pub use render::{Line, Tone};
+pub use say::Names;
+pub use shapes::{
+    AttemptStory, BuildStory, BuildsetStory, ChangeStory, EventStory, Explanation, ItemStory, JobStory, Left, Merge,
+    Note, PreparedOn, Report, Spot, Wait, WayStep,
+};
+
+use gatelog_event_log::{Blobs, Log};
+use gatelog_record::{BlobHash, EventRecord, EventRef, ItemId};
+
+use crate::error::ReplayError;
+use crate::reading::event_at;
+use crate::timeline::Moment;
+use index::{ChangeName, Index};
+
+/// Why there is no explanation.
+#[derive(Debug, thiserror::Error)]
+pub enum ExplainError {
+    /// The past cannot be read.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    /// There is no such tenant.
+    #[error("there is no tenant {tenant:?}")]
+    NoTenant {
+        /// What was asked for.
+        tenant: String,
+        /// A tenant with a name like it.
+        did_you_mean: Option<String>,
+    },
+    /// Nothing has this name.
+    #[error("nothing is known of {what:?}: it is no change, and no item, buildset or build begins with it")]
+    Unknown {
+        /// What was asked for.
+        what: String,
+        /// A change with a name like it.
+        did_you_mean: Option<String>,
+    },
+    /// Several things have this name.
+    #[error("{what:?} could be {count} things")]
+    Ambiguous {
+        /// What was asked for.
+        what: String,
+        /// Some of them.
+        candidates: Vec<String>,
+        /// How many there are.
+        count: usize,
+    },
+    /// There is no such event.
+    #[error("{} has no event {}: its newest is event {newest}", event.partition, event.sequence)]
+    NoEvent {
+        /// What was asked for.
+        event: EventRef,
+        /// The newest.
+        newest: u64,
+    },
+    /// A position that cannot be read.
+    #[error("{0:?} is no event: expected a sequence, such as 117 or capacity/0:31")]
+    NotAPosition(String),
+    /// Nobody asked for a job of this name.
+    #[error("no configuration asks for a job {job:?} for {what}")]
+    NoJob {
+        /// What was asked for.
+        job: String,
+        /// Of which item.
+        what: String,
+        /// The jobs that were considered.
+        considered: Vec<String>,
+        /// One of them with a name like it.
+        did_you_mean: Option<String>,
+    },
+    /// Jobs were never frozen.
+    #[error("no jobs were ever frozen for {what}")]
+    NothingFrozen {
+        /// For what.
+        what: String,
+    },
+    /// The trace of a freezing cannot be read.
+    #[error("the trace {hash} cannot be read: {message}")]
+    Trace {
+        /// The blob.
+        hash: BlobHash,
+        /// Why not.
+        message: String,
+    },
+}
+
+impl ExplainError {
+    /// What else is known.
+    pub fn detail(&self) -> Vec<String> {
+        match self {
+            ExplainError::Ambiguous { candidates, count, .. } => {
+                let more = count.saturating_sub(candidates.len());
+                let more = (more > 0).then(|| format!("and {more} more"));
+                candidates.iter().cloned().chain(more).collect()
+            }
+            ExplainError::NoJob { considered, .. } if !considered.is_empty() => {
+                vec![format!("jobs considered: {}", considered.join(", "))]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// What may help.
+    pub fn hint(&self) -> Option<String> {
+        let meant = |name: &Option<String>| name.as_ref().map(|name| format!("did you mean {name}?"));
+        match self {
+            ExplainError::NoTenant { did_you_mean, .. }
+            | ExplainError::Unknown { did_you_mean, .. }
+            | ExplainError::NoJob { did_you_mean, .. } => meant(did_you_mean),
+            ExplainError::Ambiguous { .. } => Some("name one of them in full, or say which with --tenant".to_owned()),
+            ExplainError::NothingFrozen { .. } => Some("leave --job out to see how far it came".to_owned()),
+            ExplainError::Trace { .. } => Some("see `gatelog log verify`, or restore the blob from a backup".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+/// The name most like what was said, if any is like it at all.
+pub fn did_you_mean(what: &str, names: &[&str]) -> Option<String> {
+    find::nearest(what, names.iter().copied())
+}
+
+/// Tells why, as of one moment.
+pub struct Explainer<'a> {
+    log: &'a dyn Log,
+    blobs: &'a dyn Blobs,
+    index: Index,
+}
+
+impl<'a> Explainer<'a> {
+    /// Goes through the history of every partition up to a moment. A sequence is one of the first gate partition;
+    /// other partitions are then read up to the time of that event.
+    ///
+    /// # Errors
+    /// `NotYet`, `Log`, `History`.
+    pub fn read(log: &'a dyn Log, blobs: &'a dyn Blobs, until: Moment) -> Result<Explainer<'a>, ExplainError> {
+        Ok(Explainer { log, blobs, index: Index::read(log, until)? })
+    }
+
+    /// What people mean by a name: an event's position (`117`, `capacity/0:31`), a change (its name, the last part of
+    /// its name, with its project, its URL), or the first digits of the uuid of an item, buildset or build.
+    ///
+    /// # Errors
+    /// `Unknown`, `Ambiguous`, `NoTenant`, `NoEvent`, `NotAPosition`.
+    pub fn find(&self, what: &str, tenant: Option<&str>) -> Result<Found, ExplainError> {
+        self.index.find(what, tenant)
+    }
+
+    /// The explanation; with a job's name, of that job: also why it did not run.
+    ///
+    /// # Errors
+    /// `NoJob`, `NothingFrozen`, `Trace`, and what reading the past gives.
+    pub fn explain(&self, found: &Found, job: Option<&str>) -> Result<Explanation, ExplainError> {
+        if let Some(job) = job {
+            return self.job(found, job).map(Explanation::Job);
+        }
+        match found {
+            Found::Item(item) => self.item(*item).map(Explanation::Item),
+            Found::Buildset(buildset) => {
+                let mut story = self.item(self.item_of_buildset(found)?)?;
+                story.buildsets.retain(|one| one.buildset == *buildset);
+                Ok(Explanation::Item(story))
+            }
+            Found::Build(build) => self.build(*build).map(Explanation::Job),
+            Found::Change { tenant, project, change } => {
+                let name = ChangeName { tenant: tenant.clone(), project: project.clone(), change: change.clone() };
+                self.change(&name).map(Explanation::Change)
+            }
+            Found::Event(event) => self.event(*event).map(Explanation::Event),
+        }
+    }
+
+    fn item_of_buildset(&self, found: &Found) -> Result<ItemId, ExplainError> {
+        let unknown = |what: String| ExplainError::Unknown { what, did_you_mean: None };
+        match found {
+            Found::Buildset(buildset) => {
+                self.index.buildsets.get(buildset).copied().ok_or_else(|| unknown(buildset.to_string()))
+            }
+            _ => Err(unknown(format!("{found:?}"))),
+        }
+    }
+
+    /// Everything that happened to a change, through all pipelines.
+    fn change(&self, name: &ChangeName) -> Result<ChangeStory, ExplainError> {
+        let note = self.index.changes.get(name).cloned().unwrap_or_default();
+        let items = note.items.iter().map(|item| self.item(*item)).collect::<Result<Vec<_>, _>>()?;
+        let events = note.events.iter().map(|at| Ok(self.note(&self.record(*at)?, at)));
+        Ok(ChangeStory {
+            tenant: name.tenant.clone(),
+            project: name.project.clone(),
+            change: name.change.clone(),
+            url: note.url,
+            events: events.collect::<Result<_, ExplainError>>()?,
+            items,
+        })
+    }
+
+    fn record(&self, at: EventRef) -> Result<EventRecord, ExplainError> {
+        Ok(event_at(self.log, at)?)
+    }
+
+    fn note(&self, record: &EventRecord, at: &EventRef) -> Note {
+        Note { spot: Spot::of(at, record.recorded_at), text: self.index.names.event(&record.event) }
+    }
+}

@@ -1,0 +1,544 @@
+//! One sentence for each record, and names for what records mean by an id.
+
+use std::collections::BTreeMap;
+
+use gatelog_record::draft::gate::{
+    ChangesWanted, ConfigScope, EnqueueAsked, FactsPurpose, FreezeOutcome, Frozen, ItemEnqueued, LayoutMade, LayoutOutcome,
+    PrepareOutcome, Prepared, SubmitOutcome, Submitted, Subject, TriggerCause, WaitChanged, WaitSubject,
+};
+use gatelog_record::draft::intake::ForgeEvent;
+use gatelog_record::event::{CapacityEvent, GateEvent, PartitionEvent};
+use gatelog_record::input::{CapacityInput, GateInput, IntakeInput, PartitionInput};
+use gatelog_record::{BuildId, BuildsetId, Event, Input, ItemId, LeaseId};
+
+/// How many names are kept of each kind; the oldest ids go first. Without a name an id is shown.
+const MAX_NAMES: usize = 200_000;
+
+/// What ids mean, learnt from the events that made them.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    items: BTreeMap<ItemId, String>,
+    buildsets: BTreeMap<BuildsetId, ItemId>,
+    builds: BTreeMap<BuildId, (String, ItemId)>,
+    leases: BTreeMap<LeaseId, (BuildId, u32, String)>,
+}
+
+/// The beginning of an id: enough for people, and for `gatelog explain`.
+pub fn short(id: &impl std::fmt::Display) -> String {
+    id.to_string().chars().take(8).collect()
+}
+
+/// A change or ref in a few words: `git.demo/library master/add-miles,1`.
+pub fn subject(subject: &Subject) -> String {
+    match (&subject.change, &subject.patchset) {
+        (Some(change), Some(patchset)) => format!("{} {change},{patchset}", subject.project),
+        (Some(change), None) => format!("{} {change}", subject.project),
+        _ => {
+            let at = subject.branch.as_deref().unwrap_or(&subject.git_ref);
+            match &subject.commit {
+                Some(commit) => format!("{} {at} at {}", subject.project, commit_name(commit)),
+                None => format!("{} {at}", subject.project),
+            }
+        }
+    }
+}
+
+/// The beginning of a commit.
+pub fn commit_name(commit: &str) -> String {
+    commit.chars().take(8).collect()
+}
+
+/// A span for people.
+pub fn span(millis: i64) -> String {
+    match millis.max(0) {
+        ms @ ..100 => format!("{ms}ms"),
+        ms @ 100..60_000 => format!("{}.{}s", ms / 1000, ms % 1000 / 100),
+        ms @ 60_000..3_600_000 => format!("{}m {:02}s", ms / 60_000, ms / 1000 % 60),
+        ms => format!("{}h {:02}m", ms / 3_600_000, ms / 60_000 % 60),
+    }
+}
+
+fn list<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
+    texts.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+fn count(number: usize, one: &str) -> String {
+    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
+}
+
+impl Names {
+    /// Learns from an event.
+    pub fn learn(&mut self, event: &Event) {
+        fn put<K: Ord + Copy, V>(map: &mut BTreeMap<K, V>, key: K, value: V) {
+            if map.len() >= MAX_NAMES {
+                map.pop_first();
+            }
+            map.insert(key, value);
+        }
+        match event {
+            Event::Gate(GateEvent::ItemEnqueued(enqueued)) => {
+                put(&mut self.items, enqueued.item, subjects(enqueued));
+            }
+            Event::Gate(GateEvent::BuildsetOpened(opened)) => put(&mut self.buildsets, opened.buildset, opened.item),
+            Event::Gate(GateEvent::Frozen(frozen)) => {
+                if let FreezeOutcome::Frozen { jobs, .. } = &frozen.done.outcome {
+                    for (build, job) in frozen.builds.iter().zip(jobs) {
+                        put(&mut self.builds, *build, (job.name.clone(), frozen.item));
+                    }
+                }
+            }
+            Event::Capacity(CapacityEvent::LeaseQueued(queued)) => {
+                let ask = &queued.ask;
+                put(&mut self.leases, queued.lease, (ask.build, ask.attempt, ask.job.clone()));
+            }
+            _ => {}
+        }
+    }
+
+    /// An item by what it holds.
+    pub fn item(&self, item: ItemId) -> String {
+        self.items.get(&item).cloned().unwrap_or_else(|| format!("item {}", short(&item)))
+    }
+
+    /// A build by its job and item.
+    pub fn build(&self, build: BuildId) -> String {
+        match self.builds.get(&build) {
+            Some((job, item)) => format!("{job} of {}", self.item(*item)),
+            None => format!("build {}", short(&build)),
+        }
+    }
+
+    fn lease(&self, lease: LeaseId) -> String {
+        match self.leases.get(&lease) {
+            Some((build, attempt, job)) => match self.builds.get(build) {
+                Some((_, item)) => format!("attempt {attempt} of {job} of {}", self.item(*item)),
+                None => format!("attempt {attempt} of {job} (build {})", short(build)),
+            },
+            None => format!("lease {}", short(&lease)),
+        }
+    }
+
+    fn wait_subject(&self, subject: &WaitSubject) -> String {
+        match subject {
+            WaitSubject::Tenant(tenant) => format!("tenant {tenant}"),
+            WaitSubject::Trigger(trigger) => format!("trigger {trigger}"),
+            WaitSubject::Item(item) => self.item(*item),
+            WaitSubject::Build(build) => self.build(*build),
+        }
+    }
+
+    /// An event in one sentence.
+    pub fn event(&self, event: &Event) -> String {
+        match event {
+            Event::Partition(event) => partition_event(event),
+            Event::Gate(event) => self.gate_event(event),
+            Event::Capacity(event) => self.capacity_event(event),
+        }
+    }
+
+    fn gate_event(&self, event: &GateEvent) -> String {
+        match event {
+            GateEvent::TenantConfigured(configured) => {
+                let tenant = &configured.tenant;
+                let projects = count(tenant.projects.len(), "project");
+                format!("tenant {} has {projects} by tenant file version {}", tenant.tenant, tenant.version)
+            }
+            GateEvent::ConfigReadWanted(wanted) => match &wanted.scope {
+                ConfigScope::Tenant => format!("all configuration of tenant {} is to be read", wanted.tenant),
+                ConfigScope::Projects(projects) => {
+                    format!("configuration of {} is to be read", list(projects.iter().map(String::as_str)))
+                }
+            },
+            GateEvent::ConfigRead(read) => {
+                let files: usize = read.found.sets.iter().map(|set| set.files.len()).sum();
+                let failed = match read.found.failed.as_slice() {
+                    [] => String::new(),
+                    failed => format!("; not read: {}", list(failed.iter().map(|one| one.project.as_str()))),
+                };
+                let branches = if read.found.sets.len() == 1 { "branch" } else { "branches" };
+                format!("{} on {} {branches} were read{failed}", count(files, "file"), read.found.sets.len())
+            }
+            GateEvent::LayoutWanted(wanted) => match wanted.item {
+                Some(item) => format!("a layout is to be made for {}", self.item(item)),
+                None => format!("the layout of tenant {} is to be made", wanted.tenant),
+            },
+            GateEvent::LayoutReady(ready) => format!("{}: {}", self.item(ready.item), layout(&ready.made)),
+            GateEvent::LayoutActivated(activated) => {
+                let made = &activated.made;
+                format!("tenant {}, layout {}: {}", made.tenant, activated.generation, layout(made))
+            }
+            GateEvent::ChangesWanted(wanted) => self.changes_wanted(wanted),
+            GateEvent::ChangesObserved(observed) => match &observed.found.failed {
+                Some((code, message)) => format!("facts about changes could not be had: {message} [{code}]"),
+                None => {
+                    let names = observed.found.changes.iter().map(|facts| subject(&facts.subject)).collect::<Vec<_>>();
+                    let missing = match observed.found.missing.as_slice() {
+                        [] => String::new(),
+                        missing => format!("; missing: {}", list(missing.iter().map(|key| key.change.as_str()))),
+                    };
+                    format!("facts about {}: {}{missing}", count(names.len(), "change"), names.join(", "))
+                }
+            },
+            GateEvent::TriggerWaiting(waiting) => {
+                let what = match &waiting.cause {
+                    TriggerCause::Forge(received) => forge_event(&received.event),
+                    TriggerCause::Asked(asked) => enqueue_asked(asked),
+                };
+                match waiting.needs_facts {
+                    true => format!("{what}; it waits for facts about its change"),
+                    false => format!("{what}; it waits its turn"),
+                }
+            }
+            GateEvent::ChangesForgotten(forgotten) => {
+                let changes = list(forgotten.changes.iter().map(|key| key.change.as_str()));
+                format!("nothing refers to {changes} any more")
+            }
+            GateEvent::TriggerSettled(settled) => {
+                let verdicts = settled.verdicts.iter().map(|verdict| match verdict.pipeline.as_str() {
+                    "" => format!("{} ({})", verdict.code, verdict.detail),
+                    pipeline => format!("{pipeline}: {} ({})", verdict.code, verdict.detail),
+                });
+                let verdicts = verdicts.collect::<Vec<_>>().join("; ");
+                format!("trigger {} was dealt with: {}", settled.trigger, or(&verdicts, "no pipeline concerned"))
+            }
+            GateEvent::Unrouted(unrouted) => {
+                let what = &unrouted.what;
+                format!("{} of {} from {} concerns no tenant [{}]", what.event, what.project, what.connection, unrouted.reason)
+            }
+            GateEvent::EnqueueRefused(refused) => format!(
+                "{} was not let into {}: {} [{}]",
+                subject(&refused.subject),
+                refused.pipeline,
+                refused.detail,
+                refused.code
+            ),
+            GateEvent::BranchMoved(moved) => {
+                let from = moved.old.as_deref().map_or("nothing".to_owned(), commit_name);
+                let to = moved.new.as_deref().map_or("nothing".to_owned(), commit_name);
+                let by = moved.by.map(|item| format!(" by the merge of {}", self.item(item))).unwrap_or_default();
+                format!("{} of {} moved from {from} to {to}{by}", moved.at.branch, moved.at.project)
+            }
+            GateEvent::ItemEnqueued(enqueued) => {
+                let behind = enqueued.ahead.map_or("first in its queue".to_owned(), |ahead| {
+                    format!("behind {}", self.item(ahead))
+                });
+                let live = if enqueued.live { "" } else { ", not live" };
+                let ItemEnqueued { queue, pipeline, reason, .. } = enqueued;
+                format!("{} entered queue {queue} of {pipeline}, {behind}{live} [{reason}]", subjects(enqueued))
+            }
+            GateEvent::BuildsetOpened(opened) => {
+                let on = match opened.ahead.as_slice() {
+                    [] => "its branch alone".to_owned(),
+                    ahead => ahead.iter().map(|item| self.item(*item)).collect::<Vec<_>>().join(", "),
+                };
+                format!("{}: a buildset on top of {on}", self.item(opened.item))
+            }
+            GateEvent::PrepareRequested(wanted) => {
+                let steps = count(wanted.steps.len(), "change");
+                format!("{}: merging {steps} is to be prepared", self.item(wanted.item))
+            }
+            GateEvent::Prepared(Prepared { item, done, .. }) => {
+                format!("{}: {}", self.item(*item), prepared(&done.outcome))
+            }
+            GateEvent::FreezeWanted(wanted) => format!("{}: jobs are to be frozen", self.item(wanted.item)),
+            GateEvent::Frozen(Frozen { item, done, .. }) => {
+                format!("{}: {}", self.item(*item), frozen(&done.outcome))
+            }
+            GateEvent::LeaseWanted(wanted) => {
+                let ask = &wanted.ask;
+                let nodes = list(ask.nodes.iter().map(|node| node.label.as_str()));
+                format!(
+                    "{} of {} asks for a worker (attempt {}; nodes: {})",
+                    ask.job,
+                    self.item(wanted.item),
+                    ask.attempt,
+                    or(&nodes, "none")
+                )
+            }
+            GateEvent::LeaseEndWanted(wanted) => {
+                format!("{} no longer needs its worker (attempt {}) [{}]", self.build(wanted.build), wanted.attempt, wanted.reason)
+            }
+            GateEvent::BuildStarted(started) => {
+                let started = &started.started;
+                format!("{} runs on {} (attempt {})", self.build(started.build), started.worker, started.attempt)
+            }
+            GateEvent::BuildFinished(done) => {
+                let finished = &done.finished;
+                let detail = finished.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
+                let again = if done.retry { "; it is tried again" } else { "" };
+                let took = span(finished.finished_at.millis_since(finished.started_at));
+                let (build, result) = (self.build(finished.build), finished.result.word());
+                format!("{build} ended {result} after {took} (attempt {}){detail}{again}", finished.attempt)
+            }
+            GateEvent::BuildSettled(settled) => {
+                let (build, result) = (self.build(settled.build), settled.result.word());
+                format!("{build} is {result}: {} [{}]", settled.detail, settled.code)
+            }
+            GateEvent::OutcomeIgnored(ignored) => format!("an outcome of {} was ignored [{}]", ignored.subject, ignored.code),
+            GateEvent::ItemFailing(failing) => match failing.reasons.as_slice() {
+                [] => format!("{} is failing no longer", self.item(failing.item)),
+                reasons => format!("{} is failing: {}", self.item(failing.item), reasons.join("; ")),
+            },
+            GateEvent::ItemReset(reset) => {
+                let behind = reset.ahead.map(|ahead| format!(", now behind {}", self.item(ahead))).unwrap_or_default();
+                format!("{} starts again{behind}: {} [{}]", self.item(reset.item), reset.detail, reset.code)
+            }
+            GateEvent::WindowChanged(changed) => {
+                let window = if changed.window == 0 { "without limit".to_owned() } else { changed.window.to_string() };
+                format!("the window of queue {} of {} is {window} [{}]", changed.queue, changed.pipeline, changed.code)
+            }
+            GateEvent::WaitChanged(changed) => self.wait(changed),
+            GateEvent::SubmitRequested(wanted) => {
+                let targets = wanted.targets.iter().map(|target| {
+                    let (base, commit) = (commit_name(&target.tested_base), commit_name(&target.tested_commit));
+                    format!("{} of {} from {base} to {commit}", target.at.branch, target.at.project)
+                });
+                let targets = targets.collect::<Vec<_>>().join(", ");
+                format!("{} is to be merged as it was tested: {targets}", self.item(wanted.item))
+            }
+            GateEvent::Submitted(Submitted { item, done }) => format!("{} {}", self.item(*item), submitted(&done.outcome)),
+            GateEvent::ReportRequested(wanted) => {
+                let about = wanted.subjects.iter().map(subject).collect::<Vec<_>>().join(", ");
+                format!("{} of {} is to be reported on {about}", wanted.action.word(), wanted.pipeline)
+            }
+            GateEvent::ReportDelivered(delivered) => {
+                let about = delivered.item.map_or("a refused change".to_owned(), |item| self.item(item));
+                match &delivered.done.failed {
+                    None => format!("the report on {about} was delivered"),
+                    Some((code, message, _)) => format!("the report on {about} could not be delivered: {message} [{code}]"),
+                }
+            }
+            GateEvent::ItemDequeued(left) => {
+                format!("{} left: {}: {} [{}]", self.item(left.item), left.result.word(), left.detail, left.code)
+            }
+            GateEvent::WorkResent(resent) => format!("work {} is sent again (attempt {})", short(&resent.work), resent.attempt),
+        }
+    }
+
+    fn changes_wanted(&self, wanted: &ChangesWanted) -> String {
+        let changes = list(wanted.changes.iter().map(|key| key.change.as_str()));
+        let why = match &wanted.purpose {
+            FactsPurpose::Trigger { trigger } => format!("for trigger {trigger}"),
+            FactsPurpose::BeforeSubmit { item } => format!("before {} merges", self.item(*item)),
+            FactsPurpose::Refresh => "to look at them again".to_owned(),
+        };
+        format!("{} is asked about {changes} {why}", wanted.connection)
+    }
+
+    fn wait(&self, changed: &WaitChanged) -> String {
+        let who = self.wait_subject(&changed.subject);
+        match changed.code {
+            None => format!("{who} waits no longer"),
+            Some(code) => format!("{who} waits for {}: {}", code.word(), changed.detail),
+        }
+    }
+
+    fn capacity_event(&self, event: &CapacityEvent) -> String {
+        match event {
+            CapacityEvent::WorkerJoined(joined) => {
+                format!("worker {} offers {}", joined.offer.worker, count(joined.offer.slots as usize, "slot"))
+            }
+            CapacityEvent::WorkerLost(lost) => format!("worker {} is gone [{}]", lost.worker, lost.reason),
+            CapacityEvent::LeaseQueued(queued) => {
+                let ask = &queued.ask;
+                match self.builds.get(&ask.build) {
+                    Some(_) => format!("attempt {} of {} waits for a lease", ask.attempt, self.build(ask.build)),
+                    None => format!("attempt {} of {} (build {}) waits for a lease", ask.attempt, ask.job, short(&ask.build)),
+                }
+            }
+            CapacityEvent::LeaseGranted(granted) => format!(
+                "{} got worker {} and {} after {}",
+                self.lease(granted.lease),
+                granted.worker,
+                count(granted.nodes.len(), "node"),
+                span(granted.waited_ms)
+            ),
+            CapacityEvent::LeaseRevoked(revoked) => format!("{}: the lease is taken back [{}]", self.lease(revoked.lease), revoked.reason),
+            CapacityEvent::LeaseEnded(ended) => format!("{}: the lease is over [{}]", self.lease(ended.lease), ended.reason),
+            CapacityEvent::LeaseRefused(refused) => {
+                format!("attempt {} of {} gets no lease: {} [{}]", refused.ask.attempt, refused.ask.job, refused.message, refused.code)
+            }
+            CapacityEvent::WaitChanged(changed) => {
+                format!("{} waits for {}: {}", self.lease(changed.lease), changed.code, changed.detail)
+            }
+            CapacityEvent::ReleaseNoted(noted) => {
+                format!("{}: worker {} let go of it", self.lease(noted.released.lease), noted.released.worker)
+            }
+        }
+    }
+
+    /// An input in one sentence.
+    pub fn input(&self, input: &Input) -> String {
+        match input {
+            Input::Partition(PartitionInput::TimerDue(due)) => format!("timer {} came due", due.timer),
+            Input::Partition(PartitionInput::OutboxDelivered(told)) => {
+                format!("{} took what it was sent up to event {}", told.to, told.up_to.0)
+            }
+            Input::Gate(input) => self.gate_input(input),
+            Input::Capacity(input) => self.capacity_input(input),
+            Input::Intake(IntakeInput::ForgeEvent(event)) => forge_event(event),
+            Input::Intake(IntakeInput::TenantFile(file)) => {
+                format!("tenant file version {} with {}", file.version, list(file.tenants.iter().map(|one| one.tenant.as_str())))
+            }
+        }
+    }
+
+    fn gate_input(&self, input: &GateInput) -> String {
+        match input {
+            GateInput::TenantLoaded(loaded) => format!("tenant {} of tenant file version {}", loaded.tenant, loaded.version),
+            GateInput::TriggerReceived(received) => forge_event(&received.event),
+            GateInput::NotRouted(what) => format!("{} of {} from {}, which no tenant takes", what.event, what.project, what.connection),
+            GateInput::ChangesFound(found) => match &found.failed {
+                Some((code, message)) => format!("facts about changes could not be had: {message} [{code}]"),
+                None => format!("facts about {}", count(found.changes.len(), "change")),
+            },
+            GateInput::ConfigFilesFound(found) => {
+                format!("configuration files of {} project branches", found.sets.len())
+            }
+            GateInput::LayoutMade(made) => layout(made),
+            GateInput::PrepareDone(done) => prepared(&done.outcome),
+            GateInput::FreezeDone(done) => frozen(&done.outcome),
+            GateInput::AttemptStarted(started) => {
+                format!("worker {} began attempt {} of {}", started.worker, started.attempt, self.build(started.build))
+            }
+            GateInput::AttemptFinished(done) => {
+                let (build, result) = (self.build(done.build), done.result.word());
+                format!("worker {} ended attempt {} of {build}: {result}", done.worker, done.attempt)
+            }
+            GateInput::LeaseLost(lost) => {
+                format!("attempt {} of {} lost its lease: {} [{}]", lost.attempt, self.build(lost.build), lost.message, lost.code)
+            }
+            GateInput::SubmitDone(done) => submitted(&done.outcome),
+            GateInput::ReportDone(done) => match &done.failed {
+                None => "a report was delivered".to_owned(),
+                Some((code, message, _)) => format!("a report could not be delivered: {message} [{code}]"),
+            },
+            GateInput::EnqueueAsked(asked) => enqueue_asked(asked),
+            GateInput::DequeueAsked(asked) => format!("{} is asked out of {}: {}", asked.change.change, asked.pipeline, asked.reason),
+        }
+    }
+
+    fn capacity_input(&self, input: &CapacityInput) -> String {
+        match input {
+            CapacityInput::WorkerSeen(seen) => format!("worker {} offers {}", seen.worker, count(seen.slots as usize, "slot")),
+            CapacityInput::WorkerSilent(silent) => format!("worker {} is silent for {}", silent.worker, span(silent.silent_ms)),
+            CapacityInput::LeaseAsked(ask) => format!("attempt {} of {} asks for a lease", ask.attempt, self.build(ask.build)),
+            CapacityInput::LeaseEndAsked(asked) => {
+                format!("attempt {} of {} needs its lease no longer [{}]", asked.attempt, self.build(asked.build), asked.reason)
+            }
+            CapacityInput::LeaseReleased(released) => format!("worker {} let go of {}", released.worker, self.lease(released.lease)),
+        }
+    }
+}
+
+fn or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {
+    if text.is_empty() { otherwise } else { text }
+}
+
+/// What an item holds.
+pub(crate) fn subjects(enqueued: &ItemEnqueued) -> String {
+    enqueued.subjects.iter().map(subject).collect::<Vec<_>>().join(" + ")
+}
+
+fn enqueue_asked(asked: &EnqueueAsked) -> String {
+    format!("{} is asked into {}: {}", asked.change.change, asked.pipeline, asked.reason)
+}
+
+fn forge_event(event: &ForgeEvent) -> String {
+    let what = match (&event.change, &event.patchset) {
+        (Some(change), Some(patchset)) => format!("{} {change},{patchset}", event.project),
+        (Some(change), None) => format!("{} {change}", event.project),
+        _ => format!("{} {}", event.project, event.git_ref),
+    };
+    format!("{} from {}: {what}", event.event, event.connection)
+}
+
+pub(crate) fn layout(made: &LayoutMade) -> String {
+    match &made.outcome {
+        LayoutOutcome::Made { errors: 0, .. } => "a layout was made".to_owned(),
+        LayoutOutcome::Made { errors, introduced, .. } if introduced.is_empty() => {
+            format!("a layout was made; {}", count(*errors as usize, "error"))
+        }
+        LayoutOutcome::Made { introduced, .. } => {
+            format!("a layout was made; it brings {}: {}", count(introduced.len(), "new error"), introduced.join("; "))
+        }
+        LayoutOutcome::Failed { code, message } => format!("no layout could be made: {message} [{code}]"),
+    }
+}
+
+pub(crate) fn prepared(outcome: &PrepareOutcome) -> String {
+    match outcome {
+        PrepareOutcome::Merged(state) => {
+            let branches = state.branches.iter().map(|branch| {
+                let (base, commit) = (commit_name(&branch.base), commit_name(&branch.commit));
+                format!("{} of {} at {base} becomes {commit}", branch.at.branch, branch.at.project)
+            });
+            format!("prepared: {}", branches.collect::<Vec<_>>().join(", "))
+        }
+        PrepareOutcome::Conflict { subject: which, paths, .. } => {
+            format!("{} does not merge: conflict in {}", subject(which), or(&paths.join(", "), "its history"))
+        }
+        PrepareOutcome::Failed { code, message, again } => {
+            let again = if *again { "; it is tried again" } else { "" };
+            format!("could not be prepared: {message} [{code}]{again}")
+        }
+    }
+}
+
+pub(crate) fn frozen(outcome: &FreezeOutcome) -> String {
+    match outcome {
+        FreezeOutcome::Frozen { jobs, .. } => {
+            let names = list(jobs.iter().map(|job| job.name.as_str()));
+            format!("{}: {names}", count(jobs.len(), "job"))
+        }
+        FreezeOutcome::NoJobs { in_pipeline: true, .. } => "no job runs: none matches".to_owned(),
+        FreezeOutcome::NoJobs { in_pipeline: false, .. } => "no job runs: the project is not in this pipeline".to_owned(),
+        FreezeOutcome::Refused { message, .. } => format!("jobs cannot be frozen: {message}"),
+        FreezeOutcome::Failed { code, message, again } => {
+            let again = if *again { "; it is tried again" } else { "" };
+            format!("jobs could not be frozen: {message} [{code}]{again}")
+        }
+    }
+}
+
+pub(crate) fn submitted(outcome: &SubmitOutcome) -> String {
+    match outcome {
+        SubmitOutcome::Merged => "merged exactly what was tested".to_owned(),
+        SubmitOutcome::BaseMoved { at, expected, found } => {
+            let found = found.as_deref().map_or("gone".to_owned(), |found| format!("at {}", commit_name(found)));
+            let expected = commit_name(expected);
+            format!("was not merged: {} of {} was tested at {expected} and is {found}", at.branch, at.project)
+        }
+        SubmitOutcome::Refused { code, message } => format!("was not merged: {message} [{code}]"),
+        SubmitOutcome::Failed { code, message, again } => {
+            let again = if *again { "; it is tried again" } else { "" };
+            format!("could not be merged: {message} [{code}]{again}")
+        }
+    }
+}
+
+fn partition_event(event: &PartitionEvent) -> String {
+    match event {
+        PartitionEvent::WriterStarted(started) => format!("term {} began, by gatelog {}", started.term, started.build),
+        PartitionEvent::InputTaken(taken) => match taken.duplicate_of {
+            Some(sequence) => format!("an input was taken before, by event {sequence}"),
+            None => format!("an input led to nothing [{}]", taken.reason),
+        },
+        PartitionEvent::InputRefused(refused) => {
+            let kind = refused.kind.as_deref().unwrap_or("an input");
+            format!("{kind} could not be decided: {} [{}]", refused.message, refused.code)
+        }
+        PartitionEvent::ClockStepped(stepped) => format!("the clock went from {} to {}", stepped.before, stepped.now),
+        PartitionEvent::LogRestored(restored) => format!("generation {} began: {}", restored.generation, restored.reason),
+        PartitionEvent::LevelRaised(raised) => format!("records up to level {} may be written", raised.level),
+        PartitionEvent::TimerSet(set) => format!("timer {} is due at {}", set.timer, set.due_at),
+        PartitionEvent::TimerCleared(cleared) => {
+            let how = if cleared.fired { "came due" } else { "was given up" };
+            format!("timer {} {how}", cleared.timer)
+        }
+        PartitionEvent::OutboxCleared(cleared) => {
+            format!("{} has what it was sent up to event {}", cleared.to, cleared.up_to.0)
+        }
+        PartitionEvent::Sample(_) => "a sample".to_owned(),
+    }
+}

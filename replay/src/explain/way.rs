@@ -1,0 +1,128 @@
+//! The way of an event through the house: what stands where on the log, from the outside on.
+
+use gatelog_record::event::GateEvent;
+use gatelog_record::input::GateInput;
+use gatelog_record::{ActorId, Cause, Event, EventRecord, EventRef, Input, InputRecord, ItemId, Stream};
+
+use super::shapes::{EventStory, Note, Spot, WayStep};
+use super::{ExplainError, Explainer};
+use crate::causes::{CauseStep, causes};
+
+/// How many times a chain of causes is taken up again where only ids tell how it goes on.
+const MAX_JOINTS: usize = 1_000;
+/// How many other events of a decision are listed.
+const MAX_WITH: usize = 100;
+
+impl Explainer<'_> {
+    /// The causes of an event, the outside first, the event last.
+    pub(crate) fn way_to(&self, event: EventRef) -> Result<Vec<WayStep>, ExplainError> {
+        let mut way = Vec::new();
+        let mut next = Some(event);
+        let mut joints = 0;
+        while let Some(at) = next.take() {
+            joints += 1;
+            if joints > MAX_JOINTS {
+                break;
+            }
+            let steps = causes(self.log, at)?;
+            if let Some(CauseStep::Input { record, .. }) = steps.last() {
+                next = self.behind(record);
+            }
+            for step in &steps {
+                way.push(match step {
+                    CauseStep::Event { partition, record } => {
+                        self.event_step(EventRef { partition: *partition, sequence: record.sequence }, record)
+                    }
+                    CauseStep::Input { stream, offset, record } => self.input_step(*stream, *offset, record),
+                    // The event itself says that a writer started.
+                    CauseStep::Writer { .. } => continue,
+                });
+            }
+        }
+        way.reverse();
+        Ok(way)
+    }
+
+    /// Where a worker's word comes from, when it does not say so itself: its lease.
+    fn behind(&self, input: &InputRecord) -> Option<EventRef> {
+        match &input.input {
+            Input::Gate(GateInput::AttemptStarted(started)) => self.index.granted.get(&started.lease).copied(),
+            Input::Gate(GateInput::AttemptFinished(done)) => self.index.started.get(&(done.build, done.attempt)).copied(),
+            _ => None,
+        }
+    }
+
+    /// From the outside event to an item's end.
+    pub(crate) fn way_of(&self, item: ItemId, records: &[(EventRef, EventRecord)]) -> Result<Vec<WayStep>, ExplainError> {
+        let enqueued = records.iter().find(|(_, record)| {
+            matches!(&record.event, Event::Gate(GateEvent::ItemEnqueued(enqueued)) if enqueued.item == item)
+        });
+        let Some((at, _)) = enqueued else { return Ok(Vec::new()) };
+        let mut way = self.way_to(*at)?;
+        for (other, record) in records {
+            // Waits are told where they belong; here they would hide the way.
+            let wait = record.event.name().ends_with(".wait-changed");
+            if other != at && !wait {
+                way.push(self.event_step(*other, record));
+            }
+        }
+        Ok(way)
+    }
+
+    /// The story of one event.
+    pub(crate) fn event(&self, at: EventRef) -> Result<EventStory, ExplainError> {
+        let record = self.record(at)?;
+        let mut with = Vec::new();
+        if let Cause::Input { .. } = record.cause {
+            let newest = self.index.newest.get(&at.partition).copied().unwrap_or_default();
+            // A decision's events stand side by side.
+            let before = (1..at.sequence).rev();
+            let after = at.sequence + 1..=newest;
+            self.same_decision(&record, at, before, &mut with)?;
+            with.reverse();
+            self.same_decision(&record, at, after, &mut with)?;
+        }
+        let text = self.index.names.event(&record.event);
+        Ok(EventStory { event: record.to_json(), text, way: self.way_to(at)?, with })
+    }
+
+    fn same_decision(
+        &self,
+        of: &EventRecord,
+        at: EventRef,
+        sequences: impl Iterator<Item = u64>,
+        with: &mut Vec<Note>,
+    ) -> Result<(), ExplainError> {
+        for sequence in sequences {
+            let other = EventRef { partition: at.partition, sequence };
+            let record = self.record(other)?;
+            if record.cause != of.cause || with.len() >= MAX_WITH {
+                break;
+            }
+            with.push(self.note(&record, &other));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn event_step(&self, at: EventRef, record: &EventRecord) -> WayStep {
+        WayStep {
+            step: record.event.name().to_owned(),
+            spot: Spot::of(&at, record.recorded_at),
+            actor: known(record.actor),
+            text: self.index.names.event(&record.event),
+        }
+    }
+
+    fn input_step(&self, stream: Stream, offset: u64, record: &InputRecord) -> WayStep {
+        WayStep {
+            step: record.input.name().to_owned(),
+            spot: Spot { stream: stream.to_string(), sequence: offset, time: record.observed_at },
+            actor: known(record.actor),
+            text: self.index.names.input(&record.input),
+        }
+    }
+}
+
+fn known(actor: ActorId) -> Option<ActorId> {
+    Some(actor).filter(|actor| *actor != ActorId::SYSTEM)
+}

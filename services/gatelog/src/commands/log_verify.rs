@@ -1,0 +1,203 @@
+//! `gatelog log verify`: that what stands on the log is what was written.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+
+use gatelog_event_log::history::{Report, verify, verify_inputs};
+use gatelog_event_log::{Blobs, HistoryReader, Log, Offset, ReadLimit, Step};
+use gatelog_record::{BlobHash, EventRef, InputFrame, Stream};
+use serde_json::{Value as Json, json};
+
+use super::blob_names;
+use super::failure::{Code, Failure};
+use super::output::Output;
+use crate::cli::{SiteArgs, VerifyArgs};
+use crate::show::{Paint, Style};
+
+/// How many findings about blobs are listed; all are counted.
+const LISTED: usize = 20;
+
+/// Runs it.
+pub fn run(site: &SiteArgs, args: &VerifyArgs) -> Result<ExitCode, Failure> {
+    let site = site.directory("log verify")?;
+    let log = site.log()?;
+    let segments = log.verify();
+    let mut findings = Findings::default();
+    if let Err(error) = &segments {
+        findings.broken.push(error.to_string());
+    }
+    findings.streams(&*log)?;
+    findings.blobs(&*log, &*site.blobs())?;
+    let mut out = Output::new();
+    let segments = segments.ok().map(|report| {
+        json!({ "segments": report.segments, "sealed": report.sealed, "frames": report.frames,
+                "records": report.records, "bytes": report.bytes })
+    });
+    let _ = if args.json {
+        out.json(&findings.to_json(segments))?
+    } else {
+        out.lines(&findings.render(segments.as_ref(), Style::of_stdout()))?
+    };
+    let _ = out.flush()?;
+    if findings.sound() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut failure = Failure::new(Code::Integrity, "the log is not what was written");
+    failure.detail.extend(findings.places());
+    Err(failure.hint("restore it from a backup or an export; nothing after such a place is read"))
+}
+
+/// What was found.
+#[derive(Default)]
+struct Findings {
+    /// What is wrong with the segments themselves.
+    broken: Vec<String>,
+    streams: Vec<Report>,
+    blobs: u64,
+    blob_bytes: u64,
+    /// What is wrong with blobs, with the record that names each; at most [`LISTED`].
+    wrong_blobs: Vec<String>,
+    wrong_blob_count: u64,
+}
+
+impl Findings {
+    fn streams(&mut self, log: &dyn Log) -> Result<(), Failure> {
+        let mut streams = log.streams()?;
+        streams.sort();
+        for stream in streams {
+            self.streams.push(match stream {
+                Stream::Events(partition) => verify(log, partition),
+                stream => verify_inputs(log, stream),
+            });
+        }
+        Ok(())
+    }
+
+    /// Every blob that a readable record names is there and is what its name says.
+    fn blobs(&mut self, log: &dyn Log, blobs: &dyn Blobs) -> Result<(), Failure> {
+        let mut seen = BTreeSet::new();
+        for stream in log.streams()? {
+            let mut reader = match stream {
+                Stream::Events(partition) => Some(HistoryReader::from_genesis(partition)),
+                _ => None,
+            };
+            let mut from = Offset::default();
+            'stream: loop {
+                // What cannot be read is told by the check of its stream.
+                let Ok(batch) = log.read(stream, from, ReadLimit::default()) else { break };
+                if batch.records.is_empty() {
+                    break;
+                }
+                for record in &batch.records {
+                    let (place, names) = match &mut reader {
+                        Some(reader) => match reader.next(record) {
+                            Ok(Step::Event(event, _)) => {
+                                let at = EventRef { partition: reader.partition(), sequence: event.sequence };
+                                (format!("{}:{}", at.partition, at.sequence), blob_names::of(&event.event))
+                            }
+                            Ok(Step::StaleWriter(_)) => continue,
+                            Err(_) => break 'stream,
+                        },
+                        None => match InputFrame::decode(&record.bytes).ok().and_then(|frame| frame.open().ok()) {
+                            Some(opened) => (format!("{stream} offset {}", record.offset.0), blob_names::of(&opened.input)),
+                            None => continue,
+                        },
+                    };
+                    for hash in names {
+                        if seen.insert(hash) {
+                            self.blob(blobs, hash, &place);
+                        }
+                    }
+                }
+                from = batch.next;
+            }
+        }
+        Ok(())
+    }
+
+    fn blob(&mut self, blobs: &dyn Blobs, hash: BlobHash, named_by: &str) {
+        self.blobs += 1;
+        match blobs.get(&hash) {
+            Ok(bytes) => self.blob_bytes += bytes.len() as u64,
+            Err(error) => {
+                self.wrong_blob_count += 1;
+                if self.wrong_blobs.len() < LISTED {
+                    self.wrong_blobs.push(format!("named by {named_by}: {error}"));
+                }
+            }
+        }
+    }
+
+    fn sound(&self) -> bool {
+        self.broken.is_empty() && self.wrong_blob_count == 0 && self.streams.iter().all(|report| report.error.is_none())
+    }
+
+    fn places(&self) -> Vec<String> {
+        let mut places = self.broken.clone();
+        for report in &self.streams {
+            if let Some(error) = &report.error {
+                places.push(format!("{}: {error}", report.stream));
+            }
+        }
+        places.extend(self.wrong_blobs.iter().cloned());
+        let more = self.wrong_blob_count.saturating_sub(self.wrong_blobs.len() as u64);
+        if more > 0 {
+            places.push(format!("and {more} more blobs"));
+        }
+        places.dedup();
+        places
+    }
+
+    fn to_json(&self, segments: Option<Json>) -> Json {
+        let streams: Vec<Json> = self
+            .streams
+            .iter()
+            .map(|report| {
+                let mut json = json!({ "stream": report.stream.to_string(), "records": report.records,
+                    "bytes": report.bytes, "error": report.error.as_ref().map(ToString::to_string) });
+                if let Stream::Events(_) = report.stream {
+                    json["sequence"] = report.tail.sequence.into();
+                    json["terms"] = report.terms.into();
+                    json["link"] = report.tail.link.to_string().into();
+                    json["stale_records"] = report.stale.into();
+                }
+                json
+            })
+            .collect();
+        json!({ "ok": self.sound(), "segments": segments, "streams": streams,
+                "blobs": { "named": self.blobs, "bytes": self.blob_bytes, "wrong": self.wrong_blob_count },
+                "problems": self.places() })
+    }
+
+    fn render(&self, segments: Option<&Json>, style: Style) -> Vec<String> {
+        let good = style.paint(Paint::Green, "ok");
+        let bad = style.paint(Paint::Red, "BROKEN");
+        let mut lines = Vec::new();
+        match segments {
+            Some(of) => lines.push(format!(
+                "{:<24} {good}  {} segments ({} sealed), {} frames, {} records, {} bytes",
+                "segments", of["segments"], of["sealed"], of["frames"], of["records"], of["bytes"]
+            )),
+            None => lines.push(format!("{:<24} {bad}", "segments")),
+        }
+        for report in &self.streams {
+            let state = if report.error.is_none() { &good } else { &bad };
+            let mut line = format!("{:<24} {state}  {} records", report.stream.to_string(), report.records);
+            if let Stream::Events(_) = report.stream {
+                let link: String = report.tail.link.to_string().chars().take(16).collect();
+                line.push_str(&format!(", up to event {}, {} terms, chain {link}", report.tail.sequence, report.terms));
+                if report.stale > 0 {
+                    line.push_str(&format!(", {} of writers that had been cut off", report.stale));
+                }
+            }
+            lines.push(line);
+        }
+        let state = if self.wrong_blob_count == 0 { &good } else { &bad };
+        let wrong = match self.wrong_blob_count {
+            0 => String::new(),
+            wrong => format!(", {wrong} missing or damaged"),
+        };
+        lines.push(format!("{:<24} {state}  {} named, {} bytes{wrong}", "blobs", self.blobs, self.blob_bytes));
+        lines
+    }
+}

@@ -1,0 +1,182 @@
+//! `gatelog replay`: the queues as they were, and every decision made again.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use gatelog_event_log::{Blobs, Log};
+use gatelog_gate_state::{Gate, GateLive};
+use gatelog_record::{Domain, Partition, Stream, Timestamp};
+use gatelog_replay::{Moment, Redecided, Timeline, redecide};
+use gatelog_rules_capacity::CapacityRules;
+use gatelog_rules_gate::GateRules;
+use gatelog_store::{Layout as StoreLayout, RungDir};
+use gatelog_tables::Maps;
+use serde_json::{Value as Json, json};
+
+use super::explain::moment;
+use super::failure::{Code, Failure};
+use super::log_cat::millis;
+use super::output::Output;
+use super::queues;
+use super::site::{Site, Target};
+use super::status;
+use crate::cli::{At, ReplayVerifyArgs, SiteArgs, StateArgs};
+use crate::show::{Paint, Style, clean};
+
+/// Queues as somebody saw them.
+pub struct Seen {
+    /// Who saw them, and as of when.
+    pub head: String,
+    /// The moment up to which spans are counted, in milliseconds since 1970.
+    pub now_ms: i64,
+    /// The status document of each tenant.
+    pub tenants: Vec<(String, Json)>,
+}
+
+/// `replay state`
+pub fn state(site: &SiteArgs, args: &StateArgs) -> Result<ExitCode, Failure> {
+    let tenant = args.tenant.as_deref();
+    let seen = match site.target()? {
+        Target::Url(client) => {
+            let at = match args.at {
+                At::Sequence(sequence) => sequence.to_string(),
+                At::Time(time) => time.to_string(),
+            };
+            status::from_server(&client, tenant, Some(&at))?
+        }
+        Target::Dir(site) => at_moment(&site, moment(Some(args.at)), tenant)?,
+    };
+    status::print(&seen, args.json)
+}
+
+/// A site's queues at a moment, from its log and rungs alone.
+pub fn at_moment(site: &Site, moment: Moment, tenant: Option<&str>) -> Result<Seen, Failure> {
+    let (log, blobs) = site.history()?;
+    let mut partitions: Vec<Partition> = log
+        .streams()?
+        .into_iter()
+        .filter_map(|stream| match stream {
+            Stream::Events(partition) if partition.domain == Domain::Gate => Some(partition),
+            _ => None,
+        })
+        .collect();
+    partitions.sort();
+    if partitions.is_empty() {
+        partitions.push(Partition { domain: Domain::Gate, index: 0 });
+    }
+    let mut seen = Seen { head: String::new(), now_ms: 0, tenants: Vec::new() };
+    let mut moment = moment;
+    for partition in partitions {
+        let rungs = RungDir::new(StoreLayout::new(&site.dir().join("projections"), partition).rungs());
+        let at = Timeline::<Gate>::new(Arc::clone(&log), partition, Some(rungs)).state_at(moment)?;
+        let recorded_at = at.live.partition.place().map(|place| place.recorded_at).unwrap_or(Timestamp::ZERO);
+        if seen.head.is_empty() {
+            seen.head = match at.position.sequence {
+                0 => format!("before the first event of {partition}"),
+                sequence => format!("as of {partition} event {sequence}, {}", millis(recorded_at)),
+            };
+        }
+        // Waits and builds go on until now, or were as long as they were then.
+        let until = if moment == Moment::Newest { crate::clock::now() } else { recorded_at };
+        seen.now_ms = seen.now_ms.max(until.0 / 1_000);
+        // A sequence is of the first partition; the others are shown as of its time.
+        if let Moment::Sequence(_) = moment {
+            moment = Moment::Time(recorded_at);
+        }
+        tenants(&at.live, &*blobs, tenant, &mut seen.tenants)?;
+    }
+    if let Some(tenant) = tenant
+        && seen.tenants.is_empty()
+    {
+        return Err(Failure::new(Code::NotFound, format!("there was no tenant {tenant:?} ({})", seen.head)));
+    }
+    Ok(seen)
+}
+
+fn tenants(
+    live: &GateLive<Maps>,
+    blobs: &dyn Blobs,
+    only: Option<&str>,
+    into: &mut Vec<(String, Json)>,
+) -> Result<(), Failure> {
+    for name in queues::tenants(live)? {
+        if only.is_none_or(|only| only == name) {
+            let document = queues::document(live, blobs, &name)?;
+            into.push((name, document));
+        }
+    }
+    Ok(())
+}
+
+/// `replay verify`
+pub fn verify(site: &SiteArgs, args: &ReplayVerifyArgs) -> Result<ExitCode, Failure> {
+    let (log, blobs) = site.directory("replay verify")?.history()?;
+    let mut done = Vec::new();
+    let mut streams = log.streams()?;
+    streams.sort();
+    for stream in streams {
+        let Stream::Events(partition) = stream else { continue };
+        if let Some(redecided) = again(&*log, &*blobs, partition)? {
+            done.push((partition, redecided));
+        }
+    }
+    let mut out = Output::new();
+    let _ = if args.json {
+        let partitions: Vec<Json> = done
+            .iter()
+            .map(|(partition, redecided)| {
+                let mut json = serde_json::to_value(redecided).unwrap_or_default();
+                json["partition"] = partition.to_string().into();
+                json
+            })
+            .collect();
+        let same = done.iter().all(|(_, redecided)| redecided.difference.is_none());
+        out.json(&json!({ "ok": same, "partitions": partitions }))?
+    } else {
+        let style = Style::of_stdout();
+        let lines: Vec<String> = done.iter().map(|(partition, redecided)| line(*partition, redecided, style)).collect();
+        out.lines(&lines)?
+    };
+    let _ = out.flush()?;
+    let difference = done.iter().find_map(|(_, redecided)| redecided.difference.as_ref());
+    let Some(difference) = difference else { return Ok(ExitCode::SUCCESS) };
+    let at = format!("{} event {}", difference.partition, difference.sequence);
+    let mut failure = Failure::new(Code::Diverged, format!("{at} comes out otherwise: {}", clean(&difference.what)))
+        .detail(format!("the input at offset {} is {}", difference.input_offset, difference.input));
+    let first = |values: &[Json]| values.first().map(ToString::to_string).unwrap_or_else(|| "nothing".to_owned());
+    failure.detail.push(format!("recorded: {}", first(&difference.recorded)));
+    failure.detail.push(format!("decided again: {}", first(&difference.decided)));
+    Err(failure.hint("this gatelog decides otherwise than the one that wrote the log; --json has both decisions whole"))
+}
+
+fn again(log: &dyn Log, blobs: &dyn Blobs, partition: Partition) -> Result<Option<Redecided>, Failure> {
+    Ok(match partition.domain {
+        Domain::Gate => Some(redecide(log, blobs, partition, Arc::new(GateRules::default), |live| &live.partition)?),
+        Domain::Capacity => {
+            Some(redecide(log, blobs, partition, Arc::new(CapacityRules::default), |live| &live.partition)?)
+        }
+        // Nothing decides for these yet, so nothing stands there.
+        Domain::Images | Domain::Deployments | Domain::Intake => None,
+    })
+}
+
+fn line(partition: Partition, redecided: &Redecided, style: Style) -> String {
+    let state = match &redecided.difference {
+        None => style.paint(Paint::Green, "same"),
+        Some(_) => style.paint(Paint::Red, "DIVERGED"),
+    };
+    let Redecided { decisions, events, sequence, .. } = redecided;
+    format!("{:<12} {state}  {decisions} decisions with {events} events, up to event {sequence}", partition.to_string())
+}
+
+/// A text as one segment of a path or one value of a query.
+pub fn path_segment(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(char::from(byte)),
+            other => out.push_str(&format!("%{other:02X}")),
+        }
+    }
+    out
+}

@@ -1,0 +1,109 @@
+//! Which site a command is about, and how its log is read beside a running server or without one.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gatelog_event_log::{Blobs, Log};
+use gatelog_log_embedded::{EmbeddedLog, FileBlobs, ReaderOptions};
+use serde_json::Value as Json;
+
+use super::failure::{Code, Failure};
+use crate::cli::SiteArgs;
+use crate::client::Client;
+use crate::config;
+
+/// What a running server leaves in its site's directory.
+pub const SERVER_FILE: &str = "server.json";
+
+/// Where a command looks.
+pub enum Target {
+    /// A site's directory.
+    Dir(Site),
+    /// A running server.
+    Url(Client),
+}
+
+/// A site's directory.
+pub struct Site {
+    dir: PathBuf,
+}
+
+impl SiteArgs {
+    /// What these arguments and the environment mean.
+    pub fn target(&self) -> Result<Target, Failure> {
+        match &self.url {
+            Some(url) => Ok(Target::Url(Client::new(url)?)),
+            None => Ok(Target::Dir(self.site()?)),
+        }
+    }
+
+    /// The site's directory; for commands that need one.
+    ///
+    /// # Errors
+    /// `Usage` with `--url`, and when no directory is named; `NotFound` when there is no site in it.
+    pub fn directory(&self, command: &str) -> Result<Site, Failure> {
+        if self.url.is_some() {
+            return Err(Failure::new(Code::Usage, format!("{command} reads the log itself and does not take --url"))
+                .hint("name the site's directory with --dir, on the machine it is on"));
+        }
+        self.site()
+    }
+
+    fn site(&self) -> Result<Site, Failure> {
+        let from_environment = || std::env::var_os("GATELOG_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+        let dir = match self.dir.clone().or_else(from_environment) {
+            Some(dir) => dir,
+            None if Path::new(config::FILE).exists() => PathBuf::from("."),
+            None => {
+                return Err(Failure::new(Code::Usage, "which site? There is no gatelog.toml in this directory")
+                    .hint("name the site's directory with --dir DIR or GATELOG_DIR, or a running server with --url URL"));
+            }
+        };
+        if !dir.join(config::FILE).exists() && !dir.join("log").exists() {
+            return Err(Failure::new(Code::NotFound, format!("there is no site in {}", dir.display()))
+                .detail(format!("a site's directory holds a {} and, once it was started, a log/", config::FILE))
+                .hint("`gatelog demo --keep --dir DIR` makes one to look around in"));
+        }
+        Ok(Site { dir })
+    }
+}
+
+impl Site {
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The log, for reading beside a running server or without one.
+    pub fn log(&self) -> Result<Arc<EmbeddedLog>, Failure> {
+        let path = self.dir.join("log");
+        if !path.exists() {
+            return Err(Failure::new(Code::NotFound, format!("the site in {} has no log yet", self.dir.display()))
+                .hint(format!("start it once: gatelog serve --dir {}", self.dir.display())));
+        }
+        Ok(Arc::new(EmbeddedLog::open_reader(&path, ReaderOptions::default())?))
+    }
+
+    /// The blobs that go with the log.
+    pub fn blobs(&self) -> Arc<FileBlobs> {
+        Arc::new(FileBlobs::open_reader(self.dir.join("log").join("blobs")))
+    }
+
+    /// The log and its blobs.
+    pub fn history(&self) -> Result<(Arc<dyn Log>, Arc<dyn Blobs>), Failure> {
+        let log: Arc<dyn Log> = self.log()?;
+        Ok((log, self.blobs()))
+    }
+
+    /// A client of the server that runs this site; `None` when none does.
+    pub fn server(&self) -> Option<Client> {
+        let text = std::fs::read_to_string(self.dir.join(SERVER_FILE)).ok()?;
+        let said: Json = serde_json::from_str(&text).ok()?;
+        let pid = said.get("pid").and_then(Json::as_u64)?;
+        // What a server that was killed has left behind is not asked.
+        if !Path::new("/proc").join(pid.to_string()).exists() {
+            return None;
+        }
+        Client::new(said.get("url").and_then(Json::as_str)?).ok()
+    }
+}

@@ -1,0 +1,106 @@
+//! `gatelog status`: the live queues, from a server or, when none runs, from the log.
+
+use std::process::ExitCode;
+
+use gatelog_replay::Moment;
+use serde_json::{Value as Json, json};
+
+use super::failure::{Code, Failure};
+use super::output::Output;
+use super::replay::{Seen, at_moment, path_segment};
+use super::site::Target;
+use crate::cli::{SiteArgs, StatusArgs};
+use crate::client::Client;
+use crate::show::{self, Paint, Style, clean};
+
+/// Runs it.
+pub fn run(site: &SiteArgs, args: &StatusArgs) -> Result<ExitCode, Failure> {
+    let tenant = args.tenant.as_deref();
+    let seen = match site.target()? {
+        Target::Url(client) => from_server(&client, tenant, None)?,
+        Target::Dir(site) => match site.server() {
+            Some(client) => match from_server(&client, tenant, None) {
+                // It went away meanwhile: what it did stands on the log.
+                Err(failure) if failure.code == Code::Unavailable => at_moment(&site, Moment::Newest, tenant)?,
+                other => other?,
+            },
+            None => {
+                let mut seen = at_moment(&site, Moment::Newest, tenant)?;
+                seen.head.push_str("; no server runs here");
+                seen
+            }
+        },
+    };
+    print(&seen, args.json)
+}
+
+/// What a server says of its tenants, now or at a moment.
+pub fn from_server(client: &Client, tenant: Option<&str>, at: Option<&str>) -> Result<Seen, Failure> {
+    let tenants = match tenant {
+        Some(tenant) => vec![tenant.to_owned()],
+        None => {
+            let tenants = client.get("/api/tenants")?;
+            let names = tenants.as_array().map(Vec::as_slice).unwrap_or_default().iter();
+            names.filter_map(|tenant| tenant["name"].as_str().map(str::to_owned)).collect()
+        }
+    };
+    let query = at.map(|at| format!("?at={}", path_segment(at))).unwrap_or_default();
+    let mut seen = Seen { head: client.base().to_owned(), now_ms: crate::clock::now().0 / 1_000, tenants: Vec::new() };
+    for tenant in tenants {
+        let document = client.get(&format!("/api/tenant/{}/status{query}", path_segment(&tenant)))?;
+        if let Some(position) = document["position"].as_str() {
+            seen.head = format!("{} as of {position}", client.base());
+        }
+        if at.is_some() && let Some(moment) = document["position_ms"].as_i64() {
+            seen.now_ms = moment;
+        }
+        seen.tenants.push((tenant, document));
+    }
+    Ok(seen)
+}
+
+/// Prints queues.
+pub fn print(seen: &Seen, as_json: bool) -> Result<ExitCode, Failure> {
+    let mut out = Output::new();
+    let _ = if as_json {
+        let tenants: serde_json::Map<String, Json> = seen.tenants.iter().cloned().collect();
+        out.json(&json!({ "as_of": seen.head, "now_ms": seen.now_ms, "tenants": tenants }))?
+    } else {
+        out.lines(&render(seen, Style::of_stdout()))?
+    };
+    let _ = out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn render(seen: &Seen, style: Style) -> Vec<String> {
+    let mut lines = vec![style.paint(Paint::Faint, &clean(&seen.head))];
+    for (tenant, document) in &seen.tenants {
+        lines.push(String::new());
+        lines.push(style.paint(Paint::Bold, &format!("tenant {}", clean(tenant))));
+        if let Some(wait) = document.get("wait").filter(|wait| wait.is_object()) {
+            let text = |key: &str| clean(wait[key].as_str().unwrap_or_default());
+            lines.push(style.paint(Paint::Yellow, &format!("waits for {}: {}", text("code"), text("detail"))));
+        }
+        lines.extend(show::status(document, style, seen.now_ms));
+    }
+    if seen.tenants.is_empty() {
+        lines.push("no tenants".to_owned());
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tenants_stand_one_after_the_other_and_say_what_they_wait_for() {
+        let document = json!({ "wait": { "code": "layout", "detail": "the first one is made" },
+            "pipelines": [{ "name": "check", "manager": "independent", "change_queues": [] }] });
+        let seen = Seen { head: "event 7".into(), now_ms: 0, tenants: vec![("demo".into(), document)] };
+        assert_eq!(
+            render(&seen, Style::Plain),
+            ["event 7", "", "tenant demo", "waits for layout: the first one is made", "check  independent · empty"]
+        );
+    }
+}

@@ -1,0 +1,40 @@
+//! `gatelog serve`: a site in one process, until it is told to stop.
+
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::cli::{ServeArgs, SiteArgs};
+use crate::commands::failure::Failure;
+use crate::commands::stop;
+use crate::server::{Server, ServerOptions};
+
+/// Runs the site.
+pub fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
+    logging();
+    let arguments = SiteArgs { dir: args.dir.clone(), url: None };
+    let site = arguments.directory("serve")?.dir().to_path_buf();
+    let stop = stop::on_signals()?;
+    let server = Server::start(&site, ServerOptions { listen: args.listen }).map_err(anyhow::Error::from)?;
+    tracing::info!(url = server.url(), site = %site.display(), "serving");
+    while !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    tracing::info!("stopping");
+    server.stop();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The server's own log, to standard error: `GATELOG_LOG` says how much (`info`, `debug`,
+/// `gatelog_effects=trace`).
+pub fn logging() {
+    use std::io::IsTerminal;
+    let filter = tracing_subscriber::EnvFilter::try_from_env("GATELOG_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    // A second subscriber in the same process (tests) is no error.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .try_init();
+}

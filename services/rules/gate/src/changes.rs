@@ -1,0 +1,132 @@
+//! Facts about changes: asked for, taken in, dropped when nothing refers to them.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use gatelog_deciding::Refusal;
+use gatelog_gate_state::live::{ChangeRow, Work};
+use gatelog_record::draft::gate::{
+    ChangeKey, ChangesForgotten, ChangesFound, ChangesObserved, ChangesWanted, FactsPurpose, ItemResult, TriggerCause,
+};
+use gatelog_record::event::GateEvent;
+
+use crate::decision::Decision;
+
+/// The most changes one answer may hold.
+const MAX_FOUND: usize = 2_000;
+
+impl Decision<'_> {
+    /// What is known of a change.
+    pub(crate) fn change(&self, tenant: &str, key: &ChangeKey) -> Option<&ChangeRow> {
+        self.gate().changes.row(&(tenant.to_owned(), key.project.clone(), key.change.clone()))
+    }
+
+    /// Asks for a change and everything that hangs together with it.
+    pub(crate) fn want_changes(
+        &mut self,
+        tenant: &str,
+        connection: &str,
+        change: ChangeKey,
+        with_needed_by: bool,
+        purpose: FactsPurpose,
+    ) -> Result<(), Refusal> {
+        let Some(row) = self.tenant(tenant) else { return Ok(()) };
+        let among = row
+            .loaded
+            .projects
+            .iter()
+            .filter(|project| project.connection == connection)
+            .map(|project| project.project.clone())
+            .collect();
+        let work = self.deciding.id();
+        self.emit(GateEvent::ChangesWanted(ChangesWanted {
+            work,
+            tenant: tenant.to_owned(),
+            connection: connection.to_owned(),
+            changes: vec![change],
+            with_needed_by,
+            among,
+            purpose,
+        }))
+    }
+
+    /// Facts came, or the news that there are none.
+    pub(crate) fn changes_found(&mut self, found: &ChangesFound) -> Result<(), Refusal> {
+        let failed = found.failed.is_some();
+        let is_changes = |work: &Work| matches!(work, Work::Changes(_));
+        let Some(row) = self.outcome(found.work, found.attempt, failed, is_changes)? else { return Ok(()) };
+        if failed && self.send_again(found.work, &row)? {
+            return Ok(());
+        }
+        let mut found = found.clone();
+        found.changes.retain(|facts| facts.subject.change_key().is_some());
+        if found.changes.len() > MAX_FOUND {
+            let message = format!("{} changes hang together here, more than {MAX_FOUND}", found.changes.len());
+            found.failed = Some(("too-many-changes".into(), message));
+            found.changes.clear();
+        }
+        let failure = found.failed.clone();
+        self.emit(GateEvent::ChangesObserved(ChangesObserved { found }))?;
+        if let (Some((_, message)), Work::Changes(wanted)) = (failure, &row.work)
+            && let FactsPurpose::BeforeSubmit { item } = wanted.purpose
+        {
+            let detail = format!("Whether it may still be merged could not be found out: {message}.");
+            return self.leave_failing(item, ItemResult::MergeFailure, "facts-unavailable", &detail, false);
+        }
+        Ok(())
+    }
+
+    /// The rows of facts of a tenant.
+    fn known_changes(&self, tenant: &str) -> impl Iterator<Item = (ChangeKey, &ChangeRow)> {
+        let from = (tenant.to_owned(), String::new(), String::new());
+        self.gate()
+            .changes
+            .rows(Bound::Included(&from), Bound::Unbounded)
+            .take_while(move |(key, _)| key.0 == tenant)
+            .map(|(key, row)| (ChangeKey { project: key.1.clone(), change: key.2.clone() }, row))
+    }
+
+    /// Drops facts to which nothing live refers: no item, no waiting trigger, and nothing these need.
+    pub(crate) fn forget_changes(&mut self, tenant: &str) -> Result<(), Refusal> {
+        let mut keep: BTreeSet<ChangeKey> = BTreeSet::new();
+        let mut todo: Vec<ChangeKey> = Vec::new();
+        let mut known: BTreeSet<ChangeKey> = self.known_changes(tenant).map(|(key, _)| key).collect();
+        if known.is_empty() {
+            return Ok(());
+        }
+        let from = (tenant.to_owned(), String::new(), String::new(), gatelog_record::ItemId([0; 16]));
+        let items = self.gate().items_by_change.rows(Bound::Included(&from), Bound::Unbounded);
+        let items = items.take_while(|(key, ())| key.0 == tenant);
+        todo.extend(items.map(|((_, project, change, _), ())| ChangeKey {
+            project: project.clone(),
+            change: change.clone(),
+        }));
+        for (_, row) in self.waiting(tenant) {
+            todo.extend(match &row.cause {
+                TriggerCause::Forge(received) => received
+                    .event
+                    .change
+                    .clone()
+                    .map(|change| ChangeKey { project: received.event.project.clone(), change }),
+                TriggerCause::Asked(asked) => Some(asked.change.clone()),
+            });
+        }
+        let waiting = self.waiting(tenant).next().is_some();
+        while let Some(key) = todo.pop() {
+            if let Some(row) = self.change(tenant, &key)
+                && keep.insert(key)
+            {
+                todo.extend(row.facts.needs.iter().cloned());
+                if waiting {
+                    todo.extend(row.facts.needed_by.iter().cloned());
+                }
+            }
+        }
+        known.retain(|key| !keep.contains(key));
+        if known.is_empty() {
+            return Ok(());
+        }
+        let changes = known.into_iter().collect();
+        self.emit(GateEvent::ChangesForgotten(ChangesForgotten { tenant: tenant.to_owned(), changes }))
+    }
+}

@@ -1,0 +1,157 @@
+//! The layout an item is tested with. Zuul: dynamic (speculative) configuration.
+//!
+//! Changes of untrusted projects are used at once; changes of config projects are looked through, but
+//! nothing is tested with them before they are merged.
+
+use std::collections::BTreeMap;
+
+use gatelog_deciding::Refusal;
+use gatelog_gate_state::live::BuildsetRow;
+use gatelog_record::draft::gate::{
+    ConfigFileSet, LayoutMade, LayoutOutcome, LayoutPurpose, LayoutReady, LayoutWanted, ProjectBranch,
+};
+use gatelog_record::event::GateEvent;
+use gatelog_record::{BlobHash, BuildsetId, ItemId};
+
+use crate::decision::Decision;
+use crate::queue_pass::Walk;
+
+/// How much of its configuration a chain changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Touched {
+    trusted: bool,
+    untrusted: bool,
+}
+
+impl Decision<'_> {
+    /// The item's state is there: finds out which layout it is tested with.
+    pub(crate) fn choose_layout(
+        &mut self,
+        walk: &Walk<'_>,
+        item: ItemId,
+        buildset: BuildsetId,
+    ) -> Result<(), Refusal> {
+        if self.awaits_config(walk.tenant) {
+            return Ok(());
+        }
+        let Some(set) = self.buildset(buildset) else { return Ok(()) };
+        let touched = self.touched(walk.tenant, set);
+        if touched.trusted && !set.validated {
+            return self.want_layout(walk, item, buildset, LayoutPurpose::Validate);
+        }
+        if !touched.untrusted {
+            return self.want_freeze(walk, item, buildset);
+        }
+        let own = set.state.as_ref().is_some_and(|state| state.item_touches_config);
+        if !own && let Some(nearest) = self.nearest(walk) {
+            // What it would come to is what the item ahead is tested with, once that is known.
+            return match nearest.layout {
+                Some(_) => self.want_freeze(walk, item, buildset),
+                None => Ok(()),
+            };
+        }
+        self.want_layout(walk, item, buildset, LayoutPurpose::Use)
+    }
+
+    /// The buildset of the nearest live item ahead.
+    pub(crate) fn nearest(&self, walk: &Walk<'_>) -> Option<&BuildsetRow> {
+        walk.chain.iter().rev().find_map(|ahead| self.buildset_of(*ahead)).map(|(_, set)| set)
+    }
+
+    fn touched(&self, tenant: &str, set: &BuildsetRow) -> Touched {
+        let mut touched = Touched::default();
+        let Some(row) = self.tenant(tenant) else { return touched };
+        for prepared in set.state.iter().flat_map(|state| &state.config) {
+            let Some(project) = row.project(&prepared.at.project).filter(|project| project.reads_config) else {
+                continue;
+            };
+            let key = (tenant.to_owned(), prepared.at.project.clone(), prepared.at.branch.clone());
+            if self.gate().config_files.row(&key).is_none_or(|known| known.files != prepared.files) {
+                touched.trusted |= project.trusted;
+                touched.untrusted |= !project.trusted;
+            }
+        }
+        touched
+    }
+
+    fn want_layout(
+        &mut self,
+        walk: &Walk<'_>,
+        item: ItemId,
+        buildset: BuildsetId,
+        purpose: LayoutPurpose,
+    ) -> Result<(), Refusal> {
+        let Some(row) = self.tenant(walk.tenant) else { return Ok(()) };
+        let settings = row.loaded.settings;
+        let mut files: BTreeMap<ProjectBranch, ConfigFileSet> =
+            self.config_files(walk.tenant, None).into_iter().map(|set| (set.at.clone(), set.clone())).collect();
+        let Some(set) = self.buildset(buildset) else { return Ok(()) };
+        for prepared in set.state.iter().flat_map(|state| &state.config) {
+            let Some(project) = row.project(&prepared.at.project) else { continue };
+            if project.reads_config && (!project.trusted || purpose == LayoutPurpose::Validate) {
+                // Whether a branch is the default is what was read, not what a merge may guess.
+                let default = files.get(&prepared.at).map_or(prepared.default, |known| known.default);
+                files.insert(prepared.at.clone(), ConfigFileSet { default, ..prepared.clone() });
+            }
+        }
+        let of_tenant = self.gate().layouts.row(&walk.tenant.to_owned()).map(|layout| layout.problems);
+        let ahead = self.nearest(walk).and_then(|set| set.layout_problems).or(of_tenant);
+        let work = self.deciding.id();
+        self.emit(GateEvent::LayoutWanted(LayoutWanted {
+            work,
+            tenant: walk.tenant.to_owned(),
+            purpose,
+            item: Some(item),
+            buildset: Some(buildset),
+            settings,
+            files: files.into_values().collect(),
+            ahead,
+        }))
+    }
+
+    /// A layout was made for an item.
+    pub(crate) fn item_layout_made(
+        &mut self,
+        made: &LayoutMade,
+        item: ItemId,
+        buildset: BuildsetId,
+        purpose: LayoutPurpose,
+    ) -> Result<(), Refusal> {
+        let problem = match &made.outcome {
+            LayoutOutcome::Made { introduced, .. } if introduced.is_empty() => None,
+            LayoutOutcome::Made { introduced, .. } => {
+                let validated = self.buildset(buildset).is_some_and(|set| set.validated);
+                let mut message = introduced.join("\n\n");
+                if purpose == LayoutPurpose::Use && validated {
+                    // Right together with a change to a config project, wrong without it.
+                    message = format!(
+                        "The configuration depends on a change to a config project and can not be used until that \
+                         is merged.\n\n{message}"
+                    );
+                }
+                Some(message)
+            }
+            LayoutOutcome::Failed { message, .. } => Some(format!("The configuration could not be loaded: {message}.")),
+        };
+        self.emit(GateEvent::LayoutReady(LayoutReady { made: made.clone(), item, buildset, purpose, problem }))
+    }
+
+    /// The layout an item's jobs are frozen with, and, where its configuration matters, the one ahead.
+    pub(crate) fn layouts_for(
+        &self,
+        walk: &Walk<'_>,
+        buildset: BuildsetId,
+    ) -> Option<(BlobHash, Option<BlobHash>)> {
+        let of_tenant = self.gate().layouts.row(&walk.tenant.to_owned())?.layout;
+        let set = self.buildset(buildset)?;
+        let touched = self.touched(walk.tenant, set);
+        let ahead = self.nearest(walk).and_then(|set| set.layout).unwrap_or(of_tenant);
+        let layout = match set.layout {
+            Some(own) => own,
+            None if touched.untrusted => ahead,
+            None => of_tenant,
+        };
+        let own = set.state.as_ref().is_some_and(|state| state.item_touches_config);
+        Some((layout, (own && ahead != layout).then_some(ahead)))
+    }
+}

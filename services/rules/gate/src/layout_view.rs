@@ -1,0 +1,103 @@
+//! What the gate reads of a layout: pipelines, queues, how projects are merged.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gatelog_record::codec;
+use gatelog_rules_config::objects::queue::QueueType;
+use gatelog_rules_config::{Layout, Pipeline, Shared};
+
+/// How changes of a project without a word about it are merged.
+const DEFAULT_MERGE_MODE: &str = "merge";
+
+/// The part of a layout the gate decides by. Jobs are left out: they are frozen elsewhere.
+#[derive(Clone, Debug, Default)]
+pub struct LayoutView {
+    pipelines: Vec<Shared<Pipeline>>,
+    projects: BTreeMap<String, ProjectView>,
+    in_pipeline: BTreeSet<(String, String)>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct ProjectView {
+    merge_mode: Option<String>,
+    queue: Option<QueueView>,
+}
+
+#[derive(Clone, Debug)]
+struct QueueView {
+    name: String,
+    per_branch: bool,
+    circular: bool,
+}
+
+impl LayoutView {
+    /// The view of a layout's blob.
+    ///
+    /// # Errors
+    /// When the bytes are not a layout.
+    pub fn decode(bytes: &[u8]) -> Result<LayoutView, String> {
+        let layout: Layout = codec::decode(bytes).map_err(|error| format!("it is not a layout: {error}"))?;
+        Ok(LayoutView::of(&layout))
+    }
+
+    /// The view of a layout.
+    pub fn of(layout: &Layout) -> LayoutView {
+        let mut view = LayoutView::default();
+        view.pipelines =
+            layout.pipeline_order.iter().filter_map(|name| layout.pipelines.get(name)).cloned().collect();
+        for (name, project) in &layout.projects {
+            let queue = layout.queue_of(name).map(|queue| QueueView {
+                name: queue.name.clone(),
+                // Zuul: `branch-assigned` keeps branches apart as well; the stanzas that say otherwise
+                // are those that give several branches one queue of their own.
+                per_branch: queue.kind != QueueType::AllBranches,
+                circular: queue.allow_circular_dependencies,
+            });
+            view.projects.insert(name.clone(), ProjectView { merge_mode: project.merge_mode.clone(), queue });
+        }
+        for (project, stanzas) in &layout.stanzas {
+            for stanza in stanzas {
+                let own = stanza.pipelines.keys();
+                let templates = stanza.templates.iter().filter_map(|name| layout.templates.get(name));
+                let templates = templates.flatten().flat_map(|template| template.pipelines.keys());
+                view.in_pipeline.extend(own.chain(templates).map(|pipeline| (project.clone(), pipeline.clone())));
+            }
+        }
+        view
+    }
+
+    /// The pipelines in the order of their definition.
+    pub fn pipelines(&self) -> &[Shared<Pipeline>] {
+        &self.pipelines
+    }
+
+    /// The pipeline of this name.
+    pub fn pipeline(&self, name: &str) -> Option<&Shared<Pipeline>> {
+        self.pipelines.iter().find(|pipeline| pipeline.name == name)
+    }
+
+    /// How changes of a project are merged, in Zuul's words.
+    pub fn merge_mode(&self, project: &str) -> &str {
+        let mode = self.projects.get(project).and_then(|project| project.merge_mode.as_deref());
+        mode.unwrap_or(DEFAULT_MERGE_MODE)
+    }
+
+    /// The queue changes of a branch share: a named one, or the project's own.
+    pub fn queue_name(&self, project: &str, branch: Option<&str>) -> String {
+        match self.projects.get(project).and_then(|project| project.queue.as_ref()) {
+            Some(queue) if queue.per_branch => format!("{}:{}", queue.name, branch.unwrap_or_default()),
+            Some(queue) => queue.name.clone(),
+            None => project.to_owned(),
+        }
+    }
+
+    /// Whether changes of this project may need each other in a circle.
+    pub fn allows_cycles(&self, project: &str) -> bool {
+        self.projects.get(project).and_then(|project| project.queue.as_ref()).is_some_and(|queue| queue.circular)
+    }
+
+    /// Whether a project names a pipeline, itself or by a template.
+    pub fn in_pipeline(&self, project: &str, pipeline: &str) -> bool {
+        self.in_pipeline.contains(&(project.to_owned(), pipeline.to_owned()))
+    }
+}

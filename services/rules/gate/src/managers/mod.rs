@@ -1,0 +1,172 @@
+//! How a change enters a pipeline. What every manager does first is here; where they differ, each
+//! has a file of its own.
+
+mod dependent;
+mod independent;
+
+use gatelog_deciding::Refusal;
+use gatelog_record::ItemId;
+use gatelog_record::draft::gate::{
+    ChangeKey, EnqueueRefused, ItemEnqueued, PipelineVerdict, ReportAction, Subject,
+};
+use gatelog_record::event::GateEvent;
+use gatelog_rules_config::Pipeline;
+use gatelog_rules_config::objects::pipeline::Manager;
+
+use crate::decision::Decision;
+use crate::filters;
+use crate::layout_view::LayoutView;
+use crate::triggers::verdict;
+
+/// A change that is to enter a pipeline.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry<'e> {
+    /// The tenant.
+    pub tenant: &'e str,
+    /// Its layout.
+    pub layout: &'e LayoutView,
+    /// The pipeline.
+    pub pipeline: &'e Pipeline,
+    /// The change or ref.
+    pub subject: &'e Subject,
+    /// The trigger's input sequence.
+    pub trigger: Option<u64>,
+    /// Why, as a code.
+    pub reason: &'static str,
+    /// Whether somebody asked: then the pipeline's requirements do not count.
+    pub asked: bool,
+}
+
+/// A place in a queue.
+pub(crate) struct Place<'p> {
+    /// The queue.
+    pub queue: String,
+    /// What enters.
+    pub subject: &'p Subject,
+    /// Whether it runs jobs and reports.
+    pub live: bool,
+    /// Why, as a code.
+    pub reason: &'static str,
+}
+
+impl Decision<'_> {
+    /// Lets a change into a pipeline, or says why not. Zuul: `addChange`.
+    pub(crate) fn enter(&mut self, entry: &Entry<'_>) -> Result<PipelineVerdict, Refusal> {
+        let name = &entry.pipeline.name;
+        self.drop_outdated(entry.tenant, entry.subject)?;
+        let there = self.items_in(entry.tenant, name, entry.subject).into_iter().find(|item| {
+            self.item(*item).is_some_and(|row| row.live && row.subjects.iter().any(|one| same(one, entry.subject)))
+        });
+        if there.is_some() {
+            if entry.pipeline.manager == Manager::Dependent {
+                self.pull_in_behind(entry)?;
+            }
+            return Ok(verdict(name, "already-in-pipeline", "it is in the pipeline already"));
+        }
+        if !entry.asked
+            && let Some(key) = entry.subject.change_key()
+            && let Some(row) = self.change(entry.tenant, &key)
+        {
+            let current = row.facts.subject.patchset == entry.subject.patchset;
+            if let Err(why) = filters::requirements(entry.pipeline, &row.facts, current) {
+                return self.turn_away(entry, "requirements", &why, false);
+            }
+        }
+        match entry.pipeline.manager {
+            Manager::Independent => self.enter_independent(entry),
+            Manager::Dependent => self.enter_dependent(entry),
+            Manager::Serial | Manager::Supercedent => {
+                let why = "pipelines of this manager take nothing in yet: make it independent or dependent";
+                self.turn_away(entry, "manager-not-supported", why, false)
+            }
+        }
+    }
+
+    /// Records why a change was not let in; tells whoever proposed it when the pipeline would.
+    pub(crate) fn turn_away(
+        &mut self,
+        entry: &Entry<'_>,
+        code: &str,
+        detail: &str,
+        report: bool,
+    ) -> Result<PipelineVerdict, Refusal> {
+        self.emit(GateEvent::EnqueueRefused(EnqueueRefused {
+            tenant: entry.tenant.to_owned(),
+            pipeline: entry.pipeline.name.clone(),
+            subject: entry.subject.clone(),
+            code: code.to_owned(),
+            detail: detail.to_owned(),
+        }))?;
+        // Zuul: only a project that takes part in the pipeline is told, and only of what it set off.
+        if report && entry.reason != "needed-by" && entry.layout.in_pipeline(&entry.subject.project, &entry.pipeline.name) {
+            let message = crate::report::plain(&entry.pipeline.messages.failure, detail, entry.pipeline);
+            self.report_to(
+                entry.tenant,
+                entry.pipeline,
+                None,
+                ReportAction::Failure,
+                std::slice::from_ref(entry.subject),
+                message,
+            )?;
+        }
+        Ok(verdict(&entry.pipeline.name, code, detail))
+    }
+
+    /// Puts an item at the end of a queue.
+    pub(crate) fn put_in_queue(&mut self, entry: &Entry<'_>, place: Place<'_>) -> Result<ItemId, Refusal> {
+        let key = (entry.tenant.to_owned(), entry.pipeline.name.clone(), place.queue.clone());
+        let row = self.gate().queues.row(&key);
+        let ahead = row.and_then(|row| row.items.last().copied());
+        let window = match (row, entry.pipeline.manager) {
+            (None, Manager::Dependent) => Some(entry.pipeline.window.size),
+            _ => None,
+        };
+        let item = self.deciding.id();
+        self.emit(GateEvent::ItemEnqueued(ItemEnqueued {
+            item,
+            tenant: entry.tenant.to_owned(),
+            pipeline: entry.pipeline.name.clone(),
+            queue: place.queue,
+            subjects: vec![place.subject.clone()],
+            live: place.live,
+            ahead,
+            trigger: if place.reason == entry.reason { entry.trigger } else { None },
+            reason: place.reason.to_owned(),
+            window,
+        }))?;
+        if place.live {
+            let subjects = std::slice::from_ref(place.subject);
+            let message = crate::report::filled(&entry.pipeline.messages.enqueue, entry.pipeline, "");
+            self.report_to(entry.tenant, entry.pipeline, Some(item), ReportAction::Enqueue, subjects, message)?;
+            self.supersede(entry, place.subject)?;
+        }
+        Ok(item)
+    }
+
+    /// Zuul: a change that enters a pipeline leaves those this one supersedes.
+    fn supersede(&mut self, entry: &Entry<'_>, subject: &Subject) -> Result<(), Refusal> {
+        for other in &entry.pipeline.supercedes {
+            for item in self.items_in(entry.tenant, other, subject) {
+                let Some(row) = self.item(item) else { continue };
+                if row.live && row.subjects.iter().any(|one| same(one, subject)) && !self.is_merging(item) {
+                    let detail = format!("It entered {}, which supersedes this pipeline.", entry.pipeline.name);
+                    self.leave_silently(item, "superseded", &detail)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The facts' subject of a change, which is at its current patchset.
+    pub(crate) fn current_subject(&self, tenant: &str, key: &ChangeKey) -> Option<Subject> {
+        self.change(tenant, key).map(|row| row.facts.subject.clone())
+    }
+}
+
+/// Whether two subjects are the same change at the same patchset, or the same ref at the same commit.
+pub(crate) fn same(one: &Subject, other: &Subject) -> bool {
+    one.project == other.project
+        && one.change == other.change
+        && one.patchset == other.patchset
+        && (one.change.is_some() || (one.git_ref == other.git_ref && one.commit == other.commit))
+}

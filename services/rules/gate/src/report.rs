@@ -1,0 +1,164 @@
+//! Reports: what is said, to whom, and what becomes of it.
+
+use gatelog_deciding::Refusal;
+use gatelog_gate_state::live::{BuildRow, ItemRow, Work};
+use gatelog_record::draft::gate::{
+    BuildResult, ReportAction, ReportDelivered, ReportDone, ReportRequested, Subject,
+};
+use gatelog_record::event::GateEvent;
+use gatelog_record::{BuildId, ItemId, Timestamp};
+use gatelog_rules_config::Pipeline;
+
+use crate::decision::Decision;
+
+/// The longest text of a build that goes into a report, in bytes.
+const MAX_DETAIL: usize = 300;
+
+/// A pipeline's text with its placeholders filled in.
+pub(crate) fn filled(text: &str, pipeline: &Pipeline, item_url: &str) -> String {
+    text.replace("{pipeline.name}", &pipeline.name).replace("{item_url}", item_url)
+}
+
+/// A pipeline's text, a paragraph and the footer.
+pub(crate) fn plain(text: &str, detail: &str, pipeline: &Pipeline) -> String {
+    paragraphs([text, detail, &pipeline.messages.footer])
+}
+
+fn paragraphs<'p>(parts: impl IntoIterator<Item = &'p str>) -> String {
+    let parts: Vec<&str> = parts.into_iter().map(str::trim_end).filter(|part| !part.is_empty()).collect();
+    parts.join("\n\n")
+}
+
+/// How long a build took: `5m 03s`, `1h 05m 03s`.
+pub(crate) fn took(from: Timestamp, to: Timestamp) -> String {
+    let seconds = to.millis_since(from).max(0) / 1_000;
+    let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    match hours {
+        0 => format!("{minutes}m {seconds:02}s"),
+        _ => format!("{hours}h {minutes:02}m {seconds:02}s"),
+    }
+}
+
+/// A build's line. Zuul: other programs read lines of this form.
+fn line(id: BuildId, build: &BuildRow, root: &str) -> Option<String> {
+    let result = build.result?;
+    let url = build.log_url.clone().unwrap_or_else(|| format!("{root}/t/{}/build/{id}", build.tenant));
+    let said = match (result, &build.job.success_message, &build.job.failure_message) {
+        (BuildResult::Success, Some(text), _) | (BuildResult::Failure, _, Some(text)) => text.as_str(),
+        _ => result.word(),
+    };
+    let detail = match (&build.detail, result) {
+        (Some(detail), result) if result != BuildResult::Success => format!(" {}", shortened(detail)),
+        _ => String::new(),
+    };
+    let time = match (build.started_at, build.finished_at) {
+        (Some(from), Some(to)) if build.settled.is_none() => format!(" in {}", took(from, to)),
+        _ => String::new(),
+    };
+    let voting = if build.job.voting { "" } else { " (non-voting)" };
+    Some(format!("- {} {url} : {said}{detail}{time}{voting}", build.job.name))
+}
+
+fn shortened(text: &str) -> String {
+    let one_line = text.lines().next().unwrap_or_default();
+    let mut end = one_line.len().min(MAX_DETAIL);
+    while !one_line.is_char_boundary(end) {
+        end -= 1;
+    }
+    one_line.get(..end).unwrap_or_default().to_owned()
+}
+
+/// Zuul: jobs left out by what another returned are counted, not listed.
+fn is_hidden(build: &BuildRow) -> bool {
+    matches!(build.settled.as_deref(), Some("child-jobs" | "dependency-skipped"))
+}
+
+impl Decision<'_> {
+    /// The whole message of an item's result.
+    pub(crate) fn result_message(
+        &self,
+        item: ItemId,
+        row: &ItemRow,
+        pipeline: &Pipeline,
+        action: ReportAction,
+        detail: &str,
+    ) -> String {
+        let root = self.tenant(&row.tenant).map(|row| row.loaded.web_root.trim_end_matches('/')).unwrap_or_default();
+        let messages = &pipeline.messages;
+        let text = match action {
+            ReportAction::Success => &messages.success,
+            ReportAction::MergeConflict => &messages.merge_conflict,
+            ReportAction::NoJobs => &messages.no_jobs,
+            ReportAction::Start => &messages.start,
+            ReportAction::Enqueue => &messages.enqueue,
+            ReportAction::Dequeue => &messages.dequeue,
+            ReportAction::Failure | ReportAction::ConfigError => &messages.failure,
+        };
+        let url = match (root, row.buildset) {
+            ("", _) | (_, None) => String::new(),
+            (root, Some(buildset)) => format!("{root}/t/{}/buildset/{buildset}", row.tenant),
+        };
+        let builds: Vec<(BuildId, &BuildRow)> = self
+            .buildset_of(item)
+            .map(|(_, set)| set.builds.as_slice())
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|id| Some((*id, self.build(*id)?)))
+            .collect();
+        let lines: Vec<String> =
+            builds.iter().filter(|(_, build)| !is_hidden(build)).filter_map(|(id, build)| line(*id, build, root)).collect();
+        let skipped = match builds.iter().filter(|(_, build)| is_hidden(build)).count() {
+            0 => String::new(),
+            1 => "Skipped 1 job".to_owned(),
+            count => format!("Skipped {count} jobs"),
+        };
+        let text = filled(text, pipeline, &url);
+        paragraphs([text.as_str(), &url, detail, &lines.join("\n"), &skipped, &messages.footer])
+    }
+
+    /// Requests a report from all who report this action in a pipeline; nothing if nobody does.
+    pub(crate) fn report_to(
+        &mut self,
+        tenant: &str,
+        pipeline: &Pipeline,
+        item: Option<ItemId>,
+        action: ReportAction,
+        subjects: &[Subject],
+        message: String,
+    ) -> Result<(), Refusal> {
+        let reporters: Vec<(String, gatelog_record::Value)> = pipeline
+            .reporters(action.word())
+            .iter()
+            .map(|(connection, settings)| (connection.clone(), settings.clone()))
+            .collect();
+        if reporters.is_empty() {
+            return Ok(());
+        }
+        let work = self.deciding.id();
+        let requested_at = self.now();
+        self.emit(GateEvent::ReportRequested(ReportRequested {
+            work,
+            tenant: tenant.to_owned(),
+            item,
+            pipeline: pipeline.name.clone(),
+            action,
+            reporters,
+            subjects: subjects.to_vec(),
+            message,
+            requested_at,
+        }))
+    }
+
+    /// A report was delivered, or could not be. Nothing waits for it: a failure is tried again for a
+    /// while, then recorded.
+    pub(crate) fn report_done(&mut self, done: &ReportDone) -> Result<(), Refusal> {
+        let is_report = |work: &Work| matches!(work, Work::Report(_));
+        let Some(row) = self.outcome(done.work, done.attempt, done.failed.is_some(), is_report)? else {
+            return Ok(());
+        };
+        if matches!(done.failed, Some((_, _, true))) && self.send_again(done.work, &row)? {
+            return Ok(());
+        }
+        self.emit(GateEvent::ReportDelivered(ReportDelivered { item: row.work.item(), done: done.clone() }))
+    }
+}

@@ -1,0 +1,178 @@
+//! Reasons: what every tenant, trigger, item and build waits for. Written down only when the code or
+//! what it is about changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gatelog_deciding::Refusal;
+use gatelog_gate_state::live::{BuildState, ItemRow, Phase, WaitKey, Work};
+use gatelog_record::draft::gate::{WaitChanged, WaitCode, WaitSubject};
+use gatelog_record::event::GateEvent;
+use gatelog_record::{BuildId, ItemId};
+
+use crate::decision::Decision;
+use crate::jobs::Hold;
+use crate::queue_pass::NEEDED_FAILING;
+use crate::triggers::{Lane, lane};
+
+/// What something waits for: a code, what exactly, what would unblock it.
+type Why = (WaitCode, String, String);
+
+fn why(code: WaitCode, detail: impl Into<String>, unblocks: impl Into<String>) -> Why {
+    (code, detail.into(), unblocks.into())
+}
+
+impl Decision<'_> {
+    /// Writes down what everything of a tenant waits for.
+    pub(crate) fn note_waits(&mut self, tenant: &str) -> Result<(), Refusal> {
+        let mut all: BTreeMap<WaitKey, Option<Why>> = BTreeMap::new();
+        all.insert(WaitKey(WaitSubject::Tenant(tenant.to_owned())), self.why_tenant(tenant));
+        self.why_triggers(tenant, &mut all);
+        for key in self.queue_keys(tenant) {
+            let Some(queue) = self.gate().queues.row(&key) else { continue };
+            let mut chain = Vec::new();
+            for (index, item) in queue.items.iter().enumerate() {
+                let Some(row) = self.item(*item) else { continue };
+                let active = queue.window == 0 || (index as u64) < u64::from(queue.window);
+                let reason = self.why_item(tenant, row, &chain, active);
+                all.insert(WaitKey(WaitSubject::Item(*item)), Some(reason));
+                self.why_builds(row, &mut all);
+                if row.live && row.failing.is_empty() {
+                    chain.push(*item);
+                }
+            }
+        }
+        for (key, reason) in all {
+            self.note_wait(key, reason)?;
+        }
+        Ok(())
+    }
+
+    fn note_wait(&mut self, key: WaitKey, reason: Option<Why>) -> Result<(), Refusal> {
+        let known = self.gate().waits.row(&key);
+        let since = match (known, &reason) {
+            (None, None) => return Ok(()),
+            (Some(known), Some((code, detail, _))) if known.code == *code && known.detail == *detail => return Ok(()),
+            // It still waits for the same kind of thing.
+            (Some(known), Some((code, ..))) if known.code == *code => known.since,
+            _ => self.now(),
+        };
+        let (code, detail, unblocks) = match reason {
+            Some((code, detail, unblocks)) => (Some(code), detail, unblocks),
+            None => (None, String::new(), String::new()),
+        };
+        self.emit(GateEvent::WaitChanged(WaitChanged { subject: key.0, code, detail, since, unblocks }))
+    }
+
+    fn why_tenant(&self, tenant: &str) -> Option<Why> {
+        let row = self.tenant(tenant)?;
+        if !row.config_reads.is_empty() {
+            return Some(why(WaitCode::ConfigFiles, "configuration files are read", "the answer of a merger"));
+        }
+        if row.layout_work.is_some() {
+            return Some(why(WaitCode::Layout, "a layout is made", "the answer of a merger"));
+        }
+        let problem = row.layout_problem.as_ref();
+        if self.gate().layouts.row(&tenant.to_owned()).is_none() {
+            let detail = problem.map_or("there is no layout yet".to_owned(), |(code, message)| {
+                format!("the configuration could not be loaded: {message} ({code})")
+            });
+            return Some(why(WaitCode::Layout, detail, "a change of the tenant file or of the configuration"));
+        }
+        None
+    }
+
+    fn why_triggers(&self, tenant: &str, all: &mut BTreeMap<WaitKey, Option<Why>>) {
+        let mut lanes: BTreeSet<Lane> = BTreeSet::new();
+        for (trigger, row) in self.waiting(tenant) {
+            let lane = lane(&row.cause);
+            let behind = lane.2.is_some() && !lanes.insert(lane);
+            let reason = if row.needs_facts && !row.answered {
+                why(WaitCode::ChangeFacts, "the code-review system is asked about the change", "its answer")
+            } else if behind {
+                why(WaitCode::TriggerAhead, "another event of its branch goes first", "what that waits for")
+            } else {
+                self.why_tenant(tenant).unwrap_or_else(|| {
+                    why(WaitCode::Layout, "the configuration is on its way to change", "the new layout")
+                })
+            };
+            all.insert(WaitKey(WaitSubject::Trigger(trigger)), Some(reason));
+        }
+    }
+
+    fn why_item(&self, tenant: &str, row: &ItemRow, chain: &[ItemId], active: bool) -> Why {
+        if !row.live {
+            return why(WaitCode::NotLive, "it stands for what an item behind it needs", "the item behind it");
+        }
+        if row.failing.iter().any(|reason| reason == NEEDED_FAILING) {
+            let detail = "a change it needs is failing";
+            return why(WaitCode::NeededFailing, detail, "that change, when it leaves or is tested anew");
+        }
+        if let Some(work) = row.work.and_then(|work| self.pending(work)) {
+            return match &work.work {
+                Work::Prepare(_) => why(WaitCode::Prepare, "its state is prepared", "the answer of a merger"),
+                Work::Layout(_) => why(WaitCode::Layout, "its layout is made", "the answer of a merger"),
+                Work::Freeze(_) => why(WaitCode::Freeze, "its jobs are frozen", "the answer of a merger"),
+                Work::Submit(_) => why(WaitCode::Submit, "it is merged", "the code-review system's answer"),
+                Work::Report(_) => why(WaitCode::Report, "it is reported", "the code-review system's answer"),
+                Work::Changes(_) | Work::ConfigRead(_) => {
+                    why(WaitCode::ChangeFacts, "whether it may still be merged is asked", "the answer")
+                }
+            };
+        }
+        let ahead = chain.last().map(|item| self.name_of(*item));
+        let Some(set) = row.buildset.and_then(|buildset| self.buildset(buildset)) else {
+            return match ahead {
+                _ if !active => why(WaitCode::Window, "the queue's window is full", "an item ahead, when it leaves"),
+                Some(ahead) => {
+                    why(WaitCode::ItemAhead, format!("the state of {ahead} is prepared first"), "its preparation")
+                }
+                None => why(WaitCode::Prepare, "its state is to be prepared", "the next decision"),
+            };
+        };
+        match set.phase {
+            Phase::Opened | Phase::Preparing => why(WaitCode::Prepare, "its state is prepared", "a merger"),
+            Phase::Prepared | Phase::LayoutReady | Phase::Layout => match ahead {
+                Some(ahead) if !self.awaits_config(tenant) => {
+                    why(WaitCode::Layout, format!("the layout of {ahead} is made first"), "that layout")
+                }
+                _ => why(WaitCode::Layout, "the tenant's configuration is on its way to change", "the new layout"),
+            },
+            Phase::Freezing => why(WaitCode::Freeze, "its jobs are frozen", "the answer of a merger"),
+            Phase::Frozen if self.runs(&set.builds) => why(WaitCode::Jobs, "its jobs run", "the last of them"),
+            Phase::Frozen | Phase::Ended => {
+                let ahead = ahead.unwrap_or_default();
+                why(WaitCode::ItemAhead, format!("it is complete and waits for {ahead}"), "that item, when it leaves")
+            }
+        }
+    }
+
+    fn runs(&self, builds: &[BuildId]) -> bool {
+        builds.iter().any(|build| self.build(*build).is_some_and(|row| row.state != BuildState::Done))
+    }
+
+    fn why_builds(&self, row: &ItemRow, all: &mut BTreeMap<WaitKey, Option<Why>>) {
+        let Some(buildset) = row.buildset else { return };
+        let by_name = self.by_name(buildset);
+        for build in self.buildset(buildset).map(|set| set.builds.as_slice()).unwrap_or_default() {
+            let Some(row) = self.build(*build) else { continue };
+            let reason = match row.state {
+                BuildState::Done => continue,
+                BuildState::Leased => why(WaitCode::Lease, "nodes and a worker are asked for", "capacity"),
+                BuildState::Running => {
+                    let worker = row.worker.as_deref().unwrap_or("a worker");
+                    why(WaitCode::Running, format!("{worker} runs it"), "its end")
+                }
+                BuildState::Waiting => match self.hold(&by_name, *build, row) {
+                    Some(Hold::Semaphore(name)) => {
+                        why(WaitCode::Semaphore, format!("semaphore {name} is taken"), "a build that holds it")
+                    }
+                    Some(Hold::Job(name)) => {
+                        why(WaitCode::JobDependency, format!("job {name} must end first"), "that job")
+                    }
+                    None => why(WaitCode::Lease, "its lease is to be asked for", "the next decision"),
+                },
+            };
+            all.insert(WaitKey(WaitSubject::Build(*build)), Some(reason));
+        }
+    }
+}

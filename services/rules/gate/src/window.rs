@@ -1,0 +1,60 @@
+//! Windows: how many items of a queue are worked on at once.
+
+use gatelog_deciding::Refusal;
+use gatelog_gate_state::live::ItemRow;
+use gatelog_record::draft::gate::WindowChanged;
+use gatelog_record::event::GateEvent;
+use gatelog_rules_config::Pipeline;
+use gatelog_rules_config::objects::pipeline::{Manager, Step, Window};
+
+use crate::decision::Decision;
+
+/// The window after a success.
+pub(crate) fn grown(settings: &Window, window: u32) -> u32 {
+    let grown = match settings.increase {
+        Step::Linear => window.saturating_add(settings.increase_factor),
+        Step::Exponential => window.saturating_mul(settings.increase_factor.max(1)),
+    };
+    settings.ceiling.map_or(grown, |ceiling| grown.min(ceiling.max(window)))
+}
+
+/// The window after a failure.
+pub(crate) fn shrunk(settings: &Window, window: u32) -> u32 {
+    let shrunk = match settings.decrease {
+        Step::Linear => window.saturating_sub(settings.decrease_factor),
+        Step::Exponential => window / settings.decrease_factor.max(1),
+    };
+    shrunk.max(settings.floor).min(window.max(settings.floor))
+}
+
+impl Decision<'_> {
+    /// An item's queue did well.
+    pub(crate) fn grow_window(&mut self, item: &ItemRow, pipeline: &Pipeline) -> Result<(), Refusal> {
+        self.change_window(item, pipeline, "success", grown)
+    }
+
+    /// A failure of an item was reported.
+    pub(crate) fn shrink_window(&mut self, item: &ItemRow, pipeline: &Pipeline) -> Result<(), Refusal> {
+        self.change_window(item, pipeline, "failure", shrunk)
+    }
+
+    fn change_window(
+        &mut self,
+        item: &ItemRow,
+        pipeline: &Pipeline,
+        code: &str,
+        change: fn(&Window, u32) -> u32,
+    ) -> Result<(), Refusal> {
+        let key = (item.tenant.clone(), item.pipeline.clone(), item.queue.clone());
+        let Some(window) = self.gate().queues.row(&key).map(|row| row.window) else { return Ok(()) };
+        if pipeline.manager != Manager::Dependent || window == 0 {
+            return Ok(());
+        }
+        let new = change(&pipeline.window, window);
+        if new == window {
+            return Ok(());
+        }
+        let (tenant, pipeline, queue) = key;
+        self.emit(GateEvent::WindowChanged(WindowChanged { tenant, pipeline, queue, window: new, code: code.into() }))
+    }
+}

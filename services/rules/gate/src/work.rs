@@ -1,0 +1,190 @@
+//! Short work: which outcomes count, what is sent again, and for how long.
+
+use gatelog_deciding::Refusal;
+use gatelog_gate_state::live::{PendingRow, Work};
+use gatelog_record::draft::gate::{
+    ChangesFound, ConfigFilesFound, FreezeDone, FreezeOutcome, LayoutMade, LayoutOutcome, PrepareDone, PrepareOutcome,
+    ProjectProblem, ReportDone, SubmitDone, SubmitOutcome, WorkResent,
+};
+use gatelog_record::draft::partition::{TimerCleared, TimerDue, TimerSet};
+use gatelog_record::event::{GateEvent, PartitionEvent};
+use gatelog_record::{Timestamp, WorkId};
+
+use crate::decision::Decision;
+
+/// How long an answer is waited for, in milliseconds.
+fn deadline_ms(work: &Work) -> i64 {
+    match work {
+        Work::Prepare(_) => 300_000,
+        Work::Layout(_) | Work::Freeze(_) | Work::Submit(_) => 120_000,
+        Work::ConfigRead(_) | Work::Changes(_) | Work::Report(_) => 60_000,
+    }
+}
+
+/// How often it is sent before it is given up.
+pub(crate) fn max_attempts(work: &Work) -> u32 {
+    match work {
+        Work::Layout(_) | Work::Freeze(_) => 3,
+        Work::ConfigRead(_) | Work::Changes(_) | Work::Prepare(_) => 5,
+        Work::Submit(_) | Work::Report(_) => 8,
+    }
+}
+
+/// How long after a failure it is sent again: 1 s, 2 s, 4 s, … at most five minutes.
+pub(crate) fn backoff_ms(attempt: u32) -> i64 {
+    1_000_i64.checked_shl(attempt.saturating_sub(1).min(20)).unwrap_or(300_000).min(300_000)
+}
+
+fn work_timer(tenant: &str) -> String {
+    format!("work/{tenant}")
+}
+
+/// The timer by which projects that could not be read are read again.
+pub(crate) fn config_timer(tenant: &str) -> String {
+    format!("config/{tenant}")
+}
+
+impl Decision<'_> {
+    /// The pending work an outcome is about, or nothing when it came too late or twice: then that is
+    /// recorded. `fits` says whether the outcome is of the kind that was asked for; `failed` whether
+    /// it is a failure: one of an older sending does not count while a newer one is under way.
+    pub(crate) fn outcome(
+        &mut self,
+        id: WorkId,
+        attempt: u32,
+        failed: bool,
+        fits: impl Fn(&Work) -> bool,
+    ) -> Result<Option<PendingRow>, Refusal> {
+        let Some(row) = self.pending(id).cloned() else {
+            self.ignore(format!("work {id} attempt {attempt}"), "gone")?;
+            return Ok(None);
+        };
+        let kind = row.work.kind();
+        if !fits(&row.work) {
+            self.ignore(format!("{kind} {id} attempt {attempt}"), "wrong-kind")?;
+            return Ok(None);
+        }
+        if failed && attempt < row.attempt {
+            self.ignore(format!("{kind} {id} attempt {attempt}"), "old-attempt")?;
+            return Ok(None);
+        }
+        Ok(Some(row))
+    }
+
+    /// Sends work again after a failure that may pass; says whether it did. It does not when the work
+    /// was sent often enough.
+    pub(crate) fn send_again(&mut self, id: WorkId, row: &PendingRow) -> Result<bool, Refusal> {
+        if row.attempt >= max_attempts(&row.work) {
+            return Ok(false);
+        }
+        let not_before = self.now().plus_millis(backoff_ms(row.attempt));
+        self.emit(GateEvent::WorkResent(WorkResent { work: id, attempt: row.attempt + 1, not_before }))?;
+        Ok(true)
+    }
+
+    /// A timer came due.
+    pub(crate) fn timer_due(&mut self, tenant: &str, due: &TimerDue) -> Result<(), Refusal> {
+        match self.deciding.state.partition.timers.row(&due.timer) {
+            Some(row) if row.due_at <= due.due_at => {}
+            _ => return self.nothing("timer-replaced"),
+        }
+        self.deciding.emit(PartitionEvent::TimerCleared(TimerCleared { timer: due.timer.clone(), fired: true }))?;
+        if due.timer == work_timer(tenant) {
+            return self.resend_overdue(tenant);
+        }
+        if due.timer == config_timer(tenant) {
+            return self.read_unread(tenant);
+        }
+        Ok(())
+    }
+
+    fn work_of(&self, tenant: &str) -> impl Iterator<Item = (WorkId, &PendingRow)> {
+        self.gate().pending_work.every().filter(move |(_, row)| row.tenant == tenant).map(|(id, row)| (*id, row))
+    }
+
+    fn resend_overdue(&mut self, tenant: &str) -> Result<(), Refusal> {
+        let now = self.now();
+        let overdue: Vec<(WorkId, PendingRow)> = self
+            .work_of(tenant)
+            .filter(|(_, row)| deadline(row) <= now)
+            .map(|(id, row)| (id, row.clone()))
+            .collect();
+        for (id, row) in overdue {
+            // What was decided on the work before it may have made an end of this one.
+            if self.pending(id).is_none() {
+                continue;
+            }
+            if row.attempt >= max_attempts(&row.work) {
+                self.give_up(id, &row)?;
+            } else {
+                let again = WorkResent { work: id, attempt: row.attempt + 1, not_before: now };
+                self.emit(GateEvent::WorkResent(again))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody answered, however often it was sent: that is a failure with a name.
+    fn give_up(&mut self, work: WorkId, row: &PendingRow) -> Result<(), Refusal> {
+        let (attempt, tenant) = (row.attempt, row.tenant.clone());
+        let code = "no-answer".to_owned();
+        let message = format!("nobody answered, although the {} was sent {attempt} times", row.work.kind());
+        match &row.work {
+            Work::ConfigRead(wanted) => {
+                let problem = |project: &gatelog_record::draft::gate::TenantProject| ProjectProblem {
+                    project: project.project.clone(),
+                    code: code.clone(),
+                    message: message.clone(),
+                };
+                let failed = wanted.projects.iter().map(problem).collect();
+                self.config_found(&ConfigFilesFound { work, attempt, tenant, sets: Vec::new(), failed })
+            }
+            Work::Layout(_) => {
+                let outcome = LayoutOutcome::Failed { code, message };
+                self.layout_made(&LayoutMade { work, attempt, tenant, outcome })
+            }
+            Work::Changes(_) => self.changes_found(&ChangesFound {
+                work,
+                attempt,
+                tenant,
+                changes: Vec::new(),
+                missing: Vec::new(),
+                failed: Some((code, message)),
+            }),
+            Work::Prepare(_) => {
+                let outcome = PrepareOutcome::Failed { code, message, again: false };
+                self.prepare_done(&PrepareDone { work, attempt, tenant, outcome })
+            }
+            Work::Freeze(_) => {
+                let outcome = FreezeOutcome::Failed { code, message, again: false };
+                self.freeze_done(&FreezeDone { work, attempt, tenant, outcome })
+            }
+            Work::Submit(_) => {
+                let outcome = SubmitOutcome::Failed { code, message, again: false };
+                self.submit_done(&SubmitDone { work, attempt, tenant, outcome })
+            }
+            Work::Report(_) => {
+                self.report_done(&ReportDone { work, attempt, tenant, failed: Some((code, message, false)) })
+            }
+        }
+    }
+
+    /// Sets the timer of a tenant's work to its earliest deadline. A timer that is set earlier is left
+    /// alone: it comes due for nothing and is set anew.
+    pub(crate) fn set_timers(&mut self, tenant: &str) -> Result<(), Refusal> {
+        let Some(earliest) = self.work_of(tenant).map(|(_, row)| deadline(row)).min() else { return Ok(()) };
+        self.set_timer(work_timer(tenant), earliest)
+    }
+
+    /// Sets a timer, unless it is set to that moment or an earlier one.
+    pub(crate) fn set_timer(&mut self, timer: String, due_at: Timestamp) -> Result<(), Refusal> {
+        if self.deciding.state.partition.timers.row(&timer).is_some_and(|row| row.due_at <= due_at) {
+            return Ok(());
+        }
+        self.deciding.emit(PartitionEvent::TimerSet(TimerSet { timer, due_at }))
+    }
+}
+
+fn deadline(row: &PendingRow) -> Timestamp {
+    row.not_before.plus_millis(deadline_ms(&row.work))
+}

@@ -1,0 +1,422 @@
+//! What effects would answer. Layouts and job graphs come from the real configuration crate.
+
+use std::collections::BTreeMap;
+
+use gatelog_gate_state::live::{BuildState, PendingRow, Work};
+use gatelog_record::draft::capacity::SemaphoreWanted;
+use gatelog_record::draft::gate::{
+    AttemptFinished, AttemptStarted, BuildResult, ChangesFound, ChangesWanted, ConfigFile, ConfigFileSet,
+    ConfigFilesFound, ConfigReadWanted, FreezeDone, FreezeOutcome, FreezeWanted, FrozenJob, LayoutMade, LayoutOutcome,
+    LayoutWanted, PrepareDone, PrepareOutcome, PrepareRequested, PreparedBranch, PreparedState, ProjectBranch,
+    ReportDone, SubmitDone, SubmitOutcome, SubmitRequested,
+};
+use gatelog_record::input::GateInput;
+use gatelog_record::{BlobHash, BuildId, InputId, InputRecord, LeaseId, Timestamp, Value, WorkId, codec};
+use gatelog_rules_config as config;
+
+use super::forge::{Forge, Tree};
+use super::shell::World;
+
+fn local(canonical: &str) -> &str {
+    canonical.rsplit('/').next().unwrap_or(canonical)
+}
+
+impl World {
+    /// The first moment at which work may be done that may not be done yet.
+    pub fn next_not_before(&self) -> Option<Timestamp> {
+        self.live.gate.pending_work.rows.values().map(|row| row.not_before).filter(|moment| *moment > self.now).min()
+    }
+
+    /// Answers the oldest work that is not held.
+    pub fn answer_one(&mut self) -> Result<bool, String> {
+        let mut due: Vec<(u64, WorkId)> = self
+            .live
+            .gate
+            .pending_work
+            .rows
+            .iter()
+            .filter(|(id, row)| {
+                row.not_before <= self.now
+                    && !self.held.contains(row.work.kind())
+                    && !self.answered.contains(&(**id, row.attempt))
+            })
+            .map(|(id, row)| (row.requested, *id))
+            .collect();
+        due.sort_unstable();
+        let Some((_, id)) = due.first().copied() else { return Ok(false) };
+        let Some(row) = self.live.gate.pending_work.rows.get(&id).cloned() else { return Ok(false) };
+        self.answered.insert((id, row.attempt));
+        let input = self.answer(id, &row)?;
+        let name = InputId::new(format!("work/{id}/{}", row.attempt));
+        self.take(&InputRecord::new(name, row.tenant.clone(), self.now, input))?;
+        Ok(true)
+    }
+
+    fn answer(&mut self, work: WorkId, row: &PendingRow) -> Result<GateInput, String> {
+        let (attempt, tenant) = (row.attempt, row.tenant.clone());
+        let fails = self.failing.get(row.work.kind()).cloned();
+        let code = "unreachable".to_owned();
+        Ok(match &row.work {
+            Work::ConfigRead(wanted) => self.read_config(work, attempt, wanted).into(),
+            Work::Layout(wanted) => {
+                let outcome = self.make_layout(wanted)?;
+                LayoutMade { work, attempt, tenant, outcome }.into()
+            }
+            Work::Changes(wanted) => self.find_changes(work, attempt, wanted, fails).into(),
+            Work::Prepare(wanted) => {
+                let outcome = match fails {
+                    Some(message) => PrepareOutcome::Failed { code, message, again: true },
+                    None => self.prepare(wanted),
+                };
+                PrepareDone { work, attempt, tenant, outcome }.into()
+            }
+            Work::Freeze(wanted) => {
+                let outcome = self.freeze(wanted)?;
+                FreezeDone { work, attempt, tenant, outcome }.into()
+            }
+            Work::Submit(wanted) => {
+                let outcome = match fails {
+                    Some(message) if message == "refused" => {
+                        SubmitOutcome::Refused { code: message, message: "the forge says no".into() }
+                    }
+                    Some(message) => SubmitOutcome::Failed { code, message, again: true },
+                    None => self.submit(wanted),
+                };
+                SubmitDone { work, attempt, tenant, outcome }.into()
+            }
+            Work::Report(report) => {
+                if fails.is_none() {
+                    self.reports.push(report.clone());
+                }
+                ReportDone { work, attempt, tenant, failed: fails.map(|message| (code, message, true)) }.into()
+            }
+        })
+    }
+
+    fn find_changes(
+        &self,
+        work: WorkId,
+        attempt: u32,
+        wanted: &ChangesWanted,
+        fails: Option<String>,
+    ) -> ChangesFound {
+        let mut found = ChangesFound {
+            work,
+            attempt,
+            tenant: wanted.tenant.clone(),
+            changes: Vec::new(),
+            missing: Vec::new(),
+            failed: fails.map(|message| ("unreachable".to_owned(), message)),
+        };
+        if found.failed.is_some() {
+            return found;
+        }
+        for key in &wanted.changes {
+            let name = Forge::short(&key.change);
+            if self.forge.changes.contains_key(name) {
+                found.changes.extend(self.forge.closure(name, wanted.with_needed_by));
+            } else {
+                found.missing.push(key.clone());
+            }
+        }
+        found
+    }
+
+    fn files(&mut self, tree: &Tree) -> Vec<ConfigFile> {
+        tree.config
+            .iter()
+            .map(|(path, text)| ConfigFile { path: path.clone(), blob: self.put(text.as_bytes()) })
+            .collect()
+    }
+
+    fn read_config(&mut self, work: WorkId, attempt: u32, wanted: &ConfigReadWanted) -> ConfigFilesFound {
+        let mut found =
+            ConfigFilesFound { work, attempt, tenant: wanted.tenant.clone(), sets: Vec::new(), failed: Vec::new() };
+        for project in &wanted.projects {
+            let name = local(&project.project).to_owned();
+            if let Some(message) = self.failing.get(&format!("reading {name}")) {
+                found.failed.push(gatelog_record::draft::gate::ProjectProblem {
+                    project: project.project.clone(),
+                    code: "unreachable".into(),
+                    message: message.clone(),
+                });
+                continue;
+            }
+            let branches = self.forge.projects.get(&name).map(|one| one.branches.clone()).unwrap_or_default();
+            for (branch, commit) in branches {
+                let files = self.files(&self.forge.tree(&commit));
+                found.sets.push(ConfigFileSet {
+                    at: ProjectBranch {
+                        connection: project.connection.clone(),
+                        project: project.project.clone(),
+                        branch: branch.clone(),
+                    },
+                    default: branch == "master",
+                    commit,
+                    files,
+                });
+            }
+        }
+        found
+    }
+
+    fn make_layout(&mut self, wanted: &LayoutWanted) -> Result<LayoutOutcome, String> {
+        let settings = self.blobs.get(&wanted.settings).ok_or("the settings are nowhere")?;
+        let mut tenant: config::TenantSettings = codec::decode(settings).map_err(|error| error.to_string())?;
+        let mut files = Vec::new();
+        for project in &mut tenant.projects {
+            project.branches.clear();
+        }
+        for set in &wanted.files {
+            if let Some(project) = tenant.projects.iter_mut().find(|one| one.canonical_name == set.at.project) {
+                project.branches.push(set.at.branch.clone());
+            }
+            for file in &set.files {
+                let text = self.blobs.get(&file.blob).ok_or("a file is nowhere")?;
+                files.push(config::ConfigFile {
+                    project: set.at.project.clone(),
+                    branch: set.at.branch.clone(),
+                    path: file.path.clone(),
+                    text: String::from_utf8_lossy(text).into_owned(),
+                });
+            }
+        }
+        let (layout, problems) = config::load(&config::LoadInput { tenant, files });
+        let texts: Vec<String> = problems
+            .iter()
+            .filter(|problem| problem.severity == config::Severity::Error)
+            .map(ToString::to_string)
+            .collect();
+        let ahead: Vec<String> = match &wanted.ahead {
+            Some(hash) => codec::decode(self.blobs.get(hash).ok_or("the problems ahead are nowhere")?)
+                .map_err(|error| error.to_string())?,
+            None => Vec::new(),
+        };
+        let introduced = match wanted.item {
+            Some(_) => texts.iter().filter(|text| !ahead.contains(text)).cloned().collect(),
+            None => Vec::new(),
+        };
+        let layout = codec::encode(&layout).map_err(|error| error.to_string())?;
+        let problems = codec::encode(&texts).map_err(|error| error.to_string())?;
+        Ok(LayoutOutcome::Made {
+            layout: self.put(&layout),
+            problems: self.put(&problems),
+            errors: texts.len() as u32,
+            introduced,
+            loader: 1,
+        })
+    }
+
+    /// Merges a chain; the commits come out the same for the same bases and date.
+    fn prepare(&mut self, wanted: &PrepareRequested) -> PrepareOutcome {
+        let mut branches: BTreeMap<ProjectBranch, PreparedBranch> = BTreeMap::new();
+        let (mut own_files, mut touches, mut item_touches) = (Vec::new(), false, false);
+        for step in &wanted.steps {
+            let subject = &step.subject;
+            let Some(branch) = subject.branch.clone() else {
+                return PrepareOutcome::Failed {
+                    code: "no-branch".into(),
+                    message: format!("{} has no branch", subject.git_ref),
+                    again: false,
+                };
+            };
+            let at = ProjectBranch {
+                connection: subject.connection.clone(),
+                project: subject.project.clone(),
+                branch: branch.clone(),
+            };
+            let pinned = wanted.bases.iter().find(|pin| pin.at == at).map(|pin| pin.commit.clone());
+            let Some(base) = pinned.or_else(|| self.forge.tip(local(&subject.project), &branch)) else {
+                return PrepareOutcome::Failed {
+                    code: "branch-missing".into(),
+                    message: format!("there is no branch {branch}"),
+                    again: false,
+                };
+            };
+            let state = branches.entry(at.clone()).or_insert_with(|| PreparedBranch {
+                at,
+                base: base.clone(),
+                ahead: base.clone(),
+                commit: base.clone(),
+                tree: String::new(),
+            });
+            let own = step.item == wanted.item;
+            let Some(change) = &subject.change else { continue };
+            let name = Forge::short(change);
+            let number: u32 = subject.patchset.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0);
+            let mut tree = self.forge.tree(&state.commit);
+            let clash = |(other, _): &&(String, u32)| {
+                self.forge.conflicts.contains(&(name.to_owned(), other.clone()))
+                    || self.forge.conflicts.contains(&(other.clone(), name.to_owned()))
+            };
+            if let Some((other, _)) = tree.changes.iter().find(clash) {
+                return PrepareOutcome::Conflict {
+                    subject: subject.clone(),
+                    paths: vec!["README".into()],
+                    message: format!("{name} does not merge with {other}"),
+                };
+            }
+            let patchset = self
+                .forge
+                .changes
+                .get(name)
+                .and_then(|change| change.patchsets.get((number as usize).checked_sub(1)?))
+                .cloned()
+                .unwrap_or_default();
+            tree.changes.insert((name.to_owned(), number));
+            tree.config.extend(patchset.config.clone());
+            touches |= !patchset.config.is_empty();
+            let before = state.commit.clone();
+            let how = format!("{before} {name} {number} {} {}", step.mode, wanted.dated.0);
+            state.commit = self.forge.commit(&how, tree.clone());
+            state.tree = format!("{:?}", tree.changes);
+            if own {
+                state.ahead = before;
+                item_touches |= !patchset.config.is_empty();
+                own_files.extend(patchset.files.iter().cloned());
+                own_files.extend(patchset.config.keys().cloned());
+            } else {
+                state.ahead.clone_from(&state.commit);
+            }
+        }
+        let branches: Vec<PreparedBranch> = branches.into_values().collect();
+        let config = branches
+            .iter()
+            .map(|branch| ConfigFileSet {
+                at: branch.at.clone(),
+                default: branch.at.branch == "master",
+                commit: branch.commit.clone(),
+                files: self.files(&self.forge.tree(&branch.commit)),
+            })
+            .collect();
+        PrepareOutcome::Merged(PreparedState {
+            branches,
+            files: Some(own_files),
+            config,
+            touches_config: touches,
+            item_touches_config: item_touches,
+        })
+    }
+
+    fn freeze(&mut self, wanted: &FreezeWanted) -> Result<FreezeOutcome, String> {
+        let read = |hash: &BlobHash| -> Result<config::Layout, String> {
+            codec::decode(self.blobs.get(hash).ok_or("a layout is nowhere")?).map_err(|error| error.to_string())
+        };
+        let layout = read(&wanted.layout)?;
+        let ahead = wanted.layout_ahead.as_ref().map(read).transpose()?;
+        let own = wanted.steps.iter().rev().find(|step| step.item == wanted.item).ok_or("it is not in its own chain")?;
+        let subject = config::FreezeSubject {
+            project: own.subject.project.clone(),
+            branch: own.subject.branch.clone(),
+            files: wanted.state.files.clone(),
+            updates_config: wanted.state.item_touches_config,
+            ..config::FreezeSubject::default()
+        };
+        let options = config::FreezeOptions { ahead: ahead.as_ref(), ..config::FreezeOptions::default() };
+        let trace = BlobHash::default();
+        Ok(match config::freeze(&layout, &subject, &wanted.pipeline, &options) {
+            config::FreezeOutcome::Frozen { graph, .. } => {
+                let jobs = graph
+                    .jobs
+                    .iter()
+                    .map(|job| FrozenJob {
+                        name: job.name.clone(),
+                        spec: BlobHash::of(job.name.as_bytes()),
+                        voting: job.voting,
+                        attempts: u32::try_from(job.attempts).unwrap_or(1),
+                        dependencies: job.dependencies.iter().map(|one| (one.name.clone(), one.soft)).collect(),
+                        semaphores: job
+                            .semaphores
+                            .iter()
+                            .map(|one| SemaphoreWanted {
+                                name: one.name.clone(),
+                                max: u32::try_from(layout.semaphore_max(&one.name)).unwrap_or(1),
+                            })
+                            .collect(),
+                        nodes: Vec::new(),
+                        noop: job.name == "noop",
+                        success_message: job.success_message.clone(),
+                        failure_message: job.failure_message.clone(),
+                    })
+                    .collect();
+                FreezeOutcome::Frozen { graph: BlobHash::default(), trace, jobs, repo_state: Vec::new() }
+            }
+            config::FreezeOutcome::NoJobs { .. } => FreezeOutcome::NoJobs { trace, in_pipeline: true },
+            config::FreezeOutcome::NotInPipeline { .. } => FreezeOutcome::NoJobs { trace, in_pipeline: false },
+            config::FreezeOutcome::Refused { problem, .. } => {
+                FreezeOutcome::Refused { trace, message: problem.to_string() }
+            }
+        })
+    }
+
+    fn submit(&mut self, wanted: &SubmitRequested) -> SubmitOutcome {
+        for target in &wanted.targets {
+            let project = local(&target.at.project).to_owned();
+            let tip = self.forge.tip(&project, &target.at.branch);
+            if tip.as_ref() != Some(&target.tested_base) {
+                return SubmitOutcome::BaseMoved {
+                    at: target.at.clone(),
+                    expected: target.tested_base.clone(),
+                    found: tip,
+                };
+            }
+            if let Some(one) = self.forge.projects.get_mut(&project) {
+                one.branches.insert(target.at.branch.clone(), target.tested_commit.clone());
+            }
+            let name = Forge::short(target.subject.change.as_deref().unwrap_or_default()).to_owned();
+            if let Some(change) = self.forge.changes.get_mut(&name) {
+                change.merged = true;
+                change.open = false;
+            }
+            self.merged.push(name);
+        }
+        SubmitOutcome::Merged
+    }
+
+    // ---- workers ----
+
+    /// A worker begins the newest attempt of a build.
+    pub fn start_build(&mut self, build: BuildId) -> Result<(), String> {
+        let Some(row) = self.live.gate.builds.rows.get(&build).cloned() else { return Err("no such build".into()) };
+        if row.state != BuildState::Leased {
+            return Err(format!("job {} is {:?} and cannot start", row.job.name, row.state));
+        }
+        let started = AttemptStarted {
+            tenant: row.tenant.clone(),
+            build,
+            attempt: row.attempt,
+            lease: LeaseId(build.0),
+            worker: "worker-1".into(),
+            started_at: self.now,
+        };
+        self.say(&row.tenant, GateInput::AttemptStarted(started))
+    }
+
+    /// A worker ends an attempt of a build.
+    pub fn end_build(&mut self, build: BuildId, attempt: u32, result: BuildResult, data: Value) -> Result<(), String> {
+        let tenant = self.live.gate.builds.rows.get(&build).map_or("acme".to_owned(), |row| row.tenant.clone());
+        let finished = AttemptFinished {
+            tenant: tenant.clone(),
+            build,
+            attempt,
+            worker: "worker-1".into(),
+            result,
+            started_at: self.now,
+            finished_at: self.now.plus_seconds(303),
+            detail: None,
+            data,
+            secret_data: None,
+            artifacts: Vec::new(),
+            log_url: None,
+        };
+        self.say(&tenant, GateInput::AttemptFinished(finished))
+    }
+
+    /// Ends one build that runs or waits for a worker, well.
+    pub fn end_one_job(&mut self) -> Result<bool, String> {
+        let next = self.live.gate.builds.rows.iter().find(|(_, row)| row.holds_lease()).map(|(id, row)| (*id, row.attempt));
+        let Some((build, attempt)) = next else { return Ok(false) };
+        self.end_build(build, attempt, BuildResult::Success, Value::Null)?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,157 @@
+//! Repositories and changes, as simple as they can be: a commit is a name for the set of changes in
+//! it, its configuration files, and how it came to be.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gatelog_record::draft::gate::{ChangeFacts, ChangeKey, Subject};
+use gatelog_record::{ActorId, BlobHash, Value};
+
+pub const CONNECTION: &str = "git";
+pub const HOST: &str = "forge";
+
+pub fn canonical(project: &str) -> String {
+    format!("{HOST}/{project}")
+}
+
+/// What a commit holds.
+#[derive(Clone, Debug, Default)]
+pub struct Tree {
+    /// Changes in it, with their patchsets.
+    pub changes: BTreeSet<(String, u32)>,
+    /// Its configuration files.
+    pub config: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Project {
+    pub trusted: bool,
+    /// Tips of branches.
+    pub branches: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Patchset {
+    pub files: Vec<String>,
+    pub config: BTreeMap<String, String>,
+    pub depends_on: Vec<String>,
+    pub stacked_on: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Change {
+    pub project: String,
+    pub branch: String,
+    pub patchsets: Vec<Patchset>,
+    pub open: bool,
+    pub merged: bool,
+    pub approved: bool,
+}
+
+#[derive(Default)]
+pub struct Forge {
+    pub projects: BTreeMap<String, Project>,
+    pub changes: BTreeMap<String, Change>,
+    pub trees: BTreeMap<String, Tree>,
+    /// Pairs of changes that do not go together.
+    pub conflicts: BTreeSet<(String, String)>,
+}
+
+impl Forge {
+    /// A commit's name, from all that went into it.
+    pub fn commit(&mut self, how: &str, tree: Tree) -> String {
+        let name = BlobHash::of(format!("{how} {tree:?}").as_bytes()).to_string();
+        let name = name.get(..40).unwrap_or_default().to_owned();
+        self.trees.insert(name.clone(), tree);
+        name
+    }
+
+    pub fn project(&mut self, name: &str, trusted: bool, config: BTreeMap<String, String>) {
+        let tip = self.commit(name, Tree { changes: BTreeSet::new(), config });
+        let branches = BTreeMap::from([("master".to_owned(), tip)]);
+        self.projects.insert(name.to_owned(), Project { trusted, branches });
+    }
+
+    pub fn tree(&self, commit: &str) -> Tree {
+        self.trees.get(commit).cloned().unwrap_or_default()
+    }
+
+    pub fn tip(&self, project: &str, branch: &str) -> Option<String> {
+        self.projects.get(project)?.branches.get(branch).cloned()
+    }
+
+    pub fn key(&self, name: &str) -> Option<ChangeKey> {
+        let change = self.changes.get(name)?;
+        Some(ChangeKey { project: canonical(&change.project), change: format!("{}/{name}", change.branch) })
+    }
+
+    pub fn url(name: &str) -> String {
+        format!("https://forge/c/{name}")
+    }
+
+    /// The name a change has in the story.
+    pub fn short(change: &str) -> &str {
+        change.rsplit('/').next().unwrap_or(change)
+    }
+
+    pub fn subject(&self, name: &str) -> Option<Subject> {
+        let change = self.changes.get(name)?;
+        let patchset = change.patchsets.len();
+        Some(Subject {
+            connection: CONNECTION.into(),
+            project: canonical(&change.project),
+            branch: Some(change.branch.clone()),
+            git_ref: format!("refs/changes/{name}/{patchset}"),
+            change: Some(format!("{}/{name}", change.branch)),
+            patchset: Some(patchset.to_string()),
+            commit: Some(format!("{name}-ps{patchset}")),
+            old_commit: None,
+            url: Forge::url(name),
+        })
+    }
+
+    fn needs(&self, name: &str) -> Vec<ChangeKey> {
+        let Some(newest) = self.changes.get(name).and_then(|change| change.patchsets.last()) else { return Vec::new() };
+        newest.depends_on.iter().chain(&newest.stacked_on).filter_map(|other| self.key(other)).collect()
+    }
+
+    pub fn facts(&self, name: &str, with_needed_by: bool) -> Option<ChangeFacts> {
+        let change = self.changes.get(name)?;
+        let newest = change.patchsets.last()?;
+        let own = self.key(name)?;
+        let needed_by = self.changes.iter().filter(|(other, one)| one.open && self.needs(other).contains(&own));
+        let needed_by = needed_by.filter_map(|(other, _)| self.key(other));
+        Some(ChangeFacts {
+            subject: self.subject(name)?,
+            open: change.open,
+            merged: change.merged,
+            approved: change.approved,
+            approvals: Value::Null,
+            cannot_merge: None,
+            parents: Vec::new(),
+            depends_on: newest.depends_on.iter().map(|other| Forge::url(other)).collect(),
+            needs: if change.merged { Vec::new() } else { self.needs(name) },
+            needed_by: if with_needed_by { needed_by.collect() } else { Vec::new() },
+            files: Some(newest.files.clone()),
+            owner: ActorId::SYSTEM,
+            owner_identity: None,
+            text: None,
+            attributes: Value::Null,
+        })
+    }
+
+    /// A change and all that hangs together with it.
+    pub fn closure(&self, start: &str, with_needed_by: bool) -> Vec<ChangeFacts> {
+        let mut seen = BTreeSet::new();
+        let mut todo = vec![start.to_owned()];
+        let mut found = Vec::new();
+        while let Some(name) = todo.pop() {
+            if !seen.insert(name.clone()) {
+                continue;
+            }
+            let Some(facts) = self.facts(&name, with_needed_by) else { continue };
+            todo.extend(facts.needs.iter().chain(&facts.needed_by).map(|key| Forge::short(&key.change).to_owned()));
+            found.push(facts);
+        }
+        found
+    }
+}

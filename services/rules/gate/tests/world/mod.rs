@@ -1,0 +1,7 @@
+//! A world that answers the gate's pending work.
+
+pub mod answers;
+pub mod forge;
+pub mod laws;
+pub mod script;
+pub mod shell;

@@ -1,0 +1,295 @@
+//! One read: which moment it asks about, which tables answer, how the answer is marked.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::Response;
+use gatelog_gate_state::{Gate, GateLive, GateRead};
+use gatelog_record::{BlobHash, Timestamp, codec};
+use gatelog_rules_config::{Layout, Problem};
+use gatelog_runner::WaitError;
+use gatelog_store::{RocksBacking, View};
+use gatelog_tables::Maps;
+use serde::de::DeserializeOwned;
+use serde_json::Value as Json;
+use tokio::sync::Semaphore;
+
+use crate::error::ApiError;
+use crate::query::Query;
+use crate::site::Site;
+
+/// The header with the position an answer is as of.
+pub(crate) const POSITION: HeaderName = HeaderName::from_static("gatelog-position");
+/// How many reads are answered at once; more wait.
+const READS: usize = 16;
+/// How many streams are open at once; more are refused.
+const STREAMS: usize = 1_024;
+/// How long a read may take, its wait for a place among the reads included.
+const READ_TIME: Duration = Duration::from_secs(30);
+/// How long `after` waits.
+const AFTER_TIME: Duration = Duration::from_secs(10);
+/// How many layouts are kept read.
+const LAYOUTS: usize = 8;
+
+/// The site and what the API keeps of its own.
+pub(crate) struct App {
+    pub(crate) site: Site,
+    partition: String,
+    reads: Semaphore,
+    pub(crate) streams: Arc<Semaphore>,
+    layouts: Mutex<Vec<(BlobHash, Arc<Layout>)>>,
+}
+
+impl App {
+    pub(crate) fn new(site: Site) -> App {
+        let partition = site.gate.view().partition().to_string();
+        App {
+            site,
+            partition,
+            reads: Semaphore::new(READS),
+            streams: Arc::new(Semaphore::new(STREAMS)),
+            layouts: Mutex::default(),
+        }
+    }
+
+    /// The position as it stands in headers.
+    pub(crate) fn position(&self, sequence: u64) -> String {
+        format!("{}:{sequence}", self.partition)
+    }
+
+    /// The tag of a document as of an event: the same document, whenever it is asked for.
+    fn etag(&self, sequence: u64) -> String {
+        format!("\"{};{}\"", self.position(sequence), self.site.version)
+    }
+
+    /// A layout by its blob.
+    pub(crate) fn layout(&self, hash: &BlobHash) -> Result<Arc<Layout>, ApiError> {
+        {
+            let kept = self.layouts.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some((_, layout)) = kept.iter().find(|(other, _)| other == hash) {
+                return Ok(Arc::clone(layout));
+            }
+        }
+        let layout: Arc<Layout> = Arc::new(self.blob(hash, "layout")?);
+        let mut kept = self.layouts.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= LAYOUTS {
+            kept.remove(0);
+        }
+        kept.push((*hash, Arc::clone(&layout)));
+        Ok(layout)
+    }
+
+    /// Problems by their blob.
+    pub(crate) fn problems(&self, hash: &BlobHash) -> Result<Vec<Problem>, ApiError> {
+        self.blob(hash, "list of problems")
+    }
+
+    fn blob<T: DeserializeOwned>(&self, hash: &BlobHash, what: &str) -> Result<T, ApiError> {
+        let bytes = self.site.blobs.get(hash).map_err(|error| ApiError::Internal(format!("the {what}: {error}")))?;
+        codec::decode(&bytes).map_err(|error| ApiError::Internal(format!("the {what} in blob {hash}: {error}")))
+    }
+
+    /// Runs what blocks, in turn and not for ever.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&App) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let app = Arc::clone(self);
+        let answered = async {
+            let _place = app.reads.acquire().await.map_err(|_| ApiError::Busy)?;
+            let app = Arc::clone(&app);
+            tokio::task::spawn_blocking(move || work(&app))
+                .await
+                .map_err(|error| ApiError::Internal(format!("a request could not be answered: {error}")))?
+        };
+        tokio::time::timeout(READ_TIME, answered).await.map_err(|_| ApiError::Timeout)?
+    }
+}
+
+/// The live tables that answer: those of now, or those of then.
+pub(crate) enum Live<'v> {
+    /// As they are.
+    Now(&'v GateLive<RocksBacking>),
+    /// As they were.
+    Then(Arc<GateLive<Maps>>),
+}
+
+/// The tables that answer one read, and as of which event.
+pub(crate) struct Reading<'v> {
+    pub(crate) app: &'v App,
+    /// As of which event.
+    pub(crate) at: u64,
+    /// When that was.
+    pub(crate) now: Timestamp,
+    view: &'v View<'v, Gate>,
+    then: Option<Arc<GateLive<Maps>>>,
+}
+
+impl Reading<'_> {
+    /// The temporal tables; read them as of [`Reading::at`].
+    pub(crate) fn history(&self) -> &GateRead<RocksBacking> {
+        self.view.temporal()
+    }
+
+    /// The live tables.
+    pub(crate) fn live(&self) -> Live<'_> {
+        match &self.then {
+            Some(then) => Live::Then(Arc::clone(then)),
+            None => Live::Now(self.view.live()),
+        }
+    }
+
+    /// Whether a tenant is there: 404 otherwise. Before the first event every tenant that ever came is
+    /// an empty one.
+    pub(crate) fn need_tenant(&self, tenant: &str) -> Result<(), ApiError> {
+        let at = if self.at == 0 { u64::MAX } else { self.at };
+        self.history().tenant(tenant, at)?.map(|_| ()).ok_or_else(|| ApiError::tenant(tenant))
+    }
+
+    /// A tenant's layout in force, if there is one.
+    pub(crate) fn layout(&self, tenant: &str) -> Result<Option<Arc<Layout>>, ApiError> {
+        match self.history().layout(tenant, self.at)?.and_then(|entry| entry.layout) {
+            Some(hash) => self.app.layout(&hash).map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Which tables a document is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// The temporal ones.
+    History,
+    /// The live ones too.
+    Live,
+}
+
+/// An answer, before it is written.
+pub(crate) enum Answer {
+    /// The client has it already.
+    Same(u64),
+    /// It has not.
+    Document(u64, Json),
+}
+
+/// The moment a request asks about: a sequence, or the newest.
+fn asked(app: &App, query: &Query) -> Result<Option<u64>, ApiError> {
+    let Some(text) = query.one("at")? else { return Ok(None) };
+    let view = app.site.gate.view();
+    let newest = view.position().sequence;
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        let beyond = || ApiError::Beyond { wanted: format!("event {text}"), newest: app.position(newest) };
+        let sequence: u64 = text.parse().map_err(|_| beyond())?;
+        return if sequence > newest { Err(beyond()) } else { Ok(Some(sequence)) };
+    }
+    let moment: jiff::Timestamp = text.parse().map_err(|_| {
+        ApiError::BadRequest(format!("at={text:?} is neither the sequence of an event nor a time such as 2026-01-31T14:03:00Z"))
+    })?;
+    Ok(Some(view.temporal().sequence_at(Timestamp(moment.as_microsecond()))?))
+}
+
+/// Waits until the fold has reached what `after` names.
+async fn wait(app: &Arc<App>, query: &Query) -> Result<(), ApiError> {
+    let Some(wanted) = query.number("after", u64::MAX)? else { return Ok(()) };
+    let mut fold = app.site.gate_fold.subscribe();
+    let reached = tokio::time::timeout(AFTER_TIME, fold.reached(wanted)).await;
+    let not_yet = |at: u64| ApiError::NotYet { wanted, at, position: app.position(at) };
+    match reached {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(WaitError::NotYet { at, .. } | WaitError::Stopped { at, .. } | WaitError::Ended { at, .. })) => {
+            Err(not_yet(at))
+        }
+        Err(_) => Err(not_yet(app.site.gate_fold.position().sequence)),
+    }
+}
+
+/// Makes a document as of the moment a request asks about.
+pub(crate) fn read<T>(
+    app: &App,
+    asked: Option<u64>,
+    needs: Needs,
+    render: impl FnOnce(&Reading<'_>) -> Result<T, ApiError>,
+) -> Result<T, ApiError> {
+    // The past is fetched before the tables are held: folding waits for whoever holds them.
+    let mut then = None;
+    if let (Some(at), Needs::Live) = (asked, needs)
+        && at != app.site.gate.position().sequence
+    {
+        then = Some(app.site.past.at(at).map_err(|error| ApiError::Internal(error.to_string()))?);
+    }
+    let mut view = app.site.gate.view();
+    if let (Some(at), Needs::Live, None) = (asked, needs, &then)
+        && at != view.position().sequence
+    {
+        drop(view);
+        then = Some(app.site.past.at(at).map_err(|error| ApiError::Internal(error.to_string()))?);
+        view = app.site.gate.view();
+    }
+    let at = asked.unwrap_or(view.position().sequence);
+    let now = view.temporal().moment(at)?.map_or(Timestamp::ZERO, |moment| moment.at);
+    render(&Reading { app, at, now, view: &view, then })
+}
+
+/// Answers a read with a document.
+pub(crate) async fn answer(
+    app: Arc<App>,
+    headers: HeaderMap,
+    query: Query,
+    needs: Needs,
+    render: impl FnOnce(&Reading<'_>, &Query) -> Result<Json, ApiError> + Send + 'static,
+) -> Result<Response, ApiError> {
+    wait(&app, &query).await?;
+    let had = headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let answer = app
+        .blocking(move |app| {
+            let asked = asked(app, &query)?;
+            read(app, asked, needs, |reading| {
+                if had.as_deref().is_some_and(|had| matches(had, &app.etag(reading.at))) {
+                    return Ok(Answer::Same(reading.at));
+                }
+                Ok(Answer::Document(reading.at, render(reading, &query)?))
+            })
+        })
+        .await?;
+    let (status, at, body) = match answer {
+        Answer::Same(at) => (StatusCode::NOT_MODIFIED, at, None),
+        Answer::Document(at, json) => (StatusCode::OK, at, Some(json)),
+    };
+    let mut response = Response::new(match body {
+        Some(json) => Body::from(json.to_string()),
+        None => Body::empty(),
+    });
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    mark(&app, headers, at);
+    headers.insert(ETAG, value(&app.etag(at)));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    if status == StatusCode::OK {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+    }
+    Ok(response)
+}
+
+/// Marks an answer with its position.
+pub(crate) fn mark(app: &App, headers: &mut HeaderMap, at: u64) {
+    headers.insert(POSITION, value(&app.position(at)));
+}
+
+fn value(text: &str) -> HeaderValue {
+    HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static(""))
+}
+
+/// Whether one of the tags a client has is this one.
+fn matches(had: &str, tag: &str) -> bool {
+    had.split(',').map(|one| one.trim().trim_start_matches("W/")).any(|one| one == tag)
+}
+
+/// The sequence `at` names, for streams and consoles.
+pub(crate) async fn moment(app: &Arc<App>, query: &Query) -> Result<Option<u64>, ApiError> {
+    wait(app, query).await?;
+    let query = query.clone();
+    app.blocking(move |app| asked(app, &query)).await
+}

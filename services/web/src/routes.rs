@@ -1,0 +1,246 @@
+//! Paths.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{DefaultBodyLimit, Path, RawQuery, Request, State};
+use axum::http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::error::ApiError;
+use crate::query::Query;
+use crate::reading::{App, Needs, Reading, answer};
+use crate::site::Site;
+use crate::{builds, buildsets, configuration, console, health, status, stream};
+
+/// The longest path and query, in bytes.
+const MAX_URI: usize = 8 << 10;
+/// The largest body; no path reads one yet.
+const MAX_BODY: usize = 64 << 10;
+/// How long open answers may go on once the server is told to stop.
+const GRACE: Duration = Duration::from_secs(2);
+
+type Shared = State<Arc<App>>;
+type Answered = Result<Response, ApiError>;
+type Segments<T> = Result<Path<T>, PathRejection>;
+
+fn segments<T>(path: Segments<T>) -> Result<T, ApiError> {
+    path.map(|Path(segments)| segments).map_err(|error| ApiError::BadRequest(error.body_text()))
+}
+
+/// A handler for a document of the site.
+macro_rules! of_site {
+    ($needs:expr, $known:expr, $render:expr) => {
+        get(|State(app): Shared, headers: HeaderMap, RawQuery(query): RawQuery| async move {
+            let query = Query::read(query.as_deref(), $known)?;
+            answer(app, headers, query, $needs, |reading, query| $render(reading, query)).await
+        })
+    };
+}
+
+/// A handler for a document of a tenant.
+macro_rules! of_tenant {
+    ($needs:expr, $known:expr, $render:expr) => {
+        get(|State(app): Shared, path: Segments<String>, headers: HeaderMap, RawQuery(query): RawQuery| async move {
+            let tenant = segments(path)?;
+            let query = Query::read(query.as_deref(), $known)?;
+            answer(app, headers, query, $needs, move |reading, query| $render(reading, &tenant, query)).await
+        })
+    };
+}
+
+/// A handler for a document of one thing of a tenant.
+macro_rules! of_one {
+    ($needs:expr, $render:expr) => {
+        get(
+            |State(app): Shared, path: Segments<(String, String)>, headers: HeaderMap, RawQuery(query): RawQuery| async move {
+                let (tenant, one) = segments(path)?;
+                let query = Query::read(query.as_deref(), &[])?;
+                answer(app, headers, query, $needs, move |reading, _| $render(reading, &tenant, &one)).await
+            },
+        )
+    };
+}
+
+/// The API of a site.
+pub fn router(site: Site) -> Router {
+    use Needs::{History, Live};
+    type R<'a, 'v> = &'a Reading<'v>;
+    Router::new()
+        .route("/api", get(map))
+        .route("/api/info", of_site!(History, &[], |reading: R<'_, '_>, _: &Query| configuration::info(reading, None)))
+        .route("/api/health", get(health_of))
+        .route("/api/events", get(events))
+        .route("/api/connections", get(connections))
+        .route("/api/tenants", of_site!(History, &[], |reading: R<'_, '_>, _: &Query| configuration::tenants(reading)))
+        .route(
+            "/api/tenant/{tenant}/info",
+            of_tenant!(History, &[], |reading: R<'_, '_>, tenant: &String, _| configuration::info(reading, Some(tenant))),
+        )
+        .route(
+            "/api/tenant/{tenant}/status",
+            of_tenant!(Live, &[], |reading: R<'_, '_>, tenant: &String, _| status::document(reading, tenant)),
+        )
+        .route("/api/tenant/{tenant}/status/stream", get(status_stream))
+        .route("/api/tenant/{tenant}/status/change/{*change}", of_one!(Live, status::change))
+        .route("/api/tenant/{tenant}/builds", of_tenant!(History, builds::PARAMETERS, builds::list))
+        .route("/api/tenant/{tenant}/build/{uuid}", of_one!(History, builds::one))
+        .route("/api/tenant/{tenant}/build/{uuid}/console", get(console_of))
+        .route("/api/tenant/{tenant}/buildsets", of_tenant!(History, buildsets::PARAMETERS, buildsets::list))
+        .route("/api/tenant/{tenant}/buildset/{uuid}", of_one!(History, buildsets::one))
+        .route(
+            "/api/tenant/{tenant}/projects",
+            of_tenant!(History, &[], |reading: R<'_, '_>, tenant: &String, _| configuration::projects(reading, tenant)),
+        )
+        .route(
+            "/api/tenant/{tenant}/pipelines",
+            of_tenant!(History, &[], |reading: R<'_, '_>, tenant: &String, _| configuration::pipelines(reading, tenant)),
+        )
+        .route(
+            "/api/tenant/{tenant}/jobs",
+            of_tenant!(History, &[], |reading: R<'_, '_>, tenant: &String, _| configuration::jobs(reading, tenant)),
+        )
+        .route(
+            "/api/tenant/{tenant}/config-errors",
+            of_tenant!(History, configuration::ERROR_PARAMETERS, configuration::errors),
+        )
+        .route(
+            "/api/tenant/{tenant}/tenant-status",
+            of_tenant!(History, &[], |reading: R<'_, '_>, tenant: &String, _| {
+                configuration::tenant_status(reading, tenant)
+            }),
+        )
+        .route(
+            "/api/tenant/{tenant}/semaphores",
+            of_tenant!(Live, &[], |reading: R<'_, '_>, tenant: &String, _| configuration::semaphores(reading, tenant)),
+        )
+        .fallback(|| async { ApiError::NotFound("there is nothing at this path; /api lists what there is".into()) })
+        .method_not_allowed_fallback(|| async { ApiError::Method })
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(from_fn(common))
+        .with_state(Arc::new(App::new(site)))
+}
+
+/// What every answer has, and what is the same for every path.
+async fn common(request: Request, next: Next) -> Response {
+    let long = request.uri().path_and_query().is_some_and(|text| text.as_str().len() > MAX_URI);
+    let mut response = if request.method() == Method::OPTIONS {
+        let mut response = StatusCode::NO_CONTENT.into_response();
+        let headers = response.headers_mut();
+        headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, OPTIONS"));
+        headers.insert(
+            ACCESS_CONTROL_ALLOW_HEADERS,
+            HeaderValue::from_static("Authorization, Content-Type, If-None-Match, Last-Event-ID"),
+        );
+        headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400"));
+        response
+    } else if long {
+        ApiError::BadRequest(format!("path and query are longer than {MAX_URI} bytes")).into_response()
+    } else {
+        next.run(request).await
+    };
+    let headers = response.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Gatelog-Position, ETag"));
+    // What people wrote is never taken for anything but what it is said to be.
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+async fn map() -> Json<Value> {
+    Json(json!({
+        "info": "/api/info",
+        "health": "/api/health",
+        "events": "/api/events",
+        "connections": "/api/connections",
+        "tenants": "/api/tenants",
+        "tenant_info": "/api/tenant/{tenant}/info",
+        "status": "/api/tenant/{tenant}/status",
+        "status_stream": "/api/tenant/{tenant}/status/stream",
+        "status_change": "/api/tenant/{tenant}/status/change/{change}",
+        "jobs": "/api/tenant/{tenant}/jobs",
+        "projects": "/api/tenant/{tenant}/projects",
+        "pipelines": "/api/tenant/{tenant}/pipelines",
+        "semaphores": "/api/tenant/{tenant}/semaphores",
+        "builds": "/api/tenant/{tenant}/builds",
+        "build": "/api/tenant/{tenant}/build/{uuid}",
+        "console": "/api/tenant/{tenant}/build/{uuid}/console",
+        "buildsets": "/api/tenant/{tenant}/buildsets",
+        "buildset": "/api/tenant/{tenant}/buildset/{uuid}",
+        "config_errors": "/api/tenant/{tenant}/config-errors",
+        "tenant_status": "/api/tenant/{tenant}/tenant-status",
+    }))
+}
+
+async fn connections(State(app): Shared) -> Json<Value> {
+    Json(app.site.drivers.iter().map(|(name, driver)| json!({ "name": name, "driver": driver })).collect())
+}
+
+async fn health_of(State(app): Shared) -> Response {
+    let (well, document) = health::document(&app);
+    let status = if well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(document)).into_response()
+}
+
+async fn events(State(app): Shared, headers: HeaderMap, RawQuery(query): RawQuery) -> Answered {
+    let query = Query::read(query.as_deref(), stream::PARAMETERS)?;
+    stream::events(app, headers, query).await
+}
+
+async fn status_stream(
+    State(app): Shared,
+    path: Segments<String>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Answered {
+    let query = Query::read(query.as_deref(), stream::PARAMETERS)?;
+    stream::statuses(app, segments(path)?, headers, query).await
+}
+
+async fn console_of(
+    State(app): Shared,
+    path: Segments<(String, String)>,
+    RawQuery(query): RawQuery,
+) -> Answered {
+    let (tenant, uuid) = segments(path)?;
+    let query = Query::read(query.as_deref(), console::PARAMETERS)?;
+    console::answer(app, tenant, uuid, query).await
+}
+
+/// Serves the API until `shutdown` comes, and a moment longer for answers that are under way.
+///
+/// # Errors
+/// When the listener fails.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    let (told, mut stopping) = tokio::sync::watch::channel(false);
+    let graceful = async move {
+        shutdown.await;
+        let _ = told.send(true);
+    };
+    let serving = axum::serve(listener, router).with_graceful_shutdown(graceful);
+    let patience = async move {
+        // Streams do not end by themselves.
+        if stopping.wait_for(|stopping| *stopping).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep(GRACE).await;
+    };
+    tokio::select! {
+        served = serving => served,
+        () = patience => Ok(()),
+    }
+}

@@ -1,0 +1,229 @@
+//! Shapes that stand in more than one document.
+
+use gatelog_gate_state::history::{AttemptEntry, BuildEntry, BuildsetEntry, Held, ItemEntry, WaitEntry};
+use gatelog_gate_state::live::WaitRow;
+use gatelog_record::draft::gate::{Artifact, Subject, WaitSubject};
+use gatelog_record::{BuildId, BuildsetId, Timestamp};
+use serde_json::{Value as Json, json};
+
+use crate::error::ApiError;
+use crate::reading::Reading;
+
+/// Zuul's times: ISO 8601 to the second, in UTC, without a zone.
+pub(crate) fn iso(moment: Timestamp) -> String {
+    let mut text = moment.to_string();
+    if let Some((seconds, _)) = text.split_once('.') {
+        text.truncate(seconds.len());
+    }
+    text
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn ms(moment: Timestamp) -> i64 {
+    moment.0.div_euclid(1_000)
+}
+
+/// Seconds since 1970, with their fraction.
+pub(crate) fn seconds(moment: Timestamp) -> f64 {
+    ms(moment) as f64 / 1_000.0
+}
+
+/// A project's name at its connection: the canonical one without the host.
+pub(crate) fn short(canonical: &str) -> &str {
+    canonical.split_once('/').map_or(canonical, |(_, name)| name)
+}
+
+/// Zuul's `REF`.
+pub(crate) fn git_ref(subject: &Subject) -> Json {
+    // A change has no new revision in Zuul's sense; a ref that moved has.
+    let moved = subject.change.is_none();
+    json!({
+        "project": short(&subject.project),
+        "project_canonical": subject.project,
+        "branch": subject.branch,
+        "change": subject.change,
+        "patchset": subject.patchset,
+        "ref": subject.git_ref,
+        "oldrev": subject.old_commit,
+        "newrev": subject.commit.as_ref().filter(|_| moved),
+        "ref_url": subject.url,
+        "commit": subject.commit,
+    })
+}
+
+/// Zuul's ids of what an item holds: `change,patchset`, or the commit of a ref that moved.
+pub(crate) fn ref_id(subject: &Subject) -> String {
+    match (&subject.change, &subject.patchset) {
+        (Some(change), Some(patchset)) => format!("{change},{patchset}"),
+        (Some(change), None) => change.clone(),
+        (None, _) => subject.commit.clone().unwrap_or_else(|| subject.git_ref.clone()),
+    }
+}
+
+/// What something waits for, now or then.
+pub(crate) fn wait_row(row: &WaitRow) -> Json {
+    json!({ "code": row.code.word(), "detail": row.detail, "since_ms": ms(row.since), "unblocks": row.unblocks })
+}
+
+/// Everything something waited for up to the moment asked about.
+pub(crate) fn waits(reading: &Reading<'_>, subject: &WaitSubject) -> Result<Json, ApiError> {
+    let mut told = Vec::new();
+    for held in reading.history().waits(subject, reading.at)? {
+        let until = held.until.filter(|until| *until <= reading.at);
+        let until = match until {
+            Some(sequence) => reading.history().moment(sequence)?.map(|moment| ms(moment.at)),
+            None => None,
+        };
+        told.push(wait_entry(&held, until));
+    }
+    Ok(Json::Array(told))
+}
+
+fn wait_entry(held: &Held<WaitEntry>, until: Option<i64>) -> Json {
+    json!({
+        "code": held.row.code.word(),
+        "detail": held.row.detail,
+        "since_ms": ms(held.row.since),
+        "until_ms": until,
+        "unblocks": held.row.unblocks,
+        "from": held.from,
+    })
+}
+
+fn artifact(artifact: &Artifact) -> Json {
+    let mut json = json!({ "name": artifact.name, "url": artifact.url });
+    if artifact.metadata != gatelog_record::Value::Null {
+        json["metadata"] = artifact.metadata.to_json();
+    }
+    json
+}
+
+fn attempt(attempt: &AttemptEntry) -> Json {
+    json!({
+        "attempt": attempt.attempt,
+        "requested_ms": ms(attempt.requested_at),
+        "started_ms": attempt.started_at.map(ms),
+        "finished_ms": attempt.finished_at.map(ms),
+        "result": attempt.result.map(|result| result.word()),
+        "detail": attempt.detail,
+        "worker": attempt.worker,
+        "lease": attempt.lease.map(|lease| lease.to_string()),
+        "log_url": attempt.log_url,
+        "let_go": attempt.let_go.as_ref().map(|(reason, at)| json!({ "reason": reason, "at_ms": ms(*at) })),
+    })
+}
+
+/// A build's number in Zuul's sense: grows with every build.
+pub(crate) fn build_index(build: &BuildEntry) -> u64 {
+    build.frozen.saturating_mul(BUILDS_OF_EVENT).saturating_add(u64::from(build.ordinal).min(BUILDS_OF_EVENT - 1))
+}
+
+/// Room for the builds of one event in their numbers.
+pub(crate) const BUILDS_OF_EVENT: u64 = 4_096;
+
+/// Zuul's `nodeset`: here the labels, in order.
+pub(crate) fn nodeset(build: &BuildEntry) -> Option<String> {
+    let labels: Vec<&str> = build.nodes.iter().map(|node| node.label.as_str()).collect();
+    (!labels.is_empty()).then(|| labels.join(","))
+}
+
+/// Which parts of a build are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BuildPart {
+    /// As in a list of builds.
+    Listed,
+    /// By itself: with the changes of its buildset.
+    Alone,
+    /// Within its buildset: without pipeline and buildset.
+    Within,
+}
+
+/// Zuul's `BUILD`.
+pub(crate) fn build(id: BuildId, build: &BuildEntry, item: &ItemEntry, event: &Event, part: BuildPart) -> Json {
+    let (start, end) = (build.started_at(), build.ended_at());
+    let newest = build.attempt();
+    let took = start.zip(end).map(|(start, end)| end.millis_since(start).max(0) as f64 / 1_000.0);
+    let mut json = json!({
+        "_id": build_index(build),
+        "uuid": id.to_string(),
+        "job_name": build.job,
+        "result": build.result.map(|result| result.word()),
+        "held": false,
+        "execute_time": newest.map(|attempt| iso(attempt.requested_at)),
+        "start_time": start.map(iso),
+        "end_time": end.map(iso),
+        "duration": took,
+        "voting": build.voting,
+        "log_url": newest.and_then(|attempt| attempt.log_url.as_ref()),
+        "nodeset": nodeset(build),
+        "error_detail": build.detail,
+        "final": true,
+        "artifacts": newest.map(|attempt| attempt.artifacts.iter().map(artifact).collect::<Vec<_>>()).unwrap_or_default(),
+        "provides": [],
+        "ref": item.subjects.first().map(git_ref),
+        "pipeline": build.pipeline,
+        "event_id": event.id,
+        "event_timestamp": iso(event.at),
+        "queue_item_uuid": build.item.to_string(),
+        "buildset": { "uuid": build.buildset.to_string() },
+        "started_ms": start.map(ms),
+        "finished_ms": end.map(ms),
+        "settled": build.settled,
+        "attempts": build.attempts.iter().map(attempt).collect::<Vec<_>>(),
+    });
+    match part {
+        BuildPart::Listed => {}
+        BuildPart::Alone => {
+            json["buildset"]["refs"] = item.subjects.iter().map(git_ref).collect();
+            json["data"] = newest.map_or(Json::Null, |attempt| attempt.data.to_json());
+        }
+        BuildPart::Within => {
+            if let Some(map) = json.as_object_mut() {
+                map.shift_remove("pipeline");
+                map.shift_remove("buildset");
+            }
+        }
+    }
+    json
+}
+
+/// Zuul's `BUILDSET`, without its builds.
+pub(crate) fn buildset(id: BuildsetId, row: &BuildsetEntry, item: &ItemEntry, event: &Event) -> Json {
+    let end = item.end.as_ref().filter(|_| row.reset.is_none());
+    json!({
+        "_id": row.opened,
+        "uuid": id.to_string(),
+        "result": row.result.map(|result| result.word()),
+        "message": row.message,
+        "pipeline": row.pipeline,
+        "event_id": event.id,
+        "event_timestamp": iso(event.at),
+        "queue_item_uuid": row.item.to_string(),
+        "first_build_start_time": row.first_start.map(iso),
+        "last_build_end_time": row.last_end.map(iso),
+        "user_id": null,
+        "parameters": null,
+        "refs": item.subjects.iter().map(git_ref).collect::<Vec<_>>(),
+        "started_ms": ms(row.opened_at),
+        "finished_ms": row.finished_at.map(ms),
+        "reset": row.reset.as_ref().map(|(code, detail)| json!({ "code": code, "detail": detail })),
+        "end": end.map(|end| json!({ "code": end.code, "detail": end.detail, "merged": end.merged })),
+    })
+}
+
+/// The outside event an item goes back to, as far as it is known.
+pub(crate) struct Event {
+    id: Option<String>,
+    at: Timestamp,
+}
+
+impl Event {
+    /// The event of an item.
+    pub(crate) fn of(reading: &Reading<'_>, item: &ItemEntry) -> Result<Event, ApiError> {
+        let at = match item.trigger {
+            Some(trigger) => reading.history().trigger(trigger, reading.at)?.map(|entry| entry.received_at),
+            None => None,
+        };
+        Ok(Event { id: item.trigger.map(|trigger| trigger.to_string()), at: at.unwrap_or(item.enqueued_at) })
+    }
+}

@@ -1,0 +1,165 @@
+//! What the API reads from.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use gatelog_capacity_state::Capacity;
+use gatelog_event_log::Blobs;
+use gatelog_gate_state::{Gate, GateLive};
+use gatelog_record::BuildId;
+use gatelog_replay::{Moment, ReplayError, Timeline};
+use gatelog_runner::Published;
+use gatelog_store::SharedProjection;
+use gatelog_tables::Maps;
+
+/// Everything the API reads from. It appends nothing.
+#[derive(Clone)]
+pub struct Site {
+    /// The gate's tables.
+    pub gate: SharedProjection<Gate>,
+    /// Where their fold stands.
+    pub gate_fold: Published,
+    /// Capacity's tables.
+    pub capacity: SharedProjection<Capacity>,
+    /// Where their fold stands.
+    pub capacity_fold: Published,
+    /// Layouts and problems.
+    pub blobs: Arc<dyn Blobs>,
+    /// The gate's live tables as they were.
+    pub past: Arc<dyn Past>,
+    /// What builds say.
+    pub consoles: Arc<dyn Consoles>,
+    /// How those who decide are.
+    pub health: Arc<dyn Health>,
+    /// The driver of each connection.
+    pub drivers: BTreeMap<String, String>,
+    /// The version told to clients.
+    pub version: String,
+}
+
+/// The past could not be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the state at event {sequence} cannot be had: {message}")]
+pub struct PastError {
+    /// Of which event.
+    pub sequence: u64,
+    /// Why.
+    pub message: String,
+}
+
+/// The gate's live tables as they were.
+pub trait Past: Send + Sync {
+    /// The live tables after an event; 0 is before the first. May take a while: not called where that
+    /// would hold anybody up.
+    ///
+    /// # Errors
+    /// When the log or its rungs cannot be read or folded.
+    fn at(&self, sequence: u64) -> Result<Arc<GateLive<Maps>>, PastError>;
+}
+
+/// How many moments are kept ready.
+const MOMENTS_KEPT: usize = 16;
+
+type Kept = Vec<(u64, Arc<GateLive<Maps>>)>;
+
+/// The past by replay: from the nearest rung, folded on. The moments asked for last are kept.
+pub struct TimelinePast {
+    timeline: Timeline<Gate>,
+    kept: Mutex<Kept>,
+}
+
+impl TimelinePast {
+    /// The past a timeline tells.
+    pub fn new(timeline: Timeline<Gate>) -> TimelinePast {
+        TimelinePast { timeline, kept: Mutex::default() }
+    }
+
+    fn kept(&self, sequence: u64) -> Option<Arc<GateLive<Maps>>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = kept.iter().position(|(at, _)| *at == sequence)?;
+        let found = kept.remove(place);
+        let live = Arc::clone(&found.1);
+        kept.push(found);
+        Some(live)
+    }
+}
+
+impl Past for TimelinePast {
+    fn at(&self, sequence: u64) -> Result<Arc<GateLive<Maps>>, PastError> {
+        if let Some(live) = self.kept(sequence) {
+            return Ok(live);
+        }
+        let failed = |error: ReplayError| PastError { sequence, message: error.to_string() };
+        let live = Arc::new(self.timeline.state_at(Moment::Sequence(sequence)).map_err(failed)?.live);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= MOMENTS_KEPT {
+            kept.remove(0);
+        }
+        kept.push((sequence, Arc::clone(&live)));
+        Ok(live)
+    }
+}
+
+/// What was read from a console.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConsoleChunk {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// The offset to go on from.
+    pub next: u64,
+    /// Whether nothing will ever come after these bytes.
+    pub ended: bool,
+}
+
+/// What a read of a console comes to.
+pub type ConsoleRead<'a> = Pin<Box<dyn Future<Output = std::io::Result<ConsoleChunk>> + Send + 'a>>;
+
+/// One console.
+pub trait ConsoleSource: Send + Sync {
+    /// What there is from an offset on, at most `max` bytes. Where there is nothing yet, waits for it up
+    /// to `patience`; comes empty when nothing came.
+    fn read_from(&self, offset: u64, max: usize, patience: Duration) -> ConsoleRead<'_>;
+}
+
+/// Where consoles are: with the worker while it runs, in storage after.
+pub trait Consoles: Send + Sync {
+    /// The console of an attempt of a build; `None` when there is none (yet, or any more).
+    fn open(&self, build: BuildId, attempt: u32) -> Option<Box<dyn ConsoleSource>>;
+}
+
+/// No consoles at all: for a site whose workers are elsewhere.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoConsoles;
+
+impl Consoles for NoConsoles {
+    fn open(&self, _: BuildId, _: u32) -> Option<Box<dyn ConsoleSource>> {
+        None
+    }
+}
+
+/// How one part of the site is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartHealth {
+    /// The part, such as `writer gate/0`.
+    pub part: String,
+    /// Whether all is well.
+    pub well: bool,
+    /// What it is doing, a word.
+    pub state: String,
+    /// What is wrong, and the cure; empty when nothing is.
+    pub detail: String,
+}
+
+/// How the parts are that the API cannot see by itself.
+pub trait Health: Send + Sync {
+    /// Each of them.
+    fn parts(&self) -> Vec<PartHealth>;
+}
+
+impl<F: Fn() -> Vec<PartHealth> + Send + Sync> Health for F {
+    fn parts(&self) -> Vec<PartHealth> {
+        self()
+    }
+}

@@ -1,0 +1,348 @@
+//! The live queues of a tenant, now or then.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use gatelog_gate_state::GateLive;
+use gatelog_gate_state::live::{BuildRow, BuildState, BuildsetRow, ItemRow, ProblemKind, QueueRow, WaitKey, subject_name};
+use gatelog_record::draft::gate::{BuildResult, Subject, WaitSubject};
+use gatelog_record::{BuildId, ItemId};
+use gatelog_rules_config::Pipeline;
+use gatelog_tables::{Backing, Table, TableError};
+use serde_json::{Value as Json, json};
+
+use crate::error::ApiError;
+use crate::reading::{Live, Reading};
+use crate::shape::{git_ref, ms, ref_id, seconds, short, wait_row};
+
+/// How many of a job's newest successful builds its estimate is the mean of.
+const ESTIMATED_BY: usize = 10;
+
+/// `status`
+pub(crate) fn document(reading: &Reading<'_>, tenant: &str) -> Result<Json, ApiError> {
+    reading.need_tenant(tenant)?;
+    match reading.live() {
+        Live::Now(live) => Status::new(reading, live, tenant)?.document(),
+        Live::Then(live) => Status::new(reading, &*live, tenant)?.document(),
+    }
+}
+
+/// `status/change/{change}`
+pub(crate) fn change(reading: &Reading<'_>, tenant: &str, change: &str) -> Result<Json, ApiError> {
+    reading.need_tenant(tenant)?;
+    match reading.live() {
+        Live::Now(live) => Status::new(reading, live, tenant)?.change(change),
+        Live::Then(live) => Status::new(reading, &*live, tenant)?.change(change),
+    }
+}
+
+struct Queue {
+    pipeline: String,
+    name: String,
+    row: QueueRow,
+}
+
+struct Status<'r, B: Backing> {
+    reading: &'r Reading<'r>,
+    live: &'r GateLive<B>,
+    tenant: &'r str,
+    queues: Vec<Queue>,
+    estimates: BTreeMap<String, Option<u64>>,
+}
+
+impl<'r, B: Backing> Status<'r, B> {
+    fn new(reading: &'r Reading<'r>, live: &'r GateLive<B>, tenant: &'r str) -> Result<Self, ApiError> {
+        let from = (tenant.to_owned(), String::new(), String::new());
+        let mut queues = Vec::new();
+        for entry in live.gate.queues.range(Bound::Included(&from), Bound::Unbounded)? {
+            let ((of, pipeline, name), row) = entry?;
+            if of != tenant {
+                break;
+            }
+            queues.push(Queue { pipeline, name, row: row.into_owned() });
+        }
+        Ok(Status { reading, live, tenant, queues, estimates: BTreeMap::new() })
+    }
+
+    fn document(mut self) -> Result<Json, ApiError> {
+        let layout = self.reading.layout(self.tenant)?;
+        let in_force = self.reading.history().layout(self.tenant, self.reading.at)?;
+        let mut pipelines = Vec::new();
+        let mut told = BTreeSet::new();
+        for pipeline in layout.iter().flat_map(|layout| layout.pipelines_in_order()) {
+            told.insert(pipeline.name.clone());
+            pipelines.push(self.pipeline(&pipeline.name, Some(pipeline))?);
+        }
+        // Queues of a pipeline that is no longer configured are shown until they are empty.
+        let others: BTreeSet<String> = self.queues.iter().map(|queue| queue.pipeline.clone()).collect();
+        for name in others.difference(&told) {
+            pipelines.push(self.pipeline(name, None)?);
+        }
+        let mut triggers = 0_u64;
+        let from = (self.tenant.to_owned(), 0);
+        for entry in self.live.gate.triggers.range(Bound::Included(&from), Bound::Unbounded)? {
+            if entry?.0.0 != self.tenant {
+                break;
+            }
+            triggers += 1;
+        }
+        let wait = self.wait(WaitSubject::Tenant(self.tenant.to_owned()))?;
+        Ok(json!({
+            "zuul_version": self.reading.app.site.version,
+            "position": self.reading.app.position(self.reading.at),
+            "position_ms": ms(self.reading.now),
+            "trigger_event_queue": { "length": triggers },
+            "management_event_queue": { "length": 0 },
+            "connection_event_queues": {},
+            "state": {
+                "trigger_queue_discarding": false,
+                "trigger_queue_paused": false,
+                "result_queue_paused": false,
+                "reason": null,
+                "info": null,
+            },
+            "last_reconfigured": in_force.map(|entry| ms(entry.activated_at)),
+            "wait": wait,
+            "pipelines": pipelines,
+        }))
+    }
+
+    fn change(mut self, change: &str) -> Result<Json, ApiError> {
+        let mut found = Vec::new();
+        for number in 0..self.queues.len() {
+            for item in self.items(number)? {
+                let here = item.row.subjects.iter().any(|subject| {
+                    ref_id(subject) == change || subject_name(subject) == change || subject.commit.as_deref() == Some(change)
+                });
+                if here {
+                    found.push(self.item(&item)?);
+                }
+            }
+        }
+        Ok(Json::Array(found))
+    }
+
+    fn pipeline(&mut self, name: &str, pipeline: Option<&Pipeline>) -> Result<Json, ApiError> {
+        let drivers = &self.reading.app.site.drivers;
+        let triggers: Vec<Json> = pipeline
+            .into_iter()
+            .flat_map(|pipeline| pipeline.triggers.keys())
+            .map(|connection| json!({ "driver": drivers.get(connection).unwrap_or(connection) }))
+            .collect();
+        let mut queues = Vec::new();
+        for number in 0..self.queues.len() {
+            if self.queues.get(number).is_some_and(|queue| queue.pipeline == name) {
+                queues.push(self.queue(number)?);
+            }
+        }
+        Ok(json!({
+            "name": name,
+            "description": pipeline.map(|pipeline| pipeline.description.as_str()),
+            "state": "normal",
+            "manager": pipeline.map(|pipeline| format!("{:?}", pipeline.manager).to_lowercase()),
+            "triggers": triggers,
+            "trigger_events": 0,
+            "result_events": 0,
+            "management_events": 0,
+            "change_queues": queues,
+        }))
+    }
+
+    fn queue(&mut self, number: usize) -> Result<Json, ApiError> {
+        let items = self.items(number)?;
+        let mut heads: Vec<Vec<Json>> = Vec::new();
+        for item in &items {
+            let json = self.item(item)?;
+            match heads.last_mut() {
+                // Zuul: an item that stands behind nothing begins a row of its own.
+                Some(head) if item.ahead.is_some() => head.push(json),
+                _ => heads.push(vec![json]),
+            }
+        }
+        let queue = self.queues.get(number);
+        Ok(json!({
+            "name": queue.map(|queue| queue.name.as_str()),
+            "branch": null,
+            "window": queue.map_or(0, |queue| queue.row.window),
+            "heads": heads,
+        }))
+    }
+
+    /// The items of a queue with where each stands.
+    fn items(&self, number: usize) -> Result<Vec<Placed>, ApiError> {
+        let Some(queue) = self.queues.get(number) else { return Ok(Vec::new()) };
+        let mut items: Vec<Placed> = Vec::new();
+        for (place, id) in queue.row.items.iter().enumerate() {
+            let Some(row) = self.live.gate.items.get(id)?.map(|row| row.into_owned()) else {
+                return Err(ApiError::Internal(format!("queue {} names item {id}, which is not in the tables", queue.name)));
+            };
+            let buildset = match &row.buildset {
+                Some(buildset) => self.live.gate.buildsets.get(buildset)?.map(|row| row.into_owned()),
+                None => None,
+            };
+            let ahead = match &buildset {
+                Some(buildset) => buildset.ahead.last().map(|ahead| ahead.item),
+                // What it will stand on: the nearest item ahead that is not failing.
+                None => items.iter().rev().find(|other| other.row.failing.is_empty()).map(|other| other.id),
+            };
+            // An item ahead that has left without being merged is none.
+            let ahead = ahead.filter(|ahead| items.iter().any(|other| other.id == *ahead));
+            let active = queue.row.window == 0 || place < queue.row.window as usize;
+            items.push(Placed { id: *id, row, buildset, ahead, behind: Vec::new(), active });
+        }
+        let behind: Vec<(ItemId, ItemId)> = items.iter().filter_map(|item| Some((item.ahead?, item.id))).collect();
+        for item in &mut items {
+            item.behind = behind.iter().filter(|(ahead, _)| *ahead == item.id).map(|(_, behind)| *behind).collect();
+        }
+        Ok(items)
+    }
+
+    fn item(&mut self, item: &Placed) -> Result<Json, ApiError> {
+        let mut jobs = Vec::new();
+        let mut remaining = None;
+        for id in item.buildset.iter().flat_map(|buildset| &buildset.builds) {
+            let Some(build) = self.live.gate.builds.get(id)?.map(|row| row.into_owned()) else { continue };
+            let (json, left) = self.job(*id, &build, &item.row)?;
+            remaining = remaining.max(left);
+            jobs.push(json);
+        }
+        let problem = item.buildset.as_ref().and_then(|buildset| buildset.problem.as_ref());
+        let result = problem.map(|problem| match problem.kind {
+            ProblemKind::Conflict => "MERGE_CONFLICT",
+            ProblemKind::Config => "CONFIG_ERROR",
+            ProblemKind::NoJobs => "NO_JOBS",
+            ProblemKind::Error => "ERROR",
+        });
+        let refs: Result<Vec<Json>, ApiError> = item.row.subjects.iter().map(|subject| self.reference(subject)).collect();
+        Ok(json!({
+            "id": item.id.to_string(),
+            "uuid": item.id.to_string(),
+            "active": item.active,
+            "live": item.row.live,
+            "refs": refs?,
+            "item_ahead": item.ahead.map(|ahead| ahead.to_string()),
+            "items_behind": item.behind.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "failing_reasons": item.row.failing,
+            "zuul_ref": item.row.buildset.map(|buildset| format!("Z{buildset}")),
+            "buildset": item.row.buildset.map(|buildset| buildset.to_string()),
+            "enqueue_time": ms(item.row.enqueued_at),
+            "remaining_time": remaining,
+            "result": result,
+            "problem": problem.map(|problem| json!({ "code": problem.code, "message": problem.message })),
+            "reason": item.row.reason,
+            "resets": item.row.resets,
+            "wait": self.wait(WaitSubject::Item(item.id))?,
+            "jobs": jobs,
+        }))
+    }
+
+    fn reference(&self, subject: &Subject) -> Result<Json, ApiError> {
+        let key = (self.tenant.to_owned(), subject.project.clone(), subject_name(subject));
+        // The owner is told by its opaque id: the name is under seal.
+        let owner = self.live.gate.changes.get(&key)?.map(|row| row.facts.owner.to_string());
+        let mut json = json!({
+            "id": ref_id(subject),
+            "url": subject.url,
+            "ref": subject.git_ref,
+            "project": short(&subject.project),
+            "project_canonical": subject.project,
+            "owner": owner,
+        });
+        if let (Json::Object(own), Json::Object(more)) = (&mut json, git_ref(subject)) {
+            for (name, value) in more {
+                own.entry(name).or_insert(value);
+            }
+        }
+        Ok(json)
+    }
+
+    /// A job, and how much longer it is thought to take, in milliseconds.
+    fn job(&mut self, id: BuildId, build: &BuildRow, item: &ItemRow) -> Result<(Json, Option<i64>), ApiError> {
+        let estimate = self.estimate(&build.job.name)?;
+        let estimated_ms = estimate.map(|estimate| i64::try_from(estimate).unwrap_or(i64::MAX));
+        let running = build.state == BuildState::Running;
+        let elapsed = match (build.started_at, build.finished_at) {
+            (Some(start), Some(end)) if !running => Some(end.millis_since(start).max(0)),
+            (Some(start), _) if running => Some(self.reading.now.millis_since(start).max(0)),
+            _ => None,
+        };
+        let remaining = match (build.result, estimated_ms) {
+            (Some(_), _) => Some(0),
+            (None, Some(estimated)) => Some((estimated - elapsed.filter(|_| running).unwrap_or(0)).max(0)),
+            (None, None) => None,
+        };
+        let result = build.result.map(|result| result.word());
+        let uuid = id.to_string();
+        let console = format!("/api/tenant/{}/build/{uuid}/console", segment(self.tenant));
+        let wait = self.wait(WaitSubject::Build(id))?;
+        // What ran without a worker has no console.
+        let said = build.attempt > 0;
+        let json = json!({
+            "name": build.job.name,
+            "dependencies": build.job.dependencies.iter().map(|(job, _)| job).collect::<Vec<_>>(),
+            "elapsed_time": elapsed,
+            "remaining_time": remaining.filter(|_| item.live),
+            "url": said.then_some(&console),
+            "report_url": build.log_url.as_ref().filter(|_| result.is_some()).or(said.then_some(&console)),
+            "result": result,
+            "voting": build.job.voting,
+            "uuid": uuid,
+            "execute_time": build.started_at.map(seconds),
+            "start_time": build.started_at.map(seconds),
+            "end_time": build.finished_at.filter(|_| !running).map(seconds),
+            "estimated_time": estimated_ms.map(|estimated| (estimated + 500) / 1_000),
+            "pipeline": item.pipeline,
+            "canceled": build.result == Some(BuildResult::Canceled),
+            "paused": false,
+            "pre_fail": false,
+            "retry": build.attempt > 1,
+            "snapshotting": false,
+            "tries": build.attempt,
+            "queued": result.is_none() && !running,
+            "waiting_status": wait.get("detail"),
+            "worker": build.worker,
+            "detail": build.detail,
+            "settled": build.settled,
+            "wait": wait,
+        });
+        Ok((json, remaining))
+    }
+
+    fn wait(&self, subject: WaitSubject) -> Result<Json, TableError> {
+        Ok(self.live.gate.waits.get(&WaitKey(subject))?.map_or(Json::Null, |row| wait_row(&row)))
+    }
+
+    /// How long a job takes, in milliseconds.
+    fn estimate(&mut self, job: &str) -> Result<Option<u64>, ApiError> {
+        if let Some(known) = self.estimates.get(job) {
+            return Ok(*known);
+        }
+        let took = self.reading.history().durations(self.tenant, job, self.reading.at, ESTIMATED_BY)?;
+        let count = took.len() as u64;
+        let mean = took.iter().fold(0_u64, |sum, one| sum.saturating_add(*one)).checked_div(count);
+        self.estimates.insert(job.to_owned(), mean);
+        Ok(mean)
+    }
+}
+
+/// An item with its place in its queue.
+struct Placed {
+    id: ItemId,
+    row: ItemRow,
+    buildset: Option<BuildsetRow>,
+    ahead: Option<ItemId>,
+    behind: Vec<ItemId>,
+    active: bool,
+}
+
+/// A text as one segment of a path.
+fn segment(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(char::from(byte)),
+            other => out.push_str(&format!("%{other:02X}")),
+        }
+    }
+    out
+}

@@ -1,0 +1,187 @@
+//! Events as they come.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::HeaderMap;
+use axum::response::sse::{Event as Message, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures::stream;
+use gatelog_gate_state::history::Moment;
+use gatelog_record::Event;
+use gatelog_runner::Subscription;
+use serde_json::{Value as Json, json};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+
+use crate::error::ApiError;
+use crate::query::Query;
+use crate::reading::{App, Needs, mark, read};
+use crate::shape::ms;
+use crate::status;
+
+/// The parameters of the streams.
+pub(crate) const PARAMETERS: &[&str] = &["from"];
+/// How many messages are read ahead for one client.
+const AHEAD: usize = 256;
+/// How long the status document rests between two changes told.
+const REST: Duration = Duration::from_millis(200);
+/// How often a word goes out when there is nothing to say.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Where a client goes on: after the event it had last. `None` when it says nothing.
+fn resumed(app: &App, headers: &HeaderMap, query: &Query) -> Result<Option<u64>, ApiError> {
+    if query.one("at")?.is_some() {
+        return Err(ApiError::BadRequest("a stream begins after the event from= names, not at a moment".into()));
+    }
+    let last = match headers.get("last-event-id") {
+        Some(value) => {
+            let text = value.to_str().unwrap_or_default().trim();
+            let number = text
+                .parse()
+                .map_err(|_| ApiError::BadRequest(format!("Last-Event-ID {text:?} is not the sequence of an event")))?;
+            Some(number)
+        }
+        None => query.number("from", u64::MAX)?,
+    };
+    let newest = app.site.gate_fold.position().sequence.max(app.site.gate.position().sequence);
+    match last {
+        Some(last) if last > newest => {
+            Err(ApiError::Beyond { wanted: format!("event {last}"), newest: app.position(newest) })
+        }
+        other => Ok(other),
+    }
+}
+
+struct Events {
+    app: Arc<App>,
+    last: u64,
+    ready: VecDeque<(u64, Moment)>,
+    fold: Subscription,
+    _place: OwnedSemaphorePermit,
+}
+
+/// `events`: one message for each event of the gate, its id the event's sequence.
+pub(crate) async fn events(app: Arc<App>, headers: HeaderMap, query: Query) -> Result<Response, ApiError> {
+    let place = Arc::clone(&app.streams).try_acquire_owned().map_err(|_| ApiError::Busy)?;
+    let last = resumed(&app, &headers, &query)?.unwrap_or(app.site.gate.position().sequence);
+    let fold = app.site.gate_fold.subscribe();
+    let events = Events { app: Arc::clone(&app), last, ready: VecDeque::new(), fold, _place: place };
+    let messages = Sse::new(stream::unfold(events, next_event)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
+    let mut response = messages.into_response();
+    mark(&app, response.headers_mut(), last);
+    Ok(response)
+}
+
+async fn next_event(mut events: Events) -> Option<(Result<Message, ApiError>, Events)> {
+    loop {
+        if let Some((sequence, moment)) = events.ready.pop_front() {
+            events.last = sequence;
+            let data = event(&events.app, sequence, &moment);
+            return Some((Ok(Message::default().id(sequence.to_string()).data(data.to_string())), events));
+        }
+        let last = events.last;
+        let read = events.app.blocking(move |app| Ok(app.site.gate.view().temporal().moments_after(last, AHEAD)?));
+        match read.await {
+            Ok(moments) if moments.is_empty() => {
+                // The fold ended or stopped: so does the stream; a client comes back and goes on.
+                events.fold.reached(last.saturating_add(1)).await.ok()?;
+            }
+            Ok(moments) => events.ready.extend(moments),
+            // Too much is going on, or something is wrong: a client comes back and goes on.
+            Err(error) => {
+                tracing::warn!("a stream of events ends: {error}");
+                return None;
+            }
+        }
+    }
+}
+
+fn event(app: &App, sequence: u64, moment: &Moment) -> Json {
+    let kind = Event::kinds().find(|kind| kind.newest.kind == moment.kind).map(|kind| kind.name);
+    json!({
+        "position": app.position(sequence),
+        "sequence": sequence,
+        "at_ms": ms(moment.at),
+        "kind": kind,
+        "tenant": moment.key,
+        "item": moment.item.map(|item| item.to_string()),
+        "build": moment.build.map(|build| build.to_string()),
+    })
+}
+
+struct Statuses {
+    app: Arc<App>,
+    tenant: String,
+    seen: Option<u64>,
+    told: Option<Json>,
+    rested: Instant,
+    fold: Subscription,
+    _place: OwnedSemaphorePermit,
+}
+
+/// `status/stream`: the status document, now and whenever it changed.
+pub(crate) async fn statuses(
+    app: Arc<App>,
+    tenant: String,
+    headers: HeaderMap,
+    query: Query,
+) -> Result<Response, ApiError> {
+    let place = Arc::clone(&app.streams).try_acquire_owned().map_err(|_| ApiError::Busy)?;
+    let seen = resumed(&app, &headers, &query)?;
+    let fold = app.site.gate_fold.subscribe();
+    // An unknown tenant is an answer, not a stream.
+    let (at, document) = status(&app, &tenant).await?;
+    let mut statuses =
+        Statuses { app: Arc::clone(&app), tenant, seen: None, told: None, rested: Instant::now(), fold, _place: place };
+    if seen == Some(at) {
+        statuses.seen = seen;
+        statuses.told = Some(lasting(document));
+    }
+    let messages = Sse::new(stream::unfold(statuses, next_status)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
+    let mut response = messages.into_response();
+    mark(&app, response.headers_mut(), at);
+    Ok(response)
+}
+
+async fn status(app: &Arc<App>, tenant: &str) -> Result<(u64, Json), ApiError> {
+    let tenant = tenant.to_owned();
+    app.blocking(move |app| {
+        read(app, None, Needs::Live, |reading| Ok((reading.at, status::document(reading, &tenant)?)))
+    })
+    .await
+}
+
+/// The document without what changes with every event.
+fn lasting(mut document: Json) -> Json {
+    if let Some(map) = document.as_object_mut() {
+        map.shift_remove("position");
+        map.shift_remove("position_ms");
+    }
+    document
+}
+
+async fn next_status(mut statuses: Statuses) -> Option<(Result<Message, ApiError>, Statuses)> {
+    loop {
+        if let Some(seen) = statuses.seen {
+            statuses.fold.reached(seen.saturating_add(1)).await.ok()?;
+            tokio::time::sleep_until(statuses.rested).await;
+        }
+        let (at, document) = match status(&statuses.app, &statuses.tenant).await {
+            Ok(told) => told,
+            Err(error) => {
+                tracing::warn!("a stream of status documents ends: {error}");
+                return None;
+            }
+        };
+        statuses.seen = Some(at);
+        statuses.rested = Instant::now() + REST;
+        let text = document.to_string();
+        let lasting = lasting(document);
+        if statuses.told.as_ref() != Some(&lasting) {
+            statuses.told = Some(lasting);
+            return Some((Ok(Message::default().id(at.to_string()).event("status").data(text)), statuses));
+        }
+    }
+}

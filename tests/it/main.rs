@@ -1,0 +1,17 @@
+//! Integration: the real binary as a process, real git, real Ansible in a real sandbox, a durable
+//! log. What a test needs and this host lacks is said in a line `SKIPPED <what>: <why>`.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    missing_docs,
+    reason = "a test ends where something is not as it should be"
+)]
+
+mod harness;
+
+mod bad_input;
+mod crash;
+mod replay;
+mod sealing;
+mod story;

@@ -1,0 +1,159 @@
+//! What belongs under seal is nowhere in clear: not in the log, not in blobs, not in projections.
+
+use std::path::{Path, PathBuf};
+
+use crate::harness::projects::PIPELINES;
+use crate::harness::{Site, host};
+
+const NAME: &str = "Canaria Zwitscher";
+const MAIL: &str = "canary-7f3a@aviary.example";
+const TEXT: &str = "canary-commit-text-5d21";
+const SECRET: &str = "canary-secret-data-c0ffee";
+
+const JOBS: &str = r"
+- job:
+    name: keeper
+    run: playbooks/keeper.yaml
+
+- job:
+    name: visitor
+    run: playbooks/visitor.yaml
+    dependencies: [keeper]
+
+- project:
+    check:
+      jobs: [keeper, visitor]
+";
+
+/// Returns a secret; nothing of it is on its console.
+const KEEPER: &str = r#"
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - name: Hand something on under seal
+      no_log: true
+      zuul_return:
+        secret_data:
+          password: "{{ ['canary-secret', 'data', 'c0ffee'] | join('-') }}"
+"#;
+
+/// Has the secret, and says so without saying it.
+const VISITOR: &str = r#"
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - name: The secret arrived
+      no_log: true
+      assert:
+        that: "password == ['canary-secret', 'data', 'c0ffee'] | join('-')"
+"#;
+
+fn files(root: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(root).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            files(&path, found);
+        } else {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn canaries_are_nowhere_in_clear() {
+    if !host::can_build("sealing") {
+        return;
+    }
+    let site = Site::new(&[
+        ("config", &[("zuul.yaml", PIPELINES)]),
+        ("project", &[("zuul.yaml", JOBS), ("playbooks/keeper.yaml", KEEPER), ("playbooks/visitor.yaml", VISITOR)]),
+    ])
+    .with_author(NAME, MAIL);
+    let server = site.start();
+    server.wait_configured();
+    site.push("project", "change", &format!("Change\n\n{TEXT}\n"), &[("a.txt", "a")]);
+    assert_eq!(server.wait_verdict("check", "project", "change"), "SUCCESS", "{}", server.log());
+    server.wait_idle();
+    server.stop();
+
+    // The log as it reads: every record of every stream.
+    let mut read = String::new();
+    for stream in ["intake", "gate.inputs", "gate.events", "capacity.inputs", "capacity.events"] {
+        let (code, out, err) = site.gatelog(&["log", "cat", stream, "--json"]);
+        assert_eq!(code, 0, "{err}");
+        read.push_str(&out);
+    }
+    assert!(read.contains("Sealed") || read.contains("ciphertext"), "something is under seal");
+    let mut haystacks: Vec<(String, Vec<u8>)> = vec![("the log as it reads".into(), read.into_bytes())];
+    // Everything on disk that gatelog keeps: the log and its blobs, and the projections; what
+    // RocksDB compressed is read through the tables.
+    for part in ["log", "projections"] {
+        let mut found = Vec::new();
+        files(&site.path().join(part), &mut found);
+        assert!(!found.is_empty());
+        for path in found {
+            haystacks.push((path.display().to_string(), std::fs::read(&path).unwrap()));
+        }
+    }
+    haystacks.extend(crate::sealing::tables::dump(&site));
+    for (place, bytes) in &haystacks {
+        for canary in [NAME, "Canaria", MAIL, "canary-7f3a", TEXT, SECRET] {
+            let there = bytes.windows(canary.len()).any(|window| window == canary.as_bytes());
+            assert!(!there, "{canary:?} stands in clear in {place}");
+        }
+    }
+}
+
+/// Tables and rungs as rows, whatever they are compressed with.
+mod tables {
+    use std::fmt::Write as _;
+
+    use gatelog_capacity_state::Capacity;
+    use gatelog_gate_state::Gate;
+    use gatelog_record::Partition;
+    use gatelog_store::{Layout, Projection, RocksBacking, RungDir};
+    use gatelog_tables::{Backing, DomainState, Table, TableDef, TableError, TableExt, TableSet, TableVisitor};
+
+    use crate::harness::Site;
+
+    struct Rows(String);
+
+    impl<B: Backing> TableVisitor<B> for Rows {
+        fn visit<T: TableDef>(&mut self, table: &B::Table<T>) -> Result<(), TableError> {
+            for row in table.all()? {
+                let (key, row) = row?;
+                // As text, and as the bytes that are kept.
+                writeln!(self.0, "{} {key:?} {row:?}", T::NAME).unwrap();
+                let bytes = gatelog_record::codec::encode(row.as_ref()).unwrap();
+                self.0.push_str(&String::from_utf8_lossy(&bytes));
+            }
+            Ok(())
+        }
+    }
+
+    fn domain<S: DomainState>(site: &Site) -> Vec<(String, Vec<u8>)> {
+        let root = site.path().join("projections");
+        let partition = Partition { domain: S::DOMAIN, index: 0 };
+        let (projection, _) = Projection::<S>::open(&root, partition).unwrap();
+        let mut rows = Rows(String::new());
+        TableSet::<RocksBacking>::visit(projection.live(), &mut rows).unwrap();
+        TableSet::<RocksBacking>::visit(projection.temporal(), &mut rows).unwrap();
+        assert!(rows.0.len() > 1_000, "the tables of {partition} hold something");
+        let mut found = vec![(format!("tables of {partition}"), rows.0.into_bytes())];
+        let mut warnings = Vec::new();
+        let rungs = RungDir::new(Layout::new(&root, partition).rungs());
+        if let Some(rung) = rungs.nearest::<S>(partition, u64::MAX, &mut warnings).unwrap() {
+            let mut rows = Rows(String::new());
+            TableSet::<gatelog_tables::Maps>::visit(&rung.live, &mut rows).unwrap();
+            found.push((format!("newest rung of {partition}"), rows.0.into_bytes()));
+        }
+        assert_eq!(warnings, []);
+        found
+    }
+
+    pub fn dump(site: &Site) -> Vec<(String, Vec<u8>)> {
+        let mut found = domain::<Gate>(site);
+        found.extend(domain::<Capacity>(site));
+        found
+    }
+}
