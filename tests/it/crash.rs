@@ -156,9 +156,9 @@ fn killed_at_twenty_positions_nothing_is_lost_and_nothing_done_twice() {
     for (name, gate) in [("one", "success"), ("two", "failure"), ("three", "success"), ("four", "success")] {
         let verdicts = site.verdicts("project", name);
         let count = |wanted: &str| verdicts.iter().filter(|verdict| verdict.as_str() == wanted).count();
-        let check = if name == "two" { "check failure" } else { "check success" };
+        let check = if name == "two" { "check:failure" } else { "check:success" };
         assert_eq!(count(check), 1, "{name}: {verdicts:?}");
-        assert_eq!(count(&format!("gate {gate}")), 1, "{name}: {verdicts:?}");
+        assert_eq!(count(&format!("gate:{gate}")), 1, "{name}: {verdicts:?}");
         assert_eq!(verdicts.len(), 2, "{name}: {verdicts:?}");
     }
 

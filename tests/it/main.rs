@@ -4,7 +4,6 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::print_stdout,
-    missing_docs,
     reason = "a test ends where something is not as it should be"
 )]
 

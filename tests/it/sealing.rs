@@ -112,7 +112,7 @@ mod tables {
     use gatelog_gate_state::Gate;
     use gatelog_record::Partition;
     use gatelog_store::{Layout, Projection, RocksBacking, RungDir};
-    use gatelog_tables::{Backing, DomainState, Table, TableDef, TableError, TableExt, TableSet, TableVisitor};
+    use gatelog_tables::{Backing, DomainState, TableDef, TableError, TableExt, TableSet, TableVisitor};
 
     use crate::harness::Site;
 

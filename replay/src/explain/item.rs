@@ -6,7 +6,7 @@ use gatelog_record::draft::gate::{FreezeOutcome, PrepareOutcome, WaitSubject};
 use gatelog_record::event::{CapacityEvent, GateEvent};
 use gatelog_record::{ActorId, BuildId, BuildsetId, Event, EventRecord, EventRef, ItemId, LeaseId, Timestamp};
 
-use super::say::{frozen, layout, prepared, subject};
+use super::say::{after_colon, frozen, layout, prepared, subject, without};
 use super::shapes::{
     AttemptStory, BuildStory, BuildsetStory, ItemStory, Left, Merge, Note, PreparedOn, Report, Spot, Wait,
 };
@@ -28,7 +28,9 @@ impl Explainer<'_> {
         }
         // Both domains by time; the gate first where they agree: it asks, capacity answers.
         records.sort_by_key(|(at, record)| (record.recorded_at, at.partition, at.sequence));
-        let mut telling = Telling { explainer: self, story: None, waits: BTreeMap::new(), leases: BTreeMap::new() };
+        let name = self.index.say_item(item);
+        let mut telling =
+            Telling { explainer: self, name, story: None, waits: BTreeMap::new(), leases: BTreeMap::new() };
         for (at, record) in &records {
             telling.tell(*at, record);
         }
@@ -48,6 +50,8 @@ enum Waiter {
 
 struct Telling<'e, 'a> {
     explainer: &'e Explainer<'a>,
+    /// The item in a few words.
+    name: String,
     story: Option<ItemStory>,
     /// Waits that last.
     waits: BTreeMap<Waiter, Wait>,
@@ -87,7 +91,8 @@ impl Telling<'_, '_> {
     }
 
     fn note(&self, at: EventRef, record: &EventRecord) -> Note {
-        self.explainer.note(record, &at)
+        let note = self.explainer.note(record, &at);
+        Note { text: without(&note.text, &self.name), ..note }
     }
 
     fn gate(&mut self, at: EventRef, record: &EventRecord, event: &GateEvent, spot: Spot) {
@@ -271,14 +276,17 @@ impl Telling<'_, '_> {
                 });
             }
             CapacityEvent::LeaseRefused(refused) => {
+                let note = Note { text: format!("no lease: {} [{}]", refused.message, refused.code), ..note };
                 self.attempt(refused.ask.build, refused.ask.attempt, |attempt| attempt.ended.push(note));
             }
             CapacityEvent::LeaseRevoked(revoked) => {
                 self.ends(Waiter::Lease(revoked.lease), now);
+                let note = Note { text: format!("lease taken back [{}]", revoked.reason), ..note };
                 self.attempt(revoked.build, revoked.attempt, |attempt| attempt.ended.push(note));
             }
             CapacityEvent::LeaseEnded(ended) => {
                 self.ends(Waiter::Lease(ended.lease), now);
+                let note = Note { text: format!("lease over{} [{}]", after_colon(&ended.message), ended.reason), ..note };
                 if let Some((build, number)) = self.leases.get(&ended.lease).copied() {
                     self.attempt(build, number, |attempt| attempt.ended.push(note));
                 }

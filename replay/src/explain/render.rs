@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gatelog_record::Timestamp;
 
-use super::say::{commit_name, short, span};
+use super::say::{after_colon, commit_name, short, span};
 use super::shapes::{
     AttemptStory, BuildStory, BuildsetStory, ChangeStory, EventStory, Explanation, ItemStory, JobStory, Note, Spot,
     Wait, WayStep,
@@ -100,6 +100,9 @@ fn at(spot: &Spot) -> String {
     }
 }
 
+/// The width of `event 12345`.
+const PLACE: usize = 11;
+
 fn verdict(result: Option<&str>) -> Tone {
     match result {
         Some("SUCCESS") => Tone::Good,
@@ -116,7 +119,7 @@ fn change(page: &mut Page, story: &ChangeStory) {
     for one in &story.items {
         let result = one.left.as_ref().map(|left| left.result.as_str());
         let text = match &one.left {
-            Some(left) => format!("{}: {}", left.result, left.detail),
+            Some(left) => format!("{}{} [{}]", left.result, after_colon(&left.detail), left.code),
             None => match one.waits.last().filter(|wait| wait.millis.is_none()) {
                 Some(wait) => format!("still there, waits for {}: {}", wait.code, wait.detail),
                 None => "still there".to_owned(),
@@ -137,8 +140,9 @@ fn change(page: &mut Page, story: &ChangeStory) {
 }
 
 fn notes(page: &mut Page, notes: &[Note]) {
+    let width = notes.iter().map(|note| at(&note.spot).len()).max().unwrap_or_default().max(PLACE);
     for note in notes {
-        page.plain(format!("  {}  {:<12} {}", clock(note.spot.time), at(&note.spot), note.text));
+        page.plain(format!("  {}  {:<width$} {}", clock(note.spot.time), at(&note.spot), note.text));
     }
 }
 
@@ -152,13 +156,16 @@ fn item(page: &mut Page, story: &ItemStory) {
         None => "first".to_owned(),
     };
     let live = if story.live { "" } else { "; not live: it stands here for a change that needs it" };
-    page.field("queue", format!("{}, {behind}{live}", story.queue));
+    // An independent pipeline has a queue for each item.
+    let own = story.queue.len() == 32 && story.queue.chars().all(|c| c.is_ascii_hexdigit());
+    let queue = if own { "one of its own" } else { story.queue.as_str() };
+    page.field("queue", format!("{queue}, {behind}{live}"));
     if let Some(actor) = &story.actor {
         page.field("by", format!("actor {}", short(actor)));
     }
     let waited = waited(&story.waits);
     if !waited.is_empty() {
-        page.field("waited", waited);
+        page.field("time", waited);
     }
     match &story.left {
         Some(left) => {
@@ -166,7 +173,15 @@ fn item(page: &mut Page, story: &ItemStory) {
             let Spot { time, .. } = left.spot;
             page.line(
                 verdict(Some(&left.result)),
-                format!("  {:<10} {} ({}) after {after}: {}: {} [{}]", "left", clock(time), at(&left.spot), left.result, left.detail, left.code),
+                format!(
+                    "  {:<10} {} ({}) after {after}: {}{} [{}]",
+                    "left",
+                    clock(time),
+                    at(&left.spot),
+                    left.result,
+                    after_colon(&left.detail),
+                    left.code
+                ),
             );
         }
         None => now_waits(page, "  now        ", &story.waits),
@@ -194,7 +209,7 @@ fn item(page: &mut Page, story: &ItemStory) {
             Some(ended) => format!("{} ({})", ended.text, at(&ended.spot)),
             None => "not delivered yet".to_owned(),
         };
-        page.plain(format!("  {}  {:<12} {} to {to}: {text}", clock(report.asked.time), at(&report.asked), report.action));
+        page.plain(format!("  {}  {:<PLACE$} {} to {to}: {text}", clock(report.asked.time), at(&report.asked), report.action));
     }
     if !story.way.is_empty() {
         page.gap();
@@ -271,7 +286,7 @@ fn build_story(page: &mut Page, story: &BuildStory) {
     );
     let waited = waited(&story.waits);
     if !waited.is_empty() {
-        page.plain(format!("    waited for {waited}"));
+        page.plain(format!("    time: {waited}"));
     }
     if story.result.is_none() {
         now_waits(page, "    ", &story.waits);

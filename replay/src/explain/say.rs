@@ -195,8 +195,8 @@ impl Names {
             }
             GateEvent::TriggerSettled(settled) => {
                 let verdicts = settled.verdicts.iter().map(|verdict| match verdict.pipeline.as_str() {
-                    "" => format!("{} ({})", verdict.code, verdict.detail),
-                    pipeline => format!("{pipeline}: {} ({})", verdict.code, verdict.detail),
+                    "" => format!("{}{}", verdict.code, in_brackets(&verdict.detail)),
+                    pipeline => format!("{pipeline}: {}{}", verdict.code, in_brackets(&verdict.detail)),
                 });
                 let verdicts = verdicts.collect::<Vec<_>>().join("; ");
                 format!("trigger {} was dealt with: {}", settled.trigger, or(&verdicts, "no pipeline concerned"))
@@ -309,7 +309,7 @@ impl Names {
                 }
             }
             GateEvent::ItemDequeued(left) => {
-                format!("{} left: {}: {} [{}]", self.item(left.item), left.result.word(), left.detail, left.code)
+                format!("{} left: {}{} [{}]", self.item(left.item), left.result.word(), after_colon(&left.detail), left.code)
             }
             GateEvent::WorkResent(resent) => format!("work {} is sent again (attempt {})", short(&resent.work), resent.attempt),
         }
@@ -429,6 +429,21 @@ impl Names {
             CapacityInput::LeaseReleased(released) => format!("worker {} let go of {}", released.worker, self.lease(released.lease)),
         }
     }
+}
+
+/// `: detail`, where there is one.
+pub(crate) fn after_colon(detail: &str) -> String {
+    if detail.is_empty() { String::new() } else { format!(": {detail}") }
+}
+
+fn in_brackets(detail: &str) -> String {
+    if detail.is_empty() { String::new() } else { format!(" ({detail})") }
+}
+
+/// A sentence about an item where it is plain which item is meant.
+pub(crate) fn without(sentence: &str, item: &str) -> String {
+    let rest = sentence.strip_prefix(item).map(|rest| rest.trim_start_matches(": ").trim_start());
+    rest.unwrap_or(sentence).replace(&format!(" of {item}"), "").replace(&format!(" on {item}"), "")
 }
 
 fn or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {

@@ -1,12 +1,14 @@
 //! The way of an event through the house: what stands where on the log, from the outside on.
 
 use gatelog_record::event::GateEvent;
-use gatelog_record::input::GateInput;
+use gatelog_record::input::{GateInput, IntakeInput};
 use gatelog_record::{ActorId, Cause, Event, EventRecord, EventRef, Input, InputRecord, ItemId, Stream};
 
+use super::say::without;
 use super::shapes::{EventStory, Note, Spot, WayStep};
 use super::{ExplainError, Explainer};
 use crate::causes::{CauseStep, causes};
+use crate::reading::input_at;
 
 /// How many times a chain of causes is taken up again where only ids tell how it goes on.
 const MAX_JOINTS: usize = 1_000;
@@ -28,12 +30,19 @@ impl Explainer<'_> {
             if let Some(CauseStep::Input { record, .. }) = steps.last() {
                 next = self.behind(record);
             }
+            let mut routed: Option<&InputRecord> = None;
             for step in &steps {
                 way.push(match step {
+                    CauseStep::Input { stream: Stream::Intake(partition), offset, record } => {
+                        self.intake_step(*partition, *offset, record, routed)
+                    }
                     CauseStep::Event { partition, record } => {
                         self.event_step(EventRef { partition: *partition, sequence: record.sequence }, record)
                     }
-                    CauseStep::Input { stream, offset, record } => self.input_step(*stream, *offset, record),
+                    CauseStep::Input { stream, offset, record } => {
+                        routed = Some(record);
+                        self.input_step(*stream, *offset, record)
+                    }
                     // The event itself says that a writer started.
                     CauseStep::Writer { .. } => continue,
                 });
@@ -41,6 +50,21 @@ impl Explainer<'_> {
         }
         way.reverse();
         Ok(way)
+    }
+
+    /// The record of the intake an input was routed from. The router counts the intake's records from 1, so the one
+    /// before the place named is looked at when the one there is not it.
+    fn intake_step(&self, partition: u32, offset: u64, record: &InputRecord, routed: Option<&InputRecord>) -> WayStep {
+        let stream = Stream::Intake(partition);
+        let is_it = |record: &InputRecord| routed.is_none_or(|routed| routed_from(&routed.input, &record.input));
+        if !is_it(record)
+            && let Some(before) = offset.checked_sub(1)
+            && let Ok(earlier) = input_at(self.log, stream, before)
+            && is_it(&earlier)
+        {
+            return self.input_step(stream, before, &earlier);
+        }
+        self.input_step(stream, offset, record)
     }
 
     /// Where a worker's word comes from, when it does not say so itself: its lease.
@@ -59,11 +83,13 @@ impl Explainer<'_> {
         });
         let Some((at, _)) = enqueued else { return Ok(Vec::new()) };
         let mut way = self.way_to(*at)?;
+        let name = self.index.say_item(item);
         for (other, record) in records {
             // Waits are told where they belong; here they would hide the way.
             let wait = record.event.name().ends_with(".wait-changed");
             if other != at && !wait {
-                way.push(self.event_step(*other, record));
+                let step = self.event_step(*other, record);
+                way.push(WayStep { text: without(&step.text, &name), ..step });
             }
         }
         Ok(way)
@@ -120,6 +146,22 @@ impl Explainer<'_> {
             actor: known(record.actor),
             text: self.index.names.input(&record.input),
         }
+    }
+}
+
+/// Whether an input is what routing made of a record of the intake.
+fn routed_from(routed: &Input, intake: &Input) -> bool {
+    match (routed, intake) {
+        (Input::Gate(GateInput::TriggerReceived(received)), Input::Intake(IntakeInput::ForgeEvent(event))) => {
+            received.event == *event
+        }
+        (Input::Gate(GateInput::TenantLoaded(loaded)), Input::Intake(IntakeInput::TenantFile(file))) => {
+            loaded.version == file.version
+        }
+        (Input::Gate(GateInput::NotRouted(what)), Input::Intake(IntakeInput::ForgeEvent(event))) => {
+            (&what.connection, &what.project, &what.event) == (&event.connection, &event.project, &event.event)
+        }
+        _ => false,
     }
 }
 

@@ -13,8 +13,26 @@ use crate::shape::{self, BUILDS_OF_EVENT, BuildPart, build_index};
 
 /// The parameters of the list.
 pub(crate) const PARAMETERS: &[&str] = &[
-    "project", "pipeline", "change", "branch", "patchset", "ref", "newrev", "uuid", "job_name", "queue_item_uuid",
-    "voting", "nodeset", "result", "final", "held", "complete", "limit", "skip", "idx_min", "idx_max",
+    "project",
+    "pipeline",
+    "change",
+    "branch",
+    "patchset",
+    "ref",
+    "newrev",
+    "uuid",
+    "job_name",
+    "queue_item_uuid",
+    "voting",
+    "nodeset",
+    "result",
+    "final",
+    "held",
+    "complete",
+    "limit",
+    "skip",
+    "idx_min",
+    "idx_max",
     "exclude_result",
 ];
 
@@ -121,7 +139,9 @@ pub(crate) fn list(reading: &Reading<'_>, tenant: &str, query: &Query) -> Result
 /// The canonical names of a tenant's projects.
 pub(crate) fn projects(reading: &Reading<'_>, tenant: &str) -> Result<Vec<String>, ApiError> {
     let entry = reading.history().tenant(tenant, reading.at)?;
-    Ok(entry.map(|entry| entry.loaded.projects.into_iter().map(|project| project.project).collect()).unwrap_or_default())
+    Ok(entry
+        .map(|entry| entry.loaded.projects.into_iter().map(|project| project.project).collect())
+        .unwrap_or_default())
 }
 
 /// The id in a path.
@@ -145,16 +165,15 @@ pub(crate) fn one(reading: &Reading<'_>, tenant: &str, uuid: &str) -> Result<Jso
     let item = reading.history().item(entry.item, reading.at)?.ok_or_else(|| gone(entry.item, entry.buildset))?;
     let event = shape::Event::of(reading, &item)?;
     let mut json = shape::build(build, &entry, &item, &event, BuildPart::Alone);
-    json["dependencies"] = entry
-        .dependencies
-        .iter()
-        .map(|(job, soft)| serde_json::json!({ "name": job, "soft": soft }))
-        .collect();
+    json["dependencies"] =
+        entry.dependencies.iter().map(|(job, soft)| serde_json::json!({ "name": job, "soft": soft })).collect();
     json["waits"] = shape::waits(reading, &WaitSubject::Build(build))?;
     Ok(json)
 }
 
 /// A row refers to one that is not there.
 pub(crate) fn gone(item: ItemId, buildset: BuildsetId) -> ApiError {
-    ApiError::Internal(format!("the tables name item {item} of buildset {buildset}, which is not in them; delete the projection, it is rebuilt from the log"))
+    ApiError::Internal(format!(
+        "the tables name item {item} of buildset {buildset}, which is not in them; delete the projection, it is rebuilt from the log"
+    ))
 }

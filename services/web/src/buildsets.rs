@@ -14,8 +14,22 @@ use crate::shape::{self, BuildPart, ms};
 
 /// The parameters of the list.
 pub(crate) const PARAMETERS: &[&str] = &[
-    "project", "pipeline", "change", "branch", "patchset", "ref", "newrev", "uuid", "queue_item_uuid", "result",
-    "complete", "limit", "skip", "idx_min", "idx_max", "exclude_result",
+    "project",
+    "pipeline",
+    "change",
+    "branch",
+    "patchset",
+    "ref",
+    "newrev",
+    "uuid",
+    "queue_item_uuid",
+    "result",
+    "complete",
+    "limit",
+    "skip",
+    "idx_min",
+    "idx_max",
+    "exclude_result",
 ];
 
 struct Filter<'q> {
@@ -177,10 +191,9 @@ fn frozen(frozen: &FrozenEntry) -> Json {
 
 /// Zuul's events of a buildset: what befell its item.
 fn events(row: &BuildsetEntry, item: &gatelog_gate_state::history::ItemEntry) -> Json {
-    let event = |at, kind: &str, description: String| {
-        json!({ "event_time": shape::iso(at), "event_type": kind, "description": description, "event_ms": ms(at) })
-    };
-    let mut told = vec![event(item.enqueued_at, "item-enqueued", format!("enqueued into {}: {}", item.pipeline, item.reason))];
+    let event = |at, kind: &str, description: String| json!({ "event_time": shape::iso(at), "event_type": kind, "description": description, "event_ms": ms(at) });
+    let mut told =
+        vec![event(item.enqueued_at, "item-enqueued", format!("enqueued into {}: {}", item.pipeline, item.reason))];
     for reset in item.resets.iter().filter(|reset| reset.sequence <= row.opened || row.reset.is_some()) {
         told.push(event(reset.at, "item-reset", format!("{}: {}", reset.code, reset.detail)));
     }

@@ -92,10 +92,7 @@ async fn open(
         Some(attempt) => attempts.get(&attempt).copied().into_iter().collect(),
         None => attempts.last().copied().into_iter().collect(),
     };
-    app.blocking(move |app| {
-        Ok(candidates.into_iter().find_map(|attempt| app.site.consoles.open(build, attempt)))
-    })
-    .await
+    app.blocking(move |app| Ok(candidates.into_iter().find_map(|attempt| app.site.consoles.open(build, attempt)))).await
 }
 
 async fn piece(mut follower: Follower) -> Option<(std::io::Result<Bytes>, Follower)> {

@@ -85,8 +85,7 @@ impl IntoResponse for ApiError {
         if status == StatusCode::INTERNAL_SERVER_ERROR {
             tracing::error!("{self}");
         }
-        let mut response =
-            (status, Json(json!({ "error": code, "description": self.to_string() }))).into_response();
+        let mut response = (status, Json(json!({ "error": code, "description": self.to_string() }))).into_response();
         if let ApiError::NotYet { position, .. } | ApiError::Beyond { newest: position, .. } = &self
             && let Ok(value) = HeaderValue::from_str(position)
         {

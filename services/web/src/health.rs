@@ -8,10 +8,7 @@ use crate::site::PartHealth;
 
 /// The document, and whether all is well.
 pub(crate) fn document(app: &App) -> (bool, Json) {
-    let mut parts = vec![
-        fold("fold gate/0", &app.site.gate_fold),
-        fold("fold capacity/0", &app.site.capacity_fold),
-    ];
+    let mut parts = vec![fold("fold gate/0", &app.site.gate_fold), fold("fold capacity/0", &app.site.capacity_fold)];
     parts.extend(app.site.health.parts());
     let well = parts.iter().all(|part| part.well);
     let positions = json!({

@@ -3,6 +3,7 @@
 //! - [`site`]: [`Site`], what the API reads from; [`Past`] and [`Consoles`], what it asks others for.
 //! - `reading`: one request: which moment it asks about, which tables answer, how the answer is marked.
 //! - `status`, `builds`, `buildsets`, `configuration`: the documents.
+//! - `capacity`: workers, and what each attempt of a build waited for, by capacity's own position.
 //! - `stream`: events as they come; `console`: what a build says.
 //!
 //! What Zuul calls by the same name means the same here, except:
@@ -19,6 +20,7 @@
 
 mod builds;
 mod buildsets;
+mod capacity;
 mod configuration;
 mod console;
 mod error;

@@ -56,9 +56,8 @@ impl Query {
     /// A whole number, at most `most`.
     pub(crate) fn number(&self, name: &str, most: u64) -> Result<Option<u64>, ApiError> {
         let Some(text) = self.one(name)? else { return Ok(None) };
-        let number: u64 = text
-            .parse()
-            .map_err(|_| ApiError::BadRequest(format!("{name}={text:?} is not a whole number")))?;
+        let number: u64 =
+            text.parse().map_err(|_| ApiError::BadRequest(format!("{name}={text:?} is not a whole number")))?;
         if number > most {
             return Err(ApiError::BadRequest(format!("{name}={number} is more than {most}")));
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use gatelog_gate_state::{Gate, GateLive, GateRead};
 use gatelog_record::{BlobHash, Timestamp, codec};
 use gatelog_rules_config::{Layout, Problem};
@@ -25,7 +25,7 @@ use crate::site::Site;
 pub(crate) const POSITION: HeaderName = HeaderName::from_static("gatelog-position");
 /// How many reads are answered at once; more wait.
 const READS: usize = 16;
-/// How many streams are open at once; more are refused.
+/// How many streams and waits are open at once; more are refused.
 const STREAMS: usize = 1_024;
 /// How long a read may take, its wait for a place among the reads included.
 const READ_TIME: Duration = Duration::from_secs(30);
@@ -167,14 +167,6 @@ pub(crate) enum Needs {
     Live,
 }
 
-/// An answer, before it is written.
-pub(crate) enum Answer {
-    /// The client has it already.
-    Same(u64),
-    /// It has not.
-    Document(u64, Json),
-}
-
 /// The moment a request asks about: a sequence, or the newest.
 fn asked(app: &App, query: &Query) -> Result<Option<u64>, ApiError> {
     let Some(text) = query.one("at")? else { return Ok(None) };
@@ -186,7 +178,9 @@ fn asked(app: &App, query: &Query) -> Result<Option<u64>, ApiError> {
         return if sequence > newest { Err(beyond()) } else { Ok(Some(sequence)) };
     }
     let moment: jiff::Timestamp = text.parse().map_err(|_| {
-        ApiError::BadRequest(format!("at={text:?} is neither the sequence of an event nor a time such as 2026-01-31T14:03:00Z"))
+        ApiError::BadRequest(format!(
+            "at={text:?} is neither the sequence of an event nor a time such as 2026-01-31T14:03:00Z"
+        ))
     })?;
     Ok(Some(view.temporal().sequence_at(Timestamp(moment.as_microsecond()))?))
 }
@@ -194,6 +188,7 @@ fn asked(app: &App, query: &Query) -> Result<Option<u64>, ApiError> {
 /// Waits until the fold has reached what `after` names.
 async fn wait(app: &Arc<App>, query: &Query) -> Result<(), ApiError> {
     let Some(wanted) = query.number("after", u64::MAX)? else { return Ok(()) };
+    let _place = app.streams.try_acquire().map_err(|_| ApiError::Busy)?;
     let mut fold = app.site.gate_fold.subscribe();
     let reached = tokio::time::timeout(AFTER_TIME, fold.reached(wanted)).await;
     let not_yet = |at: u64| ApiError::NotYet { wanted, at, position: app.position(at) };
@@ -243,25 +238,28 @@ pub(crate) async fn answer(
 ) -> Result<Response, ApiError> {
     wait(&app, &query).await?;
     let had = headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let answer = app
+    let (at, answer) = app
         .blocking(move |app| {
             let asked = asked(app, &query)?;
             read(app, asked, needs, |reading| {
                 if had.as_deref().is_some_and(|had| matches(had, &app.etag(reading.at))) {
-                    return Ok(Answer::Same(reading.at));
+                    return Ok((reading.at, Ok(None)));
                 }
-                Ok(Answer::Document(reading.at, render(reading, &query)?))
+                Ok((reading.at, render(reading, &query).map(Some)))
             })
         })
         .await?;
-    let (status, at, body) = match answer {
-        Answer::Same(at) => (StatusCode::NOT_MODIFIED, at, None),
-        Answer::Document(at, json) => (StatusCode::OK, at, Some(json)),
+    let document = match answer {
+        Ok(document) => document,
+        Err(error) => {
+            // That there is nothing is an answer too, as of a position.
+            let mut response = error.into_response();
+            mark(&app, response.headers_mut(), at);
+            return Ok(response);
+        }
     };
-    let mut response = Response::new(match body {
-        Some(json) => Body::from(json.to_string()),
-        None => Body::empty(),
-    });
+    let status = if document.is_some() { StatusCode::OK } else { StatusCode::NOT_MODIFIED };
+    let mut response = Response::new(document.map_or_else(Body::empty, |json| Body::from(json.to_string())));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     mark(&app, headers, at);

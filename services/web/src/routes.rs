@@ -21,7 +21,7 @@ use crate::error::ApiError;
 use crate::query::Query;
 use crate::reading::{App, Needs, Reading, answer};
 use crate::site::Site;
-use crate::{builds, buildsets, configuration, console, health, status, stream};
+use crate::{builds, buildsets, capacity, configuration, console, health, status, stream};
 
 /// The longest path and query, in bytes.
 const MAX_URI: usize = 8 << 10;
@@ -82,10 +82,14 @@ pub fn router(site: Site) -> Router {
         .route("/api/health", get(health_of))
         .route("/api/events", get(events))
         .route("/api/connections", get(connections))
+        .route("/api/components", get(components))
         .route("/api/tenants", of_site!(History, &[], |reading: R<'_, '_>, _: &Query| configuration::tenants(reading)))
         .route(
             "/api/tenant/{tenant}/info",
-            of_tenant!(History, &[], |reading: R<'_, '_>, tenant: &String, _| configuration::info(reading, Some(tenant))),
+            of_tenant!(History, &[], |reading: R<'_, '_>, tenant: &String, _| configuration::info(
+                reading,
+                Some(tenant)
+            )),
         )
         .route(
             "/api/tenant/{tenant}/status",
@@ -96,6 +100,7 @@ pub fn router(site: Site) -> Router {
         .route("/api/tenant/{tenant}/builds", of_tenant!(History, builds::PARAMETERS, builds::list))
         .route("/api/tenant/{tenant}/build/{uuid}", of_one!(History, builds::one))
         .route("/api/tenant/{tenant}/build/{uuid}/console", get(console_of))
+        .route("/api/tenant/{tenant}/build/{uuid}/leases", get(leases_of))
         .route("/api/tenant/{tenant}/buildsets", of_tenant!(History, buildsets::PARAMETERS, buildsets::list))
         .route("/api/tenant/{tenant}/buildset/{uuid}", of_one!(History, buildsets::one))
         .route(
@@ -104,7 +109,9 @@ pub fn router(site: Site) -> Router {
         )
         .route(
             "/api/tenant/{tenant}/pipelines",
-            of_tenant!(History, &[], |reading: R<'_, '_>, tenant: &String, _| configuration::pipelines(reading, tenant)),
+            of_tenant!(History, &[], |reading: R<'_, '_>, tenant: &String, _| configuration::pipelines(
+                reading, tenant
+            )),
         )
         .route(
             "/api/tenant/{tenant}/jobs",
@@ -163,6 +170,7 @@ async fn map() -> Json<Value> {
         "health": "/api/health",
         "events": "/api/events",
         "connections": "/api/connections",
+        "components": "/api/components",
         "tenants": "/api/tenants",
         "tenant_info": "/api/tenant/{tenant}/info",
         "status": "/api/tenant/{tenant}/status",
@@ -175,6 +183,7 @@ async fn map() -> Json<Value> {
         "builds": "/api/tenant/{tenant}/builds",
         "build": "/api/tenant/{tenant}/build/{uuid}",
         "console": "/api/tenant/{tenant}/build/{uuid}/console",
+        "leases": "/api/tenant/{tenant}/build/{uuid}/leases",
         "buildsets": "/api/tenant/{tenant}/buildsets",
         "buildset": "/api/tenant/{tenant}/buildset/{uuid}",
         "config_errors": "/api/tenant/{tenant}/config-errors",
@@ -192,6 +201,15 @@ async fn health_of(State(app): Shared) -> Response {
     (status, Json(document)).into_response()
 }
 
+async fn components(State(app): Shared, RawQuery(query): RawQuery) -> Answered {
+    capacity::components(app, Query::read(query.as_deref(), &[])?).await
+}
+
+async fn leases_of(State(app): Shared, path: Segments<(String, String)>, RawQuery(query): RawQuery) -> Answered {
+    let (tenant, uuid) = segments(path)?;
+    capacity::leases(app, tenant, uuid, Query::read(query.as_deref(), &[])?).await
+}
+
 async fn events(State(app): Shared, headers: HeaderMap, RawQuery(query): RawQuery) -> Answered {
     let query = Query::read(query.as_deref(), stream::PARAMETERS)?;
     stream::events(app, headers, query).await
@@ -207,11 +225,7 @@ async fn status_stream(
     stream::statuses(app, segments(path)?, headers, query).await
 }
 
-async fn console_of(
-    State(app): Shared,
-    path: Segments<(String, String)>,
-    RawQuery(query): RawQuery,
-) -> Answered {
+async fn console_of(State(app): Shared, path: Segments<(String, String)>, RawQuery(query): RawQuery) -> Answered {
     let (tenant, uuid) = segments(path)?;
     let query = Query::read(query.as_deref(), console::PARAMETERS)?;
     console::answer(app, tenant, uuid, query).await

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use gatelog_gate_state::GateLive;
-use gatelog_gate_state::live::{BuildRow, BuildState, BuildsetRow, ItemRow, ProblemKind, QueueRow, WaitKey, subject_name};
+use gatelog_gate_state::live::{
+    BuildRow, BuildState, BuildsetRow, ItemRow, ProblemKind, QueueRow, WaitKey, subject_name,
+};
 use gatelog_record::draft::gate::{BuildResult, Subject, WaitSubject};
 use gatelog_record::{BuildId, ItemId};
 use gatelog_rules_config::Pipeline;
@@ -112,7 +114,9 @@ impl<'r, B: Backing> Status<'r, B> {
         for number in 0..self.queues.len() {
             for item in self.items(number)? {
                 let here = item.row.subjects.iter().any(|subject| {
-                    ref_id(subject) == change || subject_name(subject) == change || subject.commit.as_deref() == Some(change)
+                    ref_id(subject) == change
+                        || subject_name(subject) == change
+                        || subject.commit.as_deref() == Some(change)
                 });
                 if here {
                     found.push(self.item(&item)?);
@@ -174,7 +178,10 @@ impl<'r, B: Backing> Status<'r, B> {
         let mut items: Vec<Placed> = Vec::new();
         for (place, id) in queue.row.items.iter().enumerate() {
             let Some(row) = self.live.gate.items.get(id)?.map(|row| row.into_owned()) else {
-                return Err(ApiError::Internal(format!("queue {} names item {id}, which is not in the tables", queue.name)));
+                return Err(ApiError::Internal(format!(
+                    "queue {} names item {id}, which is not in the tables",
+                    queue.name
+                )));
             };
             let buildset = match &row.buildset {
                 Some(buildset) => self.live.gate.buildsets.get(buildset)?.map(|row| row.into_owned()),
@@ -213,7 +220,8 @@ impl<'r, B: Backing> Status<'r, B> {
             ProblemKind::NoJobs => "NO_JOBS",
             ProblemKind::Error => "ERROR",
         });
-        let refs: Result<Vec<Json>, ApiError> = item.row.subjects.iter().map(|subject| self.reference(subject)).collect();
+        let refs: Result<Vec<Json>, ApiError> =
+            item.row.subjects.iter().map(|subject| self.reference(subject)).collect();
         Ok(json!({
             "id": item.id.to_string(),
             "uuid": item.id.to_string(),

@@ -35,9 +35,9 @@ fn resumed(app: &App, headers: &HeaderMap, query: &Query) -> Result<Option<u64>,
     if query.one("at")?.is_some() {
         return Err(ApiError::BadRequest("a stream begins after the event from= names, not at a moment".into()));
     }
-    let last = match headers.get("last-event-id") {
-        Some(value) => {
-            let text = value.to_str().unwrap_or_default().trim();
+    let header = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?").trim());
+    let last = match header.filter(|text| !text.is_empty()) {
+        Some(text) => {
             let number = text
                 .parse()
                 .map_err(|_| ApiError::BadRequest(format!("Last-Event-ID {text:?} is not the sequence of an event")))?;

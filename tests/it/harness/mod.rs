@@ -184,7 +184,7 @@ impl Site {
         forge.read_reports(project, &facts.commit).unwrap()
     }
 
-    /// Verdicts of the reports on a change (`check success`, …), in the order of their telling.
+    /// Verdicts of the reports on a change (`check:success`, …), in the order of their telling.
     pub fn verdicts(&self, project: &str, name: &str) -> Vec<String> {
         self.reports(project, name).into_iter().map(|report| report.verdict).collect()
     }

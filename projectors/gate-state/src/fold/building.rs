@@ -21,8 +21,7 @@ impl<B: Backing> GateLive<B> {
     }
 
     pub(super) fn end_lease(&mut self, record: &EventRecord, event: &LeaseEndWanted) -> Result<(), FoldRefused> {
-        let asked =
-            LeaseEndAsked { build: event.build, attempt: event.attempt, reason: event.reason.clone() };
+        let asked = LeaseEndAsked { build: event.build, attempt: event.attempt, reason: event.reason.clone() };
         self.partition.send(record, 0, CAPACITY, MAIN, CapacityInput::LeaseEndAsked(asked))
     }
 }

@@ -7,9 +7,7 @@ use gatelog_record::draft::gate::{
 use gatelog_record::{EventRecord, WorkId};
 use gatelog_tables::{Backing, FoldRefused, Table, TableDef, TableExt};
 
-use crate::live::{
-    BuildsetProblem, GateTables, LayoutRow, PendingRow, Phase, ProblemKind, TenantRow, UnreadRow, Work,
-};
+use crate::live::{BuildsetProblem, GateTables, LayoutRow, PendingRow, Phase, ProblemKind, TenantRow, UnreadRow, Work};
 
 /// The keys of a table's rows that belong to a tenant, or to one project of it.
 fn keys_of<T, X>(table: &X, tenant: &str, project: Option<&str>) -> Result<Vec<T::Key>, FoldRefused>

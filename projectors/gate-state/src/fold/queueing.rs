@@ -196,11 +196,8 @@ impl<B: Backing> GateTables<B> {
             FreezeOutcome::NoJobs { trace, in_pipeline } => {
                 row.trace = Some(*trace);
                 let code = if *in_pipeline { "no-jobs" } else { "not-in-pipeline" };
-                row.problem = Some(BuildsetProblem {
-                    kind: ProblemKind::NoJobs,
-                    code: code.into(),
-                    message: String::new(),
-                });
+                row.problem =
+                    Some(BuildsetProblem { kind: ProblemKind::NoJobs, code: code.into(), message: String::new() });
             }
             FreezeOutcome::Refused { trace, message } => {
                 row.trace = Some(*trace);

@@ -13,9 +13,9 @@ impl<B: Backing> GateTables<B> {
     pub(super) fn changes_wanted(&mut self, record: &EventRecord, event: &ChangesWanted) -> Result<(), FoldRefused> {
         self.ask(record, event.work, &event.tenant, Work::Changes(event.clone()))?;
         match event.purpose {
-            FactsPurpose::Trigger { trigger } => self
-                .triggers
-                .update(&(event.tenant.clone(), trigger), |row| row.work = Some(event.work)),
+            FactsPurpose::Trigger { trigger } => {
+                self.triggers.update(&(event.tenant.clone(), trigger), |row| row.work = Some(event.work))
+            }
             FactsPurpose::BeforeSubmit { item } => self.works_on(item, event.work),
             FactsPurpose::Refresh => Ok(()),
         }
@@ -65,11 +65,7 @@ impl<B: Backing> GateTables<B> {
         Ok(())
     }
 
-    pub(super) fn trigger_waiting(
-        &mut self,
-        record: &EventRecord,
-        event: &TriggerWaiting,
-    ) -> Result<(), FoldRefused> {
+    pub(super) fn trigger_waiting(&mut self, record: &EventRecord, event: &TriggerWaiting) -> Result<(), FoldRefused> {
         self.triggers.insert(
             (event.tenant.clone(), event.trigger),
             TriggerRow {
@@ -95,12 +91,7 @@ impl<B: Backing> GateTables<B> {
         match event.code {
             Some(code) => Ok(self.waits.put(
                 key,
-                WaitRow {
-                    code,
-                    detail: event.detail.clone(),
-                    since: event.since,
-                    unblocks: event.unblocks.clone(),
-                },
+                WaitRow { code, detail: event.detail.clone(), since: event.since, unblocks: event.unblocks.clone() },
             )?),
             None => self.waits.remove(&key).map(|_| ()),
         }

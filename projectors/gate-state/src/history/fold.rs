@@ -10,12 +10,12 @@ use gatelog_record::event::GateEvent;
 use gatelog_record::{BuildsetId, Event, EventRecord, ItemId, Timestamp, Value};
 use gatelog_tables::{Backing, FoldRefused, ReadTables, Table, TableExt};
 
-use super::held::{begin, end, held, next, replace};
+use super::GateRead;
+use super::held::{as_of, begin, end, held, next, replace};
 use super::rows::{
     AttemptEntry, BuildEntry, BuildHistory, BuildsetEntry, EndEntry, FrozenEntry, ItemEntry, ItemHistory, LayoutEntry,
     Moment, PreparedEntry, RefusedEntry, ReportEntry, ResetEntry, SubmitEntry, TenantEntry, TriggerEntry, WaitEntry,
 };
-use super::GateRead;
 use crate::live::{GateLive, WaitKey, subject_name};
 
 fn illegal(message: String) -> FoldRefused {
@@ -128,7 +128,10 @@ impl<B: Backing> GateRead<B> {
         }
         for problem in &found.failed {
             let key = (found.tenant.clone(), problem.project.clone());
-            replace(&mut self.unread, key, record.sequence, problem.clone())?;
+            // Reading is tried again and again: only a change is news.
+            if as_of(&self.unread, &key, record.sequence)?.as_ref() != Some(problem) {
+                replace(&mut self.unread, key, record.sequence, problem.clone())?;
+            }
         }
         Ok(())
     }

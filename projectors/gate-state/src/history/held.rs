@@ -26,9 +26,7 @@ where
     R: Clone,
     T: TableDef<Key = (K, u64), Row = Held<R>>,
 {
-    Ok(held(table, key, sequence)?
-        .filter(|held| held.until.is_none_or(|until| sequence < until))
-        .map(|held| held.row))
+    Ok(held(table, key, sequence)?.filter(|held| held.until.is_none_or(|until| sequence < until)).map(|held| held.row))
 }
 
 /// The newest stretch of a subject that began at or before an event, over or not.

@@ -34,9 +34,7 @@ pub type Newest<'a, I> = Box<dyn Iterator<Item = Result<I, TableError>> + 'a>;
 macro_rules! newest {
     ($table:expr, $from:expr, $to:expr) => {
         Ok(Box::new(
-            $table
-                .range_back(Bound::Included(&$from), Bound::Included(&$to))?
-                .map(|entry| entry.map(|(_, id)| *id)),
+            $table.range_back(Bound::Included(&$from), Bound::Included(&$to))?.map(|entry| entry.map(|(_, id)| *id)),
         ))
     };
 }

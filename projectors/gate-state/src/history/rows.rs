@@ -5,7 +5,7 @@ use gatelog_record::draft::gate::{
     Artifact, BasePin, BuildResult, ItemResult, PipelineVerdict, PreparedBranch, ProjectProblem, ReportAction, Subject,
     SubmitOutcome, SubmitTarget, TenantLoaded, TriggerCause, WaitCode,
 };
-use gatelog_record::{Sealed, BlobHash, BuildId, BuildsetId, Cause, ItemId, LeaseId, Timestamp, Value, WorkId};
+use gatelog_record::{BlobHash, BuildId, BuildsetId, Cause, ItemId, LeaseId, Sealed, Timestamp, Value, WorkId};
 use gatelog_tables::TableDef;
 use gatelog_tables::table::Life;
 use serde::{Deserialize, Serialize};
@@ -475,4 +475,3 @@ pub struct Moment {
     /// The build it is about.
     pub build: Option<BuildId>,
 }
-

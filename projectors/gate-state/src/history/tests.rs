@@ -374,8 +374,7 @@ impl Walk {
             }
             Some(work) => {
                 item.work = None;
-                let done =
-                    SubmitDone { work, attempt: 1, tenant: "demo".into(), outcome: SubmitOutcome::Merged };
+                let done = SubmitDone { work, attempt: 1, tenant: "demo".into(), outcome: SubmitOutcome::Merged };
                 self.say(GateEvent::Submitted(Submitted { item: item.id, done }));
                 false
             }

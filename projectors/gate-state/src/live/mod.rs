@@ -7,19 +7,17 @@ mod waiting;
 
 pub use building::{BuildRow, BuildState, Builds, SemaphoreHolders};
 pub(crate) use configuration::branch_key;
-pub use configuration::{Branches, ConfigFiles, LayoutRow, Layouts, ProjectReads, TenantRow, Tenants, Unread, UnreadRow};
+pub use configuration::{
+    Branches, ConfigFiles, LayoutRow, Layouts, ProjectReads, TenantRow, Tenants, Unread, UnreadRow,
+};
 pub use queueing::{
     Ahead, BuildsetProblem, BuildsetRow, Buildsets, ItemRow, Items, ItemsByChange, Phase, ProblemKind, QueueRow,
     Queues, subject_name,
 };
-pub use waiting::{
-    ChangeRow, Changes, PendingRow, PendingWork, TriggerRow, Triggers, WaitKey, WaitRow, Waits, Work,
-};
+pub use waiting::{ChangeRow, Changes, PendingRow, PendingWork, TriggerRow, Triggers, WaitKey, WaitRow, Waits, Work};
 
 use gatelog_partition_state::PartitionTables;
-use gatelog_tables::{
-    Backing, Factory, Maps, Overlay, TableError, TableSet, TableVisitor, TableVisitorMut,
-};
+use gatelog_tables::{Backing, Factory, Maps, Overlay, TableError, TableSet, TableVisitor, TableVisitorMut};
 
 gatelog_tables::tables! {
     /// The gate's own live tables.

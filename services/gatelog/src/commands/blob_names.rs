@@ -290,34 +290,35 @@ bytes! { SerializeSeq, SerializeTuple }
 
 #[cfg(test)]
 mod tests {
-    use gatelog_record::Event;
-    use gatelog_record::draft::gate::{
-        ConfigFile, ConfigFileSet, LayoutWanted, ProjectBranch,
-    };
-    use gatelog_record::event::GateEvent;
+    use std::collections::BTreeMap;
+
+    use gatelog_record::draft::gate::{ConfigFile, ConfigFileSet, LayoutOutcome, ProjectBranch};
+    use gatelog_record::{Value, WorkId};
 
     use super::*;
 
     #[test]
-    fn every_blob_of_a_record_is_found_and_ids_are_not_taken_for_blobs() {
+    fn every_blob_is_found_wherever_it_stands_and_ids_are_not_taken_for_blobs() {
         let blob = |n: u8| BlobHash([n; 32]);
-        let event = Event::from(GateEvent::from(LayoutWanted {
-            work: gatelog_record::WorkId([9; 16]),
-            tenant: "demo".into(),
-            item: None,
-            buildset: None,
-            settings: blob(1),
-            files: vec![ConfigFileSet {
-                at: ProjectBranch { connection: "forge".into(), project: "git.demo/a".into(), branch: "master".into() },
-                default: true,
-                commit: "c".into(),
-                files: vec![
-                    ConfigFile { path: "a.yaml".into(), blob: blob(2) },
-                    ConfigFile { path: "b.yaml".into(), blob: blob(3) },
-                ],
-            }],
-            ahead: Some(blob(4)),
-        }));
-        assert_eq!(of(&event).into_iter().collect::<Vec<_>>(), [blob(1), blob(2), blob(3), blob(4)]);
+        let files = ConfigFileSet {
+            at: ProjectBranch { connection: "forge".into(), project: "git.demo/a".into(), branch: "master".into() },
+            default: true,
+            commit: "c".into(),
+            files: vec![
+                ConfigFile { path: "a.yaml".into(), blob: blob(2) },
+                ConfigFile { path: "b.yaml".into(), blob: blob(3) },
+            ],
+        };
+        let outcome = LayoutOutcome::Made {
+            layout: blob(4),
+            problems: blob(5),
+            errors: 0,
+            introduced: vec!["text".into()],
+            loader: 1,
+        };
+        let map = BTreeMap::from([("key".to_owned(), (blob(6), Value::Bool(true)))]);
+        let all = (WorkId([9; 16]), blob(1), vec![files], Some(outcome), map, [7_u8; 32]);
+        let expected: Vec<BlobHash> = (1..=6).map(blob).collect();
+        assert_eq!(of(&all).into_iter().collect::<Vec<_>>(), expected);
     }
 }

@@ -175,17 +175,22 @@ impl Findings {
         let mut lines = Vec::new();
         match segments {
             Some(of) => lines.push(format!(
-                "{:<24} {good}  {} segments ({} sealed), {} frames, {} records, {} bytes",
-                "segments", of["segments"], of["sealed"], of["frames"], of["records"], of["bytes"]
+                "{:<24} {good}  {} ({} sealed), {}, {}, {} bytes",
+                "segments",
+                count(of["segments"].as_u64(), "segment"),
+                of["sealed"],
+                count(of["frames"].as_u64(), "frame"),
+                count(of["records"].as_u64(), "record"),
+                of["bytes"]
             )),
             None => lines.push(format!("{:<24} {bad}", "segments")),
         }
         for report in &self.streams {
             let state = if report.error.is_none() { &good } else { &bad };
-            let mut line = format!("{:<24} {state}  {} records", report.stream.to_string(), report.records);
+            let mut line = format!("{:<24} {state}  {}", report.stream.to_string(), count(Some(report.records), "record"));
             if let Stream::Events(_) = report.stream {
                 let link: String = report.tail.link.to_string().chars().take(16).collect();
-                line.push_str(&format!(", up to event {}, {} terms, chain {link}", report.tail.sequence, report.terms));
+                line.push_str(&format!(", up to event {}, {}, chain {link}", report.tail.sequence, count(Some(report.terms), "term")));
                 if report.stale > 0 {
                     line.push_str(&format!(", {} of writers that had been cut off", report.stale));
                 }
@@ -199,5 +204,13 @@ impl Findings {
         };
         lines.push(format!("{:<24} {state}  {} named, {} bytes{wrong}", "blobs", self.blobs, self.blob_bytes));
         lines
+    }
+}
+
+fn count(number: Option<u64>, one: &str) -> String {
+    match number {
+        Some(1) => format!("1 {one}"),
+        Some(number) => format!("{number} {one}s"),
+        None => format!("? {one}s"),
     }
 }

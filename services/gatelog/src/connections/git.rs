@@ -215,12 +215,19 @@ impl CodeReview for GitConnection {
             project: self.local(&subject.project)?.to_owned(),
             commit: commit.clone(),
             report_id: report.work.to_string(),
-            verdict: format!("{} {}", report.pipeline, report.action.word()),
+            verdict: verdict(&report.pipeline, report.action.word()),
             text: report.message.clone(),
             date_s: report.requested_at.seconds(),
         };
         self.forge.report(&request).map_err(|error| trouble(&error))
     }
+}
+
+/// The one word of a report's section: `gate:success`. What the forge takes for no word is replaced.
+fn verdict(pipeline: &str, action: &str) -> String {
+    let fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let name: String = pipeline.chars().take(60).map(|c| if fine(c) { c } else { '-' }).collect();
+    format!("{name}:{action}")
 }
 
 fn trouble(error: &ForgeError) -> Trouble {

@@ -94,9 +94,11 @@ impl TestConsoles {
 
 impl Consoles for TestConsoles {
     fn open(&self, build: BuildId, attempt: u32) -> Option<Box<dyn ConsoleSource>> {
-        self.0.lock().unwrap().contains_key(&(build, attempt)).then(|| {
-            Box::new(TestConsole { consoles: self.clone(), of: (build, attempt) }) as Box<dyn ConsoleSource>
-        })
+        self.0
+            .lock()
+            .unwrap()
+            .contains_key(&(build, attempt))
+            .then(|| Box::new(TestConsole { consoles: self.clone(), of: (build, attempt) }) as Box<dyn ConsoleSource>)
     }
 }
 

@@ -110,12 +110,7 @@ pub fn blobs() -> (MemoryBlobs, BlobHash, BlobHash) {
 }
 
 fn project(name: &str, trusted: bool) -> TenantProject {
-    TenantProject {
-        connection: "forge".into(),
-        project: format!("forge.example/{name}"),
-        trusted,
-        reads_config: true,
-    }
+    TenantProject { connection: "forge".into(), project: format!("forge.example/{name}"), trusted, reads_config: true }
 }
 
 fn tenant(name: &str) -> GateEvent {
@@ -171,7 +166,13 @@ fn state(project: &str) -> PreparedState {
         commit: "c0".into(),
         tree: "7ee".into(),
     };
-    PreparedState { branches: vec![branch], files: None, config: vec![], touches_config: false, item_touches_config: false }
+    PreparedState {
+        branches: vec![branch],
+        files: None,
+        config: vec![],
+        touches_config: false,
+        item_touches_config: false,
+    }
 }
 
 fn prepare(number: u8, item: ItemId, buildset: BuildsetId, outcome: PrepareOutcome) -> [GateEvent; 2] {
@@ -192,7 +193,13 @@ fn prepare(number: u8, item: ItemId, buildset: BuildsetId, outcome: PrepareOutco
     ]
 }
 
-fn freeze(number: u8, item: ItemId, buildset: BuildsetId, layout: BlobHash, jobs: &[(&str, BuildId)]) -> [GateEvent; 2] {
+fn freeze(
+    number: u8,
+    item: ItemId,
+    buildset: BuildsetId,
+    layout: BlobHash,
+    jobs: &[(&str, BuildId)],
+) -> [GateEvent; 2] {
     let frozen = |name: &str| FrozenJob {
         name: name.into(),
         spec: BlobHash::of(name.as_bytes()),
@@ -289,13 +296,7 @@ fn ended(
         log_url: Some(format!("logs/{build}/{attempt}")),
     };
     [
-        GateEvent::BuildFinished(BuildFinished {
-            finished,
-            item,
-            buildset,
-            retry,
-            result: (!retry).then_some(result),
-        }),
+        GateEvent::BuildFinished(BuildFinished { finished, item, buildset, retry, result: (!retry).then_some(result) }),
         GateEvent::LeaseEndWanted(LeaseEndWanted { build, attempt, reason: "finished".into() }),
     ]
 }
@@ -423,11 +424,16 @@ pub fn events(layout: BlobHash, problems: BlobHash) -> Vec<GateEvent> {
         }),
         opened(C, SET_C2, &[A]),
     ]);
-    say(&prepare(8, C, SET_C2, PrepareOutcome::Conflict {
-        subject: subject("library", "again"),
-        paths: vec!["src/miles.rs".into()],
-        message: "it does not merge with library master/add-miles".into(),
-    }));
+    say(&prepare(
+        8,
+        C,
+        SET_C2,
+        PrepareOutcome::Conflict {
+            subject: subject("library", "again"),
+            paths: vec!["src/miles.rs".into()],
+            message: "it does not merge with library master/add-miles".into(),
+        },
+    ));
     say(&[GateEvent::BuildSettled(BuildSettled {
         build: LINT_A,
         item: A,

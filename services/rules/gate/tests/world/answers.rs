@@ -314,7 +314,7 @@ impl World {
         };
         let options = config::FreezeOptions { ahead: ahead.as_ref(), ..config::FreezeOptions::default() };
         let trace = BlobHash::default();
-        Ok(match config::freeze(&layout, &subject, &wanted.pipeline, &options) {
+        Ok(match config::freeze(&layout, &subject, &wanted.pipeline, options) {
             config::FreezeOutcome::Frozen { graph, .. } => {
                 let jobs = graph
                     .jobs

@@ -360,7 +360,7 @@ impl Story {
     }
 
     fn item(&self, change: &str, pipeline: Option<&str>) -> Result<(ItemId, &ItemRow), String> {
-        self.items(change, pipeline).into_iter().next().ok_or_else(|| format!("{change} is in no pipeline"))
+        self.items(change, pipeline).pop().ok_or_else(|| format!("{change} is in no pipeline"))
     }
 
     fn builds(&self, change: &str, pipeline: Option<&str>) -> Result<Vec<BuildId>, String> {
@@ -571,7 +571,7 @@ impl Story {
                     .pending_work
                     .rows
                     .values()
-                    .map(|row| format!("{}#{}", row.work.kind(), row.attempt))
+                    .map(|row| format!("{}/{}", row.work.kind(), row.attempt))
                     .collect();
                 found.sort();
                 let expected = if rest == ["nothing"] { Vec::new() } else { owned(rest) };
@@ -618,9 +618,9 @@ impl Story {
             text.push_str(&format!("  report {}\n", describe(report)));
         }
         text.push_str(&format!("  merged {:?}, last events:\n", self.world.merged));
-        for record in self.world.events.iter().rev().take(12).rev() {
+        for record in self.world.events.iter().rev().take(6).rev() {
             let mut body = record.to_json()["body"].to_string();
-            body.truncate(200);
+            body.truncate(140);
             text.push_str(&format!("    {} {body}\n", record.event.name()));
         }
         text
