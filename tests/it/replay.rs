@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::harness::projects::{CONFIG, PROJECT};
-use crate::harness::{Server, Site, eventually, host};
+use crate::harness::{Server, Site, host};
 
 /// Reads whose answers are kept.
 const PATHS: [&str; 4] = [
@@ -75,18 +76,33 @@ fn every_answer_can_be_had_again_for_its_position() {
     site.push("project", "bad", "bad", &[("verdict", "bad\n")]);
     site.push("project", "clash", "clash", &[("a.txt", "another")]);
     let names = ["good", "bad", "clash"];
-    let verdicts = |pipeline: &str, kept: &mut Kept| {
-        eventually(&format!("{pipeline} has its verdicts"), || {
-            keep(&server, kept);
-            names.iter().all(|name| server.verdict(pipeline, "project", name).is_some()).then_some(())
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Asks as fast as it is answered, so that few positions go by unseen.
+        let asking = scope.spawn(|| {
+            let mut kept = Kept::new();
+            while !over.load(Ordering::Relaxed) {
+                keep(&server, &mut kept);
+            }
+            kept
         });
-    };
-    verdicts("check", &mut kept);
-    for name in names {
-        site.approve("project", name);
-    }
-    verdicts("gate", &mut kept);
-    server.wait_idle();
+        let told = scope.spawn(|| {
+            for name in names {
+                server.wait_verdict("check", "project", name);
+            }
+            for name in names {
+                site.approve("project", name);
+            }
+            for name in names {
+                server.wait_verdict("gate", "project", name);
+            }
+            server.wait_idle();
+        });
+        let told = told.join();
+        over.store(true, Ordering::Relaxed);
+        kept.extend(asking.join().unwrap());
+        told.unwrap();
+    });
     keep(&server, &mut kept);
     server.stop();
     let positions: std::collections::BTreeSet<u64> = kept.keys().map(|(_, position)| *position).collect();

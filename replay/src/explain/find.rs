@@ -27,6 +27,9 @@ pub enum Found {
     Event(EventRef),
 }
 
+/// Whether a change, with its URL, is what was said.
+type Grade<'g> = &'g dyn Fn(&ChangeName, &str) -> bool;
+
 /// The fewest digits of a uuid that are taken for one.
 const MIN_PREFIX: usize = 4;
 /// How many names a message lists.
@@ -67,10 +70,13 @@ impl Index {
             _ => what,
         };
         let in_tenant = |name: &ChangeName| tenant.is_none_or(|tenant| name.tenant == tenant);
-        let grades: [&dyn Fn(&ChangeName, &str) -> bool; 3] = [
+        // The closest meaning first; only where nothing has it does the next count.
+        let grades: [Grade<'_>; 3] = [
             &|name, url| url == bare || format!("{} {}", name.project, name.change) == bare,
             &|name, _| name.change == bare,
-            &|name, _| name.change.rsplit('/').next() == Some(bare) || format!("{}/{}", name.project, name.change) == bare,
+            &|name, _| {
+                name.change.rsplit('/').next() == Some(bare) || format!("{}/{}", name.project, name.change) == bare
+            },
         ];
         for grade in grades {
             let hits: Vec<&ChangeName> = self
@@ -111,9 +117,8 @@ impl Index {
             return Err(unknown());
         }
         let fits = |id: String| id.starts_with(&prefix);
-        let of_tenant = |item: &ItemId| {
-            tenant.is_none_or(|tenant| self.items.get(item).is_some_and(|note| note.tenant == tenant))
-        };
+        let of_tenant =
+            |item: &ItemId| tenant.is_none_or(|tenant| self.items.get(item).is_some_and(|note| note.tenant == tenant));
         let mut hits: Vec<(Found, String)> = Vec::new();
         for (item, note) in &self.items {
             if fits(item.to_string()) && of_tenant(item) {
@@ -177,7 +182,8 @@ pub(crate) fn nearest<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> O
 fn distance(one: &str, other: &str) -> usize {
     // Names longer than this are not compared letter by letter.
     const LONGEST: usize = 128;
-    let (one, other): (Vec<char>, Vec<char>) = (one.chars().take(LONGEST).collect(), other.chars().take(LONGEST).collect());
+    let (one, other): (Vec<char>, Vec<char>) =
+        (one.chars().take(LONGEST).collect(), other.chars().take(LONGEST).collect());
     let mut before: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=other.len()).collect();
     for (i, a) in one.iter().enumerate() {
@@ -216,6 +222,9 @@ mod tests {
         assert_eq!(position("capacity/2:31").unwrap(), at(Domain::Capacity, 2, 31));
         assert_eq!(position("capacity:31").unwrap(), at(Domain::Capacity, 0, 31));
         assert_eq!(position("https://git.demo/library").unwrap(), None);
-        assert_eq!(position("gate/0:x").unwrap_err().to_string(), "\"gate/0:x\" is no event: expected a sequence, such as 117 or capacity/0:31");
+        assert_eq!(
+            position("gate/0:x").unwrap_err().to_string(),
+            "\"gate/0:x\" is no event: expected a sequence, such as 117 or capacity/0:31"
+        );
     }
 }

@@ -149,11 +149,13 @@ impl Telling<'_, '_> {
             GateEvent::LeaseWanted(wanted) => {
                 self.build(wanted.ask.build, |build| build.attempts.push(attempt(wanted.ask.attempt, spot)));
             }
-            GateEvent::BuildStarted(started) => self.attempt(started.started.build, started.started.attempt, |attempt| {
-                attempt.started = Some(spot);
-                attempt.worker = Some(started.started.worker.clone());
-                attempt.lease = Some(started.started.lease);
-            }),
+            GateEvent::BuildStarted(started) => {
+                self.attempt(started.started.build, started.started.attempt, |attempt| {
+                    attempt.started = Some(spot);
+                    attempt.worker = Some(started.started.worker.clone());
+                    attempt.lease = Some(started.started.lease);
+                })
+            }
             GateEvent::BuildFinished(done) => {
                 let finished = &done.finished;
                 self.attempt(finished.build, finished.attempt, |attempt| {
@@ -286,7 +288,8 @@ impl Telling<'_, '_> {
             }
             CapacityEvent::LeaseEnded(ended) => {
                 self.ends(Waiter::Lease(ended.lease), now);
-                let note = Note { text: format!("lease over{} [{}]", after_colon(&ended.message), ended.reason), ..note };
+                let note =
+                    Note { text: format!("lease over{} [{}]", after_colon(&ended.message), ended.reason), ..note };
                 if let Some((build, number)) = self.leases.get(&ended.lease).copied() {
                     self.attempt(build, number, |attempt| attempt.ended.push(note));
                 }

@@ -79,7 +79,13 @@ impl Explainer<'_> {
                 FreezeOutcome::NoJobs { trace, .. } | FreezeOutcome::Refused { trace, .. } => (*trace, Vec::new()),
                 FreezeOutcome::Failed { .. } => continue,
             };
-            found.push(Freezing { item, buildset: frozen.buildset, spot: Spot::of(&at, record.recorded_at), trace, builds });
+            found.push(Freezing {
+                item,
+                buildset: frozen.buildset,
+                spot: Spot::of(&at, record.recorded_at),
+                trace,
+                builds,
+            });
         }
         Ok(found)
     }

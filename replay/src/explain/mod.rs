@@ -128,7 +128,9 @@ impl ExplainError {
             | ExplainError::NoJob { did_you_mean, .. } => meant(did_you_mean),
             ExplainError::Ambiguous { .. } => Some("name one of them in full, or say which with --tenant".to_owned()),
             ExplainError::NothingFrozen { .. } => Some("leave --job out to see how far it came".to_owned()),
-            ExplainError::Trace { .. } => Some("see `gatelog log verify`, or restore the blob from a backup".to_owned()),
+            ExplainError::Trace { .. } => {
+                Some("see `gatelog log verify`, or restore the blob from a backup".to_owned())
+            }
             _ => None,
         }
     }

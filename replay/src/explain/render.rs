@@ -209,7 +209,12 @@ fn item(page: &mut Page, story: &ItemStory) {
             Some(ended) => format!("{} ({})", ended.text, at(&ended.spot)),
             None => "not delivered yet".to_owned(),
         };
-        page.plain(format!("  {}  {:<PLACE$} {} to {to}: {text}", clock(report.asked.time), at(&report.asked), report.action));
+        page.plain(format!(
+            "  {}  {:<PLACE$} {} to {to}: {text}",
+            clock(report.asked.time),
+            at(&report.asked),
+            report.action
+        ));
     }
     if !story.way.is_empty() {
         page.gap();
@@ -249,7 +254,10 @@ fn buildset_story(page: &mut Page, number: usize, of: usize, story: &BuildsetSto
     page.field("opened", format!("{} ({})", clock(story.opened.time), at(&story.opened)));
     if let Some(prepared) = &story.prepared {
         if story.on.is_empty() {
-            page.field("prepared", format!("{} ({}): {}", clock(prepared.spot.time), at(&prepared.spot), prepared.text));
+            page.field(
+                "prepared",
+                format!("{} ({}): {}", clock(prepared.spot.time), at(&prepared.spot), prepared.text),
+            );
         } else {
             page.field("prepared", format!("{} ({})", clock(prepared.spot.time), at(&prepared.spot)));
         }
@@ -259,7 +267,10 @@ fn buildset_story(page: &mut Page, number: usize, of: usize, story: &BuildsetSto
                 false => format!(", with what is ahead {}", commit_name(&branch.ahead)),
             };
             let (base, commit) = (commit_name(&branch.base), commit_name(&branch.commit));
-            page.field("", format!("{} of {} at {base}{with_ahead}, tested as {commit}", branch.branch, branch.project));
+            page.field(
+                "",
+                format!("{} of {} at {base}{with_ahead}, tested as {commit}", branch.branch, branch.project),
+            );
         }
     }
     if let Some(layout) = &story.layout {
@@ -272,7 +283,10 @@ fn buildset_story(page: &mut Page, number: usize, of: usize, story: &BuildsetSto
         build_story(page, build);
     }
     if let Some(reset) = &story.reset {
-        page.line(Tone::Bad, format!("  {:<10} {} ({}): {}", "given up", clock(reset.spot.time), at(&reset.spot), reset.text));
+        page.line(
+            Tone::Bad,
+            format!("  {:<10} {} ({}): {}", "given up", clock(reset.spot.time), at(&reset.spot), reset.text),
+        );
     }
 }
 
@@ -315,7 +329,10 @@ fn attempt_story(page: &mut Page, story: &AttemptStory) {
     page.plain(format!("    attempt {}: {}", story.attempt, parts.join(", ")));
     for wait in &story.waits {
         let long = wait.millis.map_or("until now".to_owned(), span);
-        page.line(Tone::Waiting, format!("      waited {long} for {}: {} ({})", wait.code, wait.detail, at(&wait.spot)));
+        page.line(
+            Tone::Waiting,
+            format!("      waited {long} for {}: {} ({})", wait.code, wait.detail, at(&wait.spot)),
+        );
     }
     if let Some(detail) = &story.detail {
         let tone = verdict(story.result.as_deref());

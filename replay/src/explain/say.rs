@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use gatelog_record::draft::gate::{
-    ChangesWanted, ConfigScope, EnqueueAsked, FactsPurpose, FreezeOutcome, Frozen, ItemEnqueued, LayoutMade, LayoutOutcome,
-    PrepareOutcome, Prepared, SubmitOutcome, Submitted, Subject, TriggerCause, WaitChanged, WaitSubject,
+    ChangesWanted, ConfigScope, EnqueueAsked, FactsPurpose, FreezeOutcome, Frozen, ItemEnqueued, LayoutMade,
+    LayoutOutcome, PrepareOutcome, Prepared, Subject, SubmitOutcome, Submitted, TriggerCause, WaitChanged, WaitSubject,
 };
 use gatelog_record::draft::intake::ForgeEvent;
 use gatelog_record::event::{CapacityEvent, GateEvent, PartitionEvent};
@@ -203,7 +203,10 @@ impl Names {
             }
             GateEvent::Unrouted(unrouted) => {
                 let what = &unrouted.what;
-                format!("{} of {} from {} concerns no tenant [{}]", what.event, what.project, what.connection, unrouted.reason)
+                format!(
+                    "{} of {} from {} concerns no tenant [{}]",
+                    what.event, what.project, what.connection, unrouted.reason
+                )
             }
             GateEvent::EnqueueRefused(refused) => format!(
                 "{} was not let into {}: {} [{}]",
@@ -219,9 +222,9 @@ impl Names {
                 format!("{} of {} moved from {from} to {to}{by}", moved.at.branch, moved.at.project)
             }
             GateEvent::ItemEnqueued(enqueued) => {
-                let behind = enqueued.ahead.map_or("first in its queue".to_owned(), |ahead| {
-                    format!("behind {}", self.item(ahead))
-                });
+                let behind = enqueued
+                    .ahead
+                    .map_or("first in its queue".to_owned(), |ahead| format!("behind {}", self.item(ahead)));
                 let live = if enqueued.live { "" } else { ", not live" };
                 let ItemEnqueued { queue, pipeline, reason, .. } = enqueued;
                 format!("{} entered queue {queue} of {pipeline}, {behind}{live} [{reason}]", subjects(enqueued))
@@ -256,7 +259,12 @@ impl Names {
                 )
             }
             GateEvent::LeaseEndWanted(wanted) => {
-                format!("{} no longer needs its worker (attempt {}) [{}]", self.build(wanted.build), wanted.attempt, wanted.reason)
+                format!(
+                    "{} no longer needs its worker (attempt {}) [{}]",
+                    self.build(wanted.build),
+                    wanted.attempt,
+                    wanted.reason
+                )
             }
             GateEvent::BuildStarted(started) => {
                 let started = &started.started;
@@ -274,7 +282,9 @@ impl Names {
                 let (build, result) = (self.build(settled.build), settled.result.word());
                 format!("{build} is {result}: {} [{}]", settled.detail, settled.code)
             }
-            GateEvent::OutcomeIgnored(ignored) => format!("an outcome of {} was ignored [{}]", ignored.subject, ignored.code),
+            GateEvent::OutcomeIgnored(ignored) => {
+                format!("an outcome of {} was ignored [{}]", ignored.subject, ignored.code)
+            }
             GateEvent::ItemFailing(failing) => match failing.reasons.as_slice() {
                 [] => format!("{} is failing no longer", self.item(failing.item)),
                 reasons => format!("{} is failing: {}", self.item(failing.item), reasons.join("; ")),
@@ -296,7 +306,9 @@ impl Names {
                 let targets = targets.collect::<Vec<_>>().join(", ");
                 format!("{} is to be merged as it was tested: {targets}", self.item(wanted.item))
             }
-            GateEvent::Submitted(Submitted { item, done }) => format!("{} {}", self.item(*item), submitted(&done.outcome)),
+            GateEvent::Submitted(Submitted { item, done }) => {
+                format!("{} {}", self.item(*item), submitted(&done.outcome))
+            }
             GateEvent::ReportRequested(wanted) => {
                 let about = wanted.subjects.iter().map(subject).collect::<Vec<_>>().join(", ");
                 format!("{} of {} is to be reported on {about}", wanted.action.word(), wanted.pipeline)
@@ -305,13 +317,23 @@ impl Names {
                 let about = delivered.item.map_or("a refused change".to_owned(), |item| self.item(item));
                 match &delivered.done.failed {
                     None => format!("the report on {about} was delivered"),
-                    Some((code, message, _)) => format!("the report on {about} could not be delivered: {message} [{code}]"),
+                    Some((code, message, _)) => {
+                        format!("the report on {about} could not be delivered: {message} [{code}]")
+                    }
                 }
             }
             GateEvent::ItemDequeued(left) => {
-                format!("{} left: {}{} [{}]", self.item(left.item), left.result.word(), after_colon(&left.detail), left.code)
+                format!(
+                    "{} left: {}{} [{}]",
+                    self.item(left.item),
+                    left.result.word(),
+                    after_colon(&left.detail),
+                    left.code
+                )
             }
-            GateEvent::WorkResent(resent) => format!("work {} is sent again (attempt {})", short(&resent.work), resent.attempt),
+            GateEvent::WorkResent(resent) => {
+                format!("work {} is sent again (attempt {})", short(&resent.work), resent.attempt)
+            }
         }
     }
 
@@ -343,7 +365,12 @@ impl Names {
                 let ask = &queued.ask;
                 match self.builds.get(&ask.build) {
                     Some(_) => format!("attempt {} of {} waits for a lease", ask.attempt, self.build(ask.build)),
-                    None => format!("attempt {} of {} (build {}) waits for a lease", ask.attempt, ask.job, short(&ask.build)),
+                    None => format!(
+                        "attempt {} of {} (build {}) waits for a lease",
+                        ask.attempt,
+                        ask.job,
+                        short(&ask.build)
+                    ),
                 }
             }
             CapacityEvent::LeaseGranted(granted) => format!(
@@ -353,10 +380,17 @@ impl Names {
                 count(granted.nodes.len(), "node"),
                 span(granted.waited_ms)
             ),
-            CapacityEvent::LeaseRevoked(revoked) => format!("{}: the lease is taken back [{}]", self.lease(revoked.lease), revoked.reason),
-            CapacityEvent::LeaseEnded(ended) => format!("{}: the lease is over [{}]", self.lease(ended.lease), ended.reason),
+            CapacityEvent::LeaseRevoked(revoked) => {
+                format!("{}: the lease is taken back [{}]", self.lease(revoked.lease), revoked.reason)
+            }
+            CapacityEvent::LeaseEnded(ended) => {
+                format!("{}: the lease is over [{}]", self.lease(ended.lease), ended.reason)
+            }
             CapacityEvent::LeaseRefused(refused) => {
-                format!("attempt {} of {} gets no lease: {} [{}]", refused.ask.attempt, refused.ask.job, refused.message, refused.code)
+                format!(
+                    "attempt {} of {} gets no lease: {} [{}]",
+                    refused.ask.attempt, refused.ask.job, refused.message, refused.code
+                )
             }
             CapacityEvent::WaitChanged(changed) => {
                 format!("{} waits for {}: {}", self.lease(changed.lease), changed.code, changed.detail)
@@ -378,16 +412,24 @@ impl Names {
             Input::Capacity(input) => self.capacity_input(input),
             Input::Intake(IntakeInput::ForgeEvent(event)) => forge_event(event),
             Input::Intake(IntakeInput::TenantFile(file)) => {
-                format!("tenant file version {} with {}", file.version, list(file.tenants.iter().map(|one| one.tenant.as_str())))
+                format!(
+                    "tenant file version {} with {}",
+                    file.version,
+                    list(file.tenants.iter().map(|one| one.tenant.as_str()))
+                )
             }
         }
     }
 
     fn gate_input(&self, input: &GateInput) -> String {
         match input {
-            GateInput::TenantLoaded(loaded) => format!("tenant {} of tenant file version {}", loaded.tenant, loaded.version),
+            GateInput::TenantLoaded(loaded) => {
+                format!("tenant {} of tenant file version {}", loaded.tenant, loaded.version)
+            }
             GateInput::TriggerReceived(received) => forge_event(&received.event),
-            GateInput::NotRouted(what) => format!("{} of {} from {}, which no tenant takes", what.event, what.project, what.connection),
+            GateInput::NotRouted(what) => {
+                format!("{} of {} from {}, which no tenant takes", what.event, what.project, what.connection)
+            }
             GateInput::ChangesFound(found) => match &found.failed {
                 Some((code, message)) => format!("facts about changes could not be had: {message} [{code}]"),
                 None => format!("facts about {}", count(found.changes.len(), "change")),
@@ -406,7 +448,13 @@ impl Names {
                 format!("worker {} ended attempt {} of {build}: {result}", done.worker, done.attempt)
             }
             GateInput::LeaseLost(lost) => {
-                format!("attempt {} of {} lost its lease: {} [{}]", lost.attempt, self.build(lost.build), lost.message, lost.code)
+                format!(
+                    "attempt {} of {} lost its lease: {} [{}]",
+                    lost.attempt,
+                    self.build(lost.build),
+                    lost.message,
+                    lost.code
+                )
             }
             GateInput::SubmitDone(done) => submitted(&done.outcome),
             GateInput::ReportDone(done) => match &done.failed {
@@ -414,19 +462,34 @@ impl Names {
                 Some((code, message, _)) => format!("a report could not be delivered: {message} [{code}]"),
             },
             GateInput::EnqueueAsked(asked) => enqueue_asked(asked),
-            GateInput::DequeueAsked(asked) => format!("{} is asked out of {}: {}", asked.change.change, asked.pipeline, asked.reason),
+            GateInput::DequeueAsked(asked) => {
+                format!("{} is asked out of {}: {}", asked.change.change, asked.pipeline, asked.reason)
+            }
         }
     }
 
     fn capacity_input(&self, input: &CapacityInput) -> String {
         match input {
-            CapacityInput::WorkerSeen(seen) => format!("worker {} offers {}", seen.worker, count(seen.slots as usize, "slot")),
-            CapacityInput::WorkerSilent(silent) => format!("worker {} is silent for {}", silent.worker, span(silent.silent_ms)),
-            CapacityInput::LeaseAsked(ask) => format!("attempt {} of {} asks for a lease", ask.attempt, self.build(ask.build)),
-            CapacityInput::LeaseEndAsked(asked) => {
-                format!("attempt {} of {} needs its lease no longer [{}]", asked.attempt, self.build(asked.build), asked.reason)
+            CapacityInput::WorkerSeen(seen) => {
+                format!("worker {} offers {}", seen.worker, count(seen.slots as usize, "slot"))
             }
-            CapacityInput::LeaseReleased(released) => format!("worker {} let go of {}", released.worker, self.lease(released.lease)),
+            CapacityInput::WorkerSilent(silent) => {
+                format!("worker {} is silent for {}", silent.worker, span(silent.silent_ms))
+            }
+            CapacityInput::LeaseAsked(ask) => {
+                format!("attempt {} of {} asks for a lease", ask.attempt, self.build(ask.build))
+            }
+            CapacityInput::LeaseEndAsked(asked) => {
+                format!(
+                    "attempt {} of {} needs its lease no longer [{}]",
+                    asked.attempt,
+                    self.build(asked.build),
+                    asked.reason
+                )
+            }
+            CapacityInput::LeaseReleased(released) => {
+                format!("worker {} let go of {}", released.worker, self.lease(released.lease))
+            }
         }
     }
 }
@@ -507,7 +570,9 @@ pub(crate) fn frozen(outcome: &FreezeOutcome) -> String {
             format!("{}: {names}", count(jobs.len(), "job"))
         }
         FreezeOutcome::NoJobs { in_pipeline: true, .. } => "no job runs: none matches".to_owned(),
-        FreezeOutcome::NoJobs { in_pipeline: false, .. } => "no job runs: the project is not in this pipeline".to_owned(),
+        FreezeOutcome::NoJobs { in_pipeline: false, .. } => {
+            "no job runs: the project is not in this pipeline".to_owned()
+        }
         FreezeOutcome::Refused { message, .. } => format!("jobs cannot be frozen: {message}"),
         FreezeOutcome::Failed { code, message, again } => {
             let again = if *again { "; it is tried again" } else { "" };
@@ -544,7 +609,9 @@ fn partition_event(event: &PartitionEvent) -> String {
             format!("{kind} could not be decided: {} [{}]", refused.message, refused.code)
         }
         PartitionEvent::ClockStepped(stepped) => format!("the clock went from {} to {}", stepped.before, stepped.now),
-        PartitionEvent::LogRestored(restored) => format!("generation {} began: {}", restored.generation, restored.reason),
+        PartitionEvent::LogRestored(restored) => {
+            format!("generation {} began: {}", restored.generation, restored.reason)
+        }
         PartitionEvent::LevelRaised(raised) => format!("records up to level {} may be written", raised.level),
         PartitionEvent::TimerSet(set) => format!("timer {} is due at {}", set.timer, set.due_at),
         PartitionEvent::TimerCleared(cleared) => {

@@ -2,82 +2,86 @@
 
 use gatelog_record::event::GateEvent;
 use gatelog_record::input::{GateInput, IntakeInput};
-use gatelog_record::{ActorId, Cause, Event, EventRecord, EventRef, Input, InputRecord, ItemId, Stream};
+use gatelog_record::{ActorId, Cause, Domain, Event, EventRecord, EventRef, Input, InputRecord, ItemId, Stream};
 
 use super::say::without;
 use super::shapes::{EventStory, Note, Spot, WayStep};
 use super::{ExplainError, Explainer};
-use crate::causes::{CauseStep, causes};
+use crate::error::ReplayError;
 use crate::reading::input_at;
 
-/// How many times a chain of causes is taken up again where only ids tell how it goes on.
-const MAX_JOINTS: usize = 1_000;
+/// The longest way told.
+const MAX_STEPS: usize = 10_000;
 /// How many other events of a decision are listed.
 const MAX_WITH: usize = 100;
 
 impl Explainer<'_> {
-    /// The causes of an event, the outside first, the event last.
+    /// The causes of an event, the outside first, the event last. As [`crate::causes()`] goes, and on from a worker's
+    /// word to its lease.
     pub(crate) fn way_to(&self, event: EventRef) -> Result<Vec<WayStep>, ExplainError> {
         let mut way = Vec::new();
         let mut next = Some(event);
-        let mut joints = 0;
         while let Some(at) = next.take() {
-            joints += 1;
-            if joints > MAX_JOINTS {
-                break;
+            if way.len() >= MAX_STEPS {
+                return Err(ReplayError::TooManyCauses { of: event, limit: MAX_STEPS }.into());
             }
-            let steps = causes(self.log, at)?;
-            if let Some(CauseStep::Input { record, .. }) = steps.last() {
-                next = self.behind(record);
-            }
-            let mut routed: Option<&InputRecord> = None;
-            for step in &steps {
-                way.push(match step {
-                    CauseStep::Input { stream: Stream::Intake(partition), offset, record } => {
-                        self.intake_step(*partition, *offset, record, routed)
+            let record = self.record(at)?;
+            way.push(self.event_step(at, &record));
+            match record.cause {
+                // The event itself says that a writer started.
+                Cause::Start => {}
+                Cause::Event { sequence } => next = Some(EventRef { partition: at.partition, sequence }),
+                Cause::Input { offset } => {
+                    let stream = Stream::Inputs(at.partition);
+                    let input = input_at(self.log, stream, offset)?;
+                    way.push(self.input_step(stream, offset, &input));
+                    let origin =
+                        input.source.map(|source| EventRef { partition: source.partition, sequence: source.sequence });
+                    match origin.or(input.caused_by) {
+                        Some(origin) if origin.partition.domain == Domain::Intake => {
+                            way.push(self.intake_step(origin, &input)?);
+                        }
+                        Some(origin) => next = Some(origin),
+                        None => next = self.behind(&input),
                     }
-                    CauseStep::Event { partition, record } => {
-                        self.event_step(EventRef { partition: *partition, sequence: record.sequence }, record)
-                    }
-                    CauseStep::Input { stream, offset, record } => {
-                        routed = Some(record);
-                        self.input_step(*stream, *offset, record)
-                    }
-                    // The event itself says that a writer started.
-                    CauseStep::Writer { .. } => continue,
-                });
+                }
             }
         }
         way.reverse();
         Ok(way)
     }
 
-    /// The record of the intake an input was routed from. The router counts the intake's records from 1, so the one
-    /// before the place named is looked at when the one there is not it.
-    fn intake_step(&self, partition: u32, offset: u64, record: &InputRecord, routed: Option<&InputRecord>) -> WayStep {
-        let stream = Stream::Intake(partition);
-        let is_it = |record: &InputRecord| routed.is_none_or(|routed| routed_from(&routed.input, &record.input));
-        if !is_it(record)
-            && let Some(before) = offset.checked_sub(1)
-            && let Ok(earlier) = input_at(self.log, stream, before)
-            && is_it(&earlier)
+    /// The record of the intake an input was routed from. Its source counts the intake's records from 1 where it
+    /// marks how far was routed, and is the offset itself elsewhere: the record that fits is it.
+    fn intake_step(&self, origin: EventRef, routed: &InputRecord) -> Result<WayStep, ExplainError> {
+        let stream = Stream::Intake(origin.partition.index);
+        if let Some(before) = origin.sequence.checked_sub(1)
+            && let Ok(record) = input_at(self.log, stream, before)
+            && routed_from(&routed.input, &record.input)
         {
-            return self.input_step(stream, before, &earlier);
+            return Ok(self.input_step(stream, before, &record));
         }
-        self.input_step(stream, offset, record)
+        let record = input_at(self.log, stream, origin.sequence)?;
+        Ok(self.input_step(stream, origin.sequence, &record))
     }
 
     /// Where a worker's word comes from, when it does not say so itself: its lease.
     fn behind(&self, input: &InputRecord) -> Option<EventRef> {
         match &input.input {
             Input::Gate(GateInput::AttemptStarted(started)) => self.index.granted.get(&started.lease).copied(),
-            Input::Gate(GateInput::AttemptFinished(done)) => self.index.started.get(&(done.build, done.attempt)).copied(),
+            Input::Gate(GateInput::AttemptFinished(done)) => {
+                self.index.started.get(&(done.build, done.attempt)).copied()
+            }
             _ => None,
         }
     }
 
     /// From the outside event to an item's end.
-    pub(crate) fn way_of(&self, item: ItemId, records: &[(EventRef, EventRecord)]) -> Result<Vec<WayStep>, ExplainError> {
+    pub(crate) fn way_of(
+        &self,
+        item: ItemId,
+        records: &[(EventRef, EventRecord)],
+    ) -> Result<Vec<WayStep>, ExplainError> {
         let enqueued = records.iter().find(|(_, record)| {
             matches!(&record.event, Event::Gate(GateEvent::ItemEnqueued(enqueued)) if enqueued.item == item)
         });

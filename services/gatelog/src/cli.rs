@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use gatelog_record::{Stream, Timestamp};
 
-use crate::commands::failure::Failure;
+use crate::commands::failure::{Code, Failure};
 use crate::commands::{self, stop};
 use crate::demo::DemoOptions;
 
@@ -115,6 +115,9 @@ pub struct ServeArgs {
     /// Where the API listens, in place of what gatelog.toml says
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
+    /// Not for this command; takes the place of the global one.
+    #[arg(id = "url", long = "url", hide = true)]
+    pub no_url: Option<String>,
 }
 
 /// `demo`
@@ -138,8 +141,11 @@ pub struct DemoArgs {
     #[arg(long)]
     pub json: bool,
     /// The port of the API; 0 takes a free one
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub port: u16,
+    /// Not for this command; takes the place of the global one.
+    #[arg(id = "url", long = "url", hide = true)]
+    pub no_url: Option<String>,
 }
 
 /// `status`
@@ -279,7 +285,9 @@ pub fn parse_at(text: &str) -> Result<At, String> {
     }
     match text.parse::<jiff::Timestamp>() {
         Ok(time) => Ok(At::Time(Timestamp(time.as_microsecond()))),
-        Err(_) => Err("expected a sequence, such as 120, or a time with its zone, such as 2026-11-21T10:15:00Z".to_owned()),
+        Err(_) => {
+            Err("expected a sequence, such as 120, or a time with its zone, such as 2026-11-21T10:15:00Z".to_owned())
+        }
     }
 }
 
@@ -305,6 +313,9 @@ pub fn run() -> ExitCode {
 }
 
 fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
+    if cli.site.url.is_some() && matches!(cli.command, Command::Serve(_) | Command::Demo(_)) {
+        return Err(Failure::new(Code::Usage, "this command starts a server of its own and does not take --url"));
+    }
     match &cli.command {
         Command::Serve(args) => Ok(crate::serve::run(args)?),
         Command::Demo(args) => {

@@ -14,26 +14,22 @@ use serde_json::{Value, json};
 
 use crate::builds;
 use crate::error::ApiError;
-use crate::query::Query;
 use crate::reading::{App, Needs, POSITION, read};
 use crate::shape::ms;
 
 /// The most leases told of one build.
 const MAX_LEASES: usize = 1_000;
 
-fn respond(query: &Query, position: &str, document: Value) -> Result<Response, ApiError> {
-    if query.one("at")?.is_some() || query.one("after")?.is_some() {
-        return Err(ApiError::BadRequest("capacity answers as of now: at= and after= name events of the gate".into()));
-    }
+fn respond(position: &str, document: Value) -> Response {
     let mut response = Json(document).into_response();
     if let Ok(value) = HeaderValue::from_str(position) {
         response.headers_mut().insert(POSITION, value);
     }
-    Ok(response)
+    response
 }
 
 /// `components`: Zuul's kinds, of which workers are the `executor`s.
-pub(crate) async fn components(app: Arc<App>, query: Query) -> Result<Response, ApiError> {
+pub(crate) async fn components(app: Arc<App>) -> Result<Response, ApiError> {
     let (position, document) = app
         .blocking(|app| {
             let view = app.site.capacity.view();
@@ -56,11 +52,11 @@ pub(crate) async fn components(app: Arc<App>, query: Query) -> Result<Response, 
             Ok((position, json!({ "scheduler": here.clone(), "web": here, "executor": executors })))
         })
         .await?;
-    respond(&query, &position, document)
+    Ok(respond(&position, document))
 }
 
 /// `build/{uuid}/leases`: what each attempt asked for, waited for and got.
-pub(crate) async fn leases(app: Arc<App>, tenant: String, uuid: String, query: Query) -> Result<Response, ApiError> {
+pub(crate) async fn leases(app: Arc<App>, tenant: String, uuid: String) -> Result<Response, ApiError> {
     let (position, document) = app
         .blocking(move |app| {
             let build = read(app, None, Needs::History, |reading| Ok(builds::find(reading, &tenant, &uuid)?.0))?;
@@ -87,5 +83,5 @@ pub(crate) async fn leases(app: Arc<App>, tenant: String, uuid: String, query: Q
             Ok((format!("{}:{}", view.partition(), view.position().sequence), Value::Array(told)))
         })
         .await?;
-    respond(&query, &position, document)
+    Ok(respond(&position, document))
 }

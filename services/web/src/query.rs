@@ -14,8 +14,14 @@ pub(crate) struct Query {
 }
 
 impl Query {
-    /// The parameters, of which each must be among those known.
+    /// The parameters of a read, of which each must be among those known or those every read takes.
     pub(crate) fn read(text: Option<&str>, known: &[&str]) -> Result<Query, ApiError> {
+        let known: Vec<&str> = known.iter().chain(COMMON).copied().collect();
+        Query::read_only(text, &known)
+    }
+
+    /// The parameters of what is answered as of now alone, of which each must be among those known.
+    pub(crate) fn read_only(text: Option<&str>, known: &[&str]) -> Result<Query, ApiError> {
         let uri = format!("/?{}", text.unwrap_or_default());
         let uri = uri.parse().map_err(|_| ApiError::BadRequest("the query cannot be read".into()))?;
         let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&uri)
@@ -25,10 +31,10 @@ impl Query {
             return Err(ApiError::BadRequest(format!("a request takes at most {MAX_PARAMETERS} parameters")));
         }
         for (name, _) in &pairs {
-            if !COMMON.contains(&name.as_str()) && !known.contains(&name.as_str()) {
-                let mut all: Vec<&str> = known.iter().chain(COMMON).copied().collect();
-                all.sort_unstable();
-                let known = all.join(", ");
+            if !known.contains(&name.as_str()) {
+                let mut known = known.to_vec();
+                known.sort_unstable();
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
                 return Err(ApiError::BadRequest(format!("there is no parameter {name:?} here; there are: {known}")));
             }
         }

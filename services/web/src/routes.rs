@@ -164,8 +164,9 @@ async fn common(request: Request, next: Next) -> Response {
     response
 }
 
-async fn map() -> Json<Value> {
-    Json(json!({
+async fn map(RawQuery(query): RawQuery) -> Result<Json<Value>, ApiError> {
+    Query::read_only(query.as_deref(), &[])?;
+    Ok(Json(json!({
         "info": "/api/info",
         "health": "/api/health",
         "events": "/api/events",
@@ -188,30 +189,34 @@ async fn map() -> Json<Value> {
         "buildset": "/api/tenant/{tenant}/buildset/{uuid}",
         "config_errors": "/api/tenant/{tenant}/config-errors",
         "tenant_status": "/api/tenant/{tenant}/tenant-status",
-    }))
+    })))
 }
 
-async fn connections(State(app): Shared) -> Json<Value> {
-    Json(app.site.drivers.iter().map(|(name, driver)| json!({ "name": name, "driver": driver })).collect())
+async fn connections(State(app): Shared, RawQuery(query): RawQuery) -> Result<Json<Value>, ApiError> {
+    Query::read_only(query.as_deref(), &[])?;
+    Ok(Json(app.site.drivers.iter().map(|(name, driver)| json!({ "name": name, "driver": driver })).collect()))
 }
 
-async fn health_of(State(app): Shared) -> Response {
+async fn health_of(State(app): Shared, RawQuery(query): RawQuery) -> Answered {
+    Query::read_only(query.as_deref(), &[])?;
     let (well, document) = health::document(&app);
     let status = if well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(document)).into_response()
+    Ok((status, Json(document)).into_response())
 }
 
 async fn components(State(app): Shared, RawQuery(query): RawQuery) -> Answered {
-    capacity::components(app, Query::read(query.as_deref(), &[])?).await
+    Query::read_only(query.as_deref(), &[])?;
+    capacity::components(app).await
 }
 
 async fn leases_of(State(app): Shared, path: Segments<(String, String)>, RawQuery(query): RawQuery) -> Answered {
     let (tenant, uuid) = segments(path)?;
-    capacity::leases(app, tenant, uuid, Query::read(query.as_deref(), &[])?).await
+    Query::read_only(query.as_deref(), &[])?;
+    capacity::leases(app, tenant, uuid).await
 }
 
 async fn events(State(app): Shared, headers: HeaderMap, RawQuery(query): RawQuery) -> Answered {
-    let query = Query::read(query.as_deref(), stream::PARAMETERS)?;
+    let query = Query::read_only(query.as_deref(), stream::PARAMETERS)?;
     stream::events(app, headers, query).await
 }
 
@@ -221,7 +226,7 @@ async fn status_stream(
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Answered {
-    let query = Query::read(query.as_deref(), stream::PARAMETERS)?;
+    let query = Query::read_only(query.as_deref(), stream::PARAMETERS)?;
     stream::statuses(app, segments(path)?, headers, query).await
 }
 

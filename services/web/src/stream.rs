@@ -30,11 +30,9 @@ const REST: Duration = Duration::from_millis(200);
 /// How often a word goes out when there is nothing to say.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Where a client goes on: after the event it had last. `None` when it says nothing.
-fn resumed(app: &App, headers: &HeaderMap, query: &Query) -> Result<Option<u64>, ApiError> {
-    if query.one("at")?.is_some() {
-        return Err(ApiError::BadRequest("a stream begins after the event from= names, not at a moment".into()));
-    }
+/// Where a client goes on: after the event it had last (`None` when it says nothing); and the newest
+/// event.
+async fn resumed(app: &Arc<App>, headers: &HeaderMap, query: &Query) -> Result<(Option<u64>, u64), ApiError> {
     let header = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?").trim());
     let last = match header.filter(|text| !text.is_empty()) {
         Some(text) => {
@@ -45,12 +43,12 @@ fn resumed(app: &App, headers: &HeaderMap, query: &Query) -> Result<Option<u64>,
         }
         None => query.number("from", u64::MAX)?,
     };
-    let newest = app.site.gate_fold.position().sequence.max(app.site.gate.position().sequence);
+    let newest = app.blocking(|app| Ok(app.site.gate.position().sequence)).await?;
     match last {
         Some(last) if last > newest => {
             Err(ApiError::Beyond { wanted: format!("event {last}"), newest: app.position(newest) })
         }
-        other => Ok(other),
+        other => Ok((other, newest)),
     }
 }
 
@@ -65,7 +63,8 @@ struct Events {
 /// `events`: one message for each event of the gate, its id the event's sequence.
 pub(crate) async fn events(app: Arc<App>, headers: HeaderMap, query: Query) -> Result<Response, ApiError> {
     let place = Arc::clone(&app.streams).try_acquire_owned().map_err(|_| ApiError::Busy)?;
-    let last = resumed(&app, &headers, &query)?.unwrap_or(app.site.gate.position().sequence);
+    let (last, newest) = resumed(&app, &headers, &query).await?;
+    let last = last.unwrap_or(newest);
     let fold = app.site.gate_fold.subscribe();
     let events = Events { app: Arc::clone(&app), last, ready: VecDeque::new(), fold, _place: place };
     let messages = Sse::new(stream::unfold(events, next_event)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
@@ -129,7 +128,7 @@ pub(crate) async fn statuses(
     query: Query,
 ) -> Result<Response, ApiError> {
     let place = Arc::clone(&app.streams).try_acquire_owned().map_err(|_| ApiError::Busy)?;
-    let seen = resumed(&app, &headers, &query)?;
+    let (seen, _) = resumed(&app, &headers, &query).await?;
     let fold = app.site.gate_fold.subscribe();
     // An unknown tenant is an answer, not a stream.
     let (at, document) = status(&app, &tenant).await?;

@@ -180,7 +180,7 @@ impl Walk {
         let mut gone = false;
         match (item.buildset, item.work) {
             _ if dice % 11 == 10 => {
-                let code = (!item.waits || dice % 2 == 0).then_some(WaitCode::Jobs);
+                let code = (!item.waits || dice.is_multiple_of(2)).then_some(WaitCode::Jobs);
                 item.waits = code.is_some();
                 self.say(Self::wait(WaitSubject::Item(item.id), code, i64::from(dice)));
             }
@@ -322,9 +322,9 @@ impl Walk {
                 self.say(GateEvent::BuildStarted(BuildStarted { started, item: item.id, buildset }));
             }
             Doing::Runs => {
-                let retry = dice % 3 == 0;
+                let retry = dice.is_multiple_of(3);
                 let began = started();
-                let result = if dice % 2 == 0 { BuildResult::Success } else { BuildResult::Failure };
+                let result = if dice.is_multiple_of(2) { BuildResult::Success } else { BuildResult::Failure };
                 build.doing = if retry { Doing::Waits } else { Doing::Done };
                 if !retry {
                     build.waits = false;
@@ -380,7 +380,7 @@ impl Walk {
             }
             None => {
                 let work = WorkId(id(6, fresh));
-                let result = if dice % 2 == 0 { ItemResult::Success } else { ItemResult::Failure };
+                let result = if dice.is_multiple_of(2) { ItemResult::Success } else { ItemResult::Failure };
                 self.say(GateEvent::ReportRequested(ReportRequested {
                     work,
                     tenant: "demo".into(),
@@ -595,4 +595,44 @@ fn a_project_that_vanished_is_named_until_it_is_read_again() {
     }
     let unread = |at| read.unread("demo", at).unwrap().len();
     assert_eq!([unread(2), unread(3), unread(4), unread(5)], [0, 1, 1, 0]);
+    assert_eq!(read.unread.all().unwrap().count(), 1, "that it failed again the same way is no news");
+}
+
+#[test]
+fn an_event_about_what_is_not_there_or_is_over_is_refused_by_name() {
+    let steps: Vec<(u8, u8)> = (0..200).map(|number| (1, (number * 3 + 1) as u8)).collect();
+    let events = walk(&steps);
+    let (item, _) = finished(&events).expect("the walk brings an item to its end");
+    let mut read = GateRead::in_memory();
+    for record in &events {
+        read.fold(record).unwrap();
+    }
+    let mut build = read.newest_builds("demo", List::Tenant, u64::MAX).unwrap().map(Result::unwrap);
+    let done = build.find(|id| read.build(*id, u64::MAX).unwrap().is_some_and(|build| build.result.is_some())).unwrap();
+    drop(build);
+    let settled = |build| {
+        GateEvent::BuildSettled(BuildSettled {
+            build,
+            item,
+            buildset: BuildsetId([0; 16]),
+            result: BuildResult::Canceled,
+            code: "dequeued".into(),
+            detail: String::new(),
+        })
+    };
+    let lease_end = GateEvent::LeaseEndWanted(LeaseEndWanted { build: done, attempt: 99, reason: "finished".into() });
+    let waits_no_longer = Walk::wait(WaitSubject::Trigger(77), None, 1);
+    let reset = GateEvent::ItemReset(ItemReset { item, ahead: None, code: "x".into(), detail: String::new() });
+    for (event, says) in [
+        (settled(BuildId([0xee; 16])), "table build-history has no row"),
+        (settled(done), "already"),
+        (lease_end, "no attempt 99"),
+        (waits_no_longer, "table wait-history has no row"),
+        (reset, "has left its pipeline"),
+    ] {
+        let name = event.name();
+        let record = EventRecord { sequence: 10_000, event: Event::Gate(event), ..events[0].clone() };
+        let refused = read.fold(&record).expect_err(name).to_string();
+        assert!(refused.contains(says), "{name}: {refused}");
+    }
 }

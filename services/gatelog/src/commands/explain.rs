@@ -25,7 +25,8 @@ pub fn run(site: &SiteArgs, args: &ExplainArgs) -> Result<ExitCode, Failure> {
         out.json(&explanation.to_json())?
     } else {
         let style = Style::of_stdout();
-        let lines: Vec<String> = explanation.render().iter().map(|line| paint(style, line.tone, &clean(&line.text))).collect();
+        let lines: Vec<String> =
+            explanation.render().iter().map(|line| paint(style, line.tone, &clean(&line.text))).collect();
         out.lines(&lines)?
     };
     let _ = out.flush()?;

@@ -304,7 +304,8 @@ mod tests {
         assert_eq!((failure.code, failure.primary.as_str()), (Code::InUse, "the server cannot start"));
         assert!(failure.detail[0].contains("4711"), "{failure:?}");
 
-        let refused = |status| Failure::from(ClientError::Refused { url: "u".into(), status, message: "m".into() }).code;
+        let refused =
+            |status| Failure::from(ClientError::Refused { url: "u".into(), status, message: "m".into() }).code;
         let codes: Vec<Code> = [400, 401, 403, 404, 409, 500, 503].map(refused).into();
         use Code::*;
         assert_eq!(codes, [Usage, NotAllowed, NotAllowed, NotFound, InUse, No, Unavailable]);

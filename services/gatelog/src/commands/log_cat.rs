@@ -66,7 +66,8 @@ fn check_stream(log: &dyn Log, stream: Stream) -> Result<(), Failure> {
         return Ok(());
     }
     let known = known.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    Err(Failure::new(Code::NotFound, format!("there is no stream {stream} on this log")).detail(format!("there are: {known}")))
+    Err(Failure::new(Code::NotFound, format!("there is no stream {stream} on this log"))
+        .detail(format!("there are: {known}")))
 }
 
 /// Prints one stream.
@@ -100,7 +101,11 @@ impl<'a> Cat<'a> {
                     let json = json!({ "stale_writer": { "offset": stale.offset.0, "sequence": stale.sequence,
                         "term": stale.term, "newest_term": stale.newest_term } });
                     let text = format!("offset {}: no part of history: term {} had ended", stale.offset.0, stale.term);
-                    return Ok(Said::Line(if cat.args.json { json.to_string() } else { style.paint(Paint::Yellow, &text) }));
+                    return Ok(Said::Line(if cat.args.json {
+                        json.to_string()
+                    } else {
+                        style.paint(Paint::Yellow, &text)
+                    }));
                 }
             };
             if event.sequence > to {
@@ -126,7 +131,8 @@ impl<'a> Cat<'a> {
                 return Ok(Said::End);
             }
             let damaged = |what: String| {
-                Failure::new(Code::Integrity, format!("{stream} offset {} cannot be read", record.offset.0)).detail(what)
+                Failure::new(Code::Integrity, format!("{stream} offset {} cannot be read", record.offset.0))
+                    .detail(what)
             };
             let frame = InputFrame::decode(&record.bytes).map_err(|error| damaged(error.to_string()))?;
             let kind_version = frame.kind_version;

@@ -82,9 +82,8 @@ impl Findings {
                 _ => None,
             };
             let mut from = Offset::default();
-            'stream: loop {
-                // What cannot be read is told by the check of its stream.
-                let Ok(batch) = log.read(stream, from, ReadLimit::default()) else { break };
+            // What cannot be read is told by the check of its stream.
+            'stream: while let Ok(batch) = log.read(stream, from, ReadLimit::default()) {
                 if batch.records.is_empty() {
                     break;
                 }
@@ -99,7 +98,9 @@ impl Findings {
                             Err(_) => break 'stream,
                         },
                         None => match InputFrame::decode(&record.bytes).ok().and_then(|frame| frame.open().ok()) {
-                            Some(opened) => (format!("{stream} offset {}", record.offset.0), blob_names::of(&opened.input)),
+                            Some(opened) => {
+                                (format!("{stream} offset {}", record.offset.0), blob_names::of(&opened.input))
+                            }
                             None => continue,
                         },
                     };
@@ -187,10 +188,15 @@ impl Findings {
         }
         for report in &self.streams {
             let state = if report.error.is_none() { &good } else { &bad };
-            let mut line = format!("{:<24} {state}  {}", report.stream.to_string(), count(Some(report.records), "record"));
+            let mut line =
+                format!("{:<24} {state}  {}", report.stream.to_string(), count(Some(report.records), "record"));
             if let Stream::Events(_) = report.stream {
                 let link: String = report.tail.link.to_string().chars().take(16).collect();
-                line.push_str(&format!(", up to event {}, {}, chain {link}", report.tail.sequence, count(Some(report.terms), "term")));
+                line.push_str(&format!(
+                    ", up to event {}, {}, chain {link}",
+                    report.tail.sequence,
+                    count(Some(report.terms), "term")
+                ));
                 if report.stale > 0 {
                     line.push_str(&format!(", {} of writers that had been cut off", report.stale));
                 }

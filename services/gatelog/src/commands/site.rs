@@ -15,6 +15,9 @@ use crate::config;
 /// What a running server leaves in its site's directory.
 pub const SERVER_FILE: &str = "server.json";
 
+/// A log and its blobs.
+pub type History = (Arc<dyn Log>, Arc<dyn Blobs>);
+
 /// Where a command looks.
 pub enum Target {
     /// A site's directory.
@@ -55,8 +58,9 @@ impl SiteArgs {
             Some(dir) => dir,
             None if Path::new(config::FILE).exists() => PathBuf::from("."),
             None => {
-                return Err(Failure::new(Code::Usage, "which site? There is no gatelog.toml in this directory")
-                    .hint("name the site's directory with --dir DIR or GATELOG_DIR, or a running server with --url URL"));
+                return Err(Failure::new(Code::Usage, "which site? There is no gatelog.toml in this directory").hint(
+                    "name the site's directory with --dir DIR or GATELOG_DIR, or a running server with --url URL",
+                ));
             }
         };
         if !dir.join(config::FILE).exists() && !dir.join("log").exists() {
@@ -90,7 +94,7 @@ impl Site {
     }
 
     /// The log and its blobs.
-    pub fn history(&self) -> Result<(Arc<dyn Log>, Arc<dyn Blobs>), Failure> {
+    pub fn history(&self) -> Result<History, Failure> {
         let log: Arc<dyn Log> = self.log()?;
         Ok((log, self.blobs()))
     }

@@ -47,11 +47,20 @@ pub fn from_server(client: &Client, tenant: Option<&str>, at: Option<&str>) -> R
     let query = at.map(|at| format!("?at={}", path_segment(at))).unwrap_or_default();
     let mut seen = Seen { head: client.base().to_owned(), now_ms: crate::clock::now().0 / 1_000, tenants: Vec::new() };
     for tenant in tenants {
-        let document = client.get(&format!("/api/tenant/{}/status{query}", path_segment(&tenant)))?;
+        let answer = client.get(&format!("/api/tenant/{}/status{query}", path_segment(&tenant)));
+        let document = answer.map_err(|error| {
+            let failure = Failure::from(error);
+            match failure.code {
+                Code::NotFound => failure.hint(format!("{}/api/tenants lists the tenants there are", client.base())),
+                _ => failure,
+            }
+        })?;
         if let Some(position) = document["position"].as_str() {
             seen.head = format!("{} as of {position}", client.base());
         }
-        if at.is_some() && let Some(moment) = document["position_ms"].as_i64() {
+        if at.is_some()
+            && let Some(moment) = document["position_ms"].as_i64()
+        {
             seen.now_ms = moment;
         }
         seen.tenants.push((tenant, document));

@@ -17,7 +17,8 @@ pub fn on_signals() -> anyhow::Result<Arc<AtomicBool>> {
         .spawn(move || {
             runtime.block_on(async move {
                 use tokio::signal::unix::{SignalKind, signal};
-                let both = signal(SignalKind::terminate()).and_then(|term| Ok((term, signal(SignalKind::interrupt())?)));
+                let both =
+                    signal(SignalKind::terminate()).and_then(|term| Ok((term, signal(SignalKind::interrupt())?)));
                 let (mut terminate, mut interrupt) = match both {
                     Ok(both) => {
                         let _ = ready.send(Ok(()));

@@ -38,11 +38,6 @@ impl GitConnection {
         GitConnection { name: name.into(), host, forge, keyring }
     }
 
-    /// The forge.
-    pub fn forge(&self) -> &Forge {
-        &self.forge
-    }
-
     fn canonical(&self, project: &str) -> String {
         format!("{}/{project}", self.host)
     }
@@ -109,6 +104,22 @@ impl GitConnection {
         })
     }
 
+    /// The open changes that need one. A repository that has vanished or is damaged has none to tell
+    /// of, and must not keep the others' changes waiting.
+    fn needed_by(&self, key: &Key, among: &[String]) -> Result<Vec<Key>, Trouble> {
+        let mut found = Vec::new();
+        for project in among {
+            match self.forge.needed_by(key, std::slice::from_ref(project)) {
+                Ok(changes) => found.extend(changes),
+                Err(error @ (ForgeError::NoProject { .. } | ForgeError::Git { .. })) => {
+                    tracing::warn!(project, error = %chain(&error), "a project is left out of a search");
+                }
+                Err(error) => return Err(trouble(&error)),
+            }
+        }
+        Ok(found)
+    }
+
     fn closure(&self, wanted: &ChangesWanted) -> Result<(Vec<ChangeFacts>, Vec<ChangeKey>), Trouble> {
         let mut missing = Vec::new();
         let mut keys = Vec::new();
@@ -130,7 +141,7 @@ impl GitConnection {
         while wanted.with_needed_by && next < seeds.len() && seeds.len() <= MAX_CLOSURE {
             let key = seeds[next].clone();
             next += 1;
-            let above = self.forge.needed_by(&key, &among).map_err(|error| trouble(&error))?;
+            let above = self.needed_by(&key, &among)?;
             for other in &above {
                 if !seeds.contains(other) {
                     seeds.push(other.clone());

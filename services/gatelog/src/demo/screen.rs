@@ -18,9 +18,9 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// The terminal, if there is one; `quiet` says nothing at all.
-    pub fn new(quiet: bool) -> Screen {
-        let live = io::stdout().is_terminal() && !quiet;
+    /// The terminal, if there is one and it may be drawn on; `quiet` says nothing at all.
+    pub fn new(headless: bool, quiet: bool) -> Screen {
+        let live = io::stdout().is_terminal() && !headless && !quiet;
         Screen { style: Style::of_stdout(), live, drawn: 0, told: BTreeSet::new(), quiet }
     }
 

@@ -22,8 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(240);
 /// Runs the demo. The exit code says whether the story went as told.
 pub fn run(options: &DemoOptions, stop: &Arc<AtomicBool>) -> anyhow::Result<bool> {
     let site = Site::make(options)?;
-    let mut screen = Screen::new(options.json);
-    let mut story = Story { options, stop, site: &site.path, screen: &mut screen, began: Instant::now() };
+    let mut screen = Screen::new(options.headless, options.json);
+    let mut story = Story { stop, site: &site.path, screen: &mut screen, began: Instant::now() };
     let (server, outcome) = story.tell()?;
     if options.json {
         #[expect(clippy::print_stdout, reason = "the document is what was asked for")]
@@ -80,7 +80,6 @@ impl Drop for Site {
 }
 
 struct Story<'a> {
-    options: &'a DemoOptions,
     stop: &'a Arc<AtomicBool>,
     site: &'a Path,
     screen: &'a mut Screen,
@@ -184,6 +183,24 @@ impl Story<'_> {
         Ok(())
     }
 
+    /// A verdict is known a moment before its report is delivered: waits for the reports, a while.
+    fn reports_delivered(&self, forge: &Forge) -> anyhow::Result<()> {
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(10) {
+            let mut missing = false;
+            for change in CHANGES {
+                let key = gatelog_driver_git::ChangeKey::new(change.project, "master", change.name)?;
+                let commit = forge.query(&key)?.commit;
+                missing |= forge.read_reports(change.project, &commit)?.len() < 2;
+            }
+            if !missing {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
     fn outcome(&mut self, client: &Client, server: &Server, developer: &Developer) -> anyhow::Result<Outcome> {
         let story_ms = millis(self.began.elapsed());
         let mut outcome = Outcome {
@@ -201,6 +218,7 @@ impl Story<'_> {
             .min()
             .and_then(|first| u64::try_from(first - server.started_at().0 / 1000).ok());
         let forge = Forge::open(ForgeConfig::new(self.site.join("forge"), HOST))?;
+        self.reports_delivered(&forge)?;
         for change in CHANGES {
             let id = format!("master/{}", change.name);
             let merged = developer.merged(change.project)?.iter().any(|subject| subject == change.message);

@@ -97,10 +97,9 @@ impl Decision<'_> {
         let from = (tenant.to_owned(), String::new(), String::new(), gatelog_record::ItemId([0; 16]));
         let items = self.gate().items_by_change.rows(Bound::Included(&from), Bound::Unbounded);
         let items = items.take_while(|(key, ())| key.0 == tenant);
-        todo.extend(items.map(|((_, project, change, _), ())| ChangeKey {
-            project: project.clone(),
-            change: change.clone(),
-        }));
+        todo.extend(
+            items.map(|((_, project, change, _), ())| ChangeKey { project: project.clone(), change: change.clone() }),
+        );
         for (_, row) in self.waiting(tenant) {
             todo.extend(match &row.cause {
                 TriggerCause::Forge(received) => received

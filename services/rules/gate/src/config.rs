@@ -221,9 +221,8 @@ impl Decision<'_> {
     /// Whether a read is about projects that could not be read before and nothing else.
     fn only_unread(&self, tenant: &str, work: WorkId) -> bool {
         let Some(Work::ConfigRead(wanted)) = self.pending(work).map(|row| &row.work) else { return false };
-        let unread = |project: &TenantProject| {
-            self.gate().unread.row(&(tenant.to_owned(), project.project.clone())).is_some()
-        };
+        let unread =
+            |project: &TenantProject| self.gate().unread.row(&(tenant.to_owned(), project.project.clone())).is_some();
         wanted.projects.iter().all(unread)
     }
 }

@@ -33,13 +33,10 @@ impl NeedsError {
             NeedsError::Missing(key) => {
                 ("needs-missing", format!("It depends on {} of {}, which does not exist.", key.change, key.project))
             }
-            NeedsError::Closed(key) => (
-                "needs-abandoned",
-                format!("It depends on {} of {}, which was abandoned.", key.change, key.project),
-            ),
-            NeedsError::TooMany => {
-                ("needs-limit", format!("It depends on more than {MAX_NEEDS} changes."))
+            NeedsError::Closed(key) => {
+                ("needs-abandoned", format!("It depends on {} of {}, which was abandoned.", key.change, key.project))
             }
+            NeedsError::TooMany => ("needs-limit", format!("It depends on more than {MAX_NEEDS} changes.")),
         }
     }
 }

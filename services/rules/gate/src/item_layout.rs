@@ -25,12 +25,7 @@ struct Touched {
 
 impl Decision<'_> {
     /// The item's state is there: finds out which layout it is tested with.
-    pub(crate) fn choose_layout(
-        &mut self,
-        walk: &Walk<'_>,
-        item: ItemId,
-        buildset: BuildsetId,
-    ) -> Result<(), Refusal> {
+    pub(crate) fn choose_layout(&mut self, walk: &Walk<'_>, item: ItemId, buildset: BuildsetId) -> Result<(), Refusal> {
         if self.awaits_config(walk.tenant) {
             return Ok(());
         }
@@ -137,11 +132,7 @@ impl Decision<'_> {
     }
 
     /// The layout an item's jobs are frozen with, and, where its configuration matters, the one ahead.
-    pub(crate) fn layouts_for(
-        &self,
-        walk: &Walk<'_>,
-        buildset: BuildsetId,
-    ) -> Option<(BlobHash, Option<BlobHash>)> {
+    pub(crate) fn layouts_for(&self, walk: &Walk<'_>, buildset: BuildsetId) -> Option<(BlobHash, Option<BlobHash>)> {
         let of_tenant = self.gate().layouts.row(&walk.tenant.to_owned())?.layout;
         let set = self.buildset(buildset)?;
         let touched = self.touched(walk.tenant, set);

@@ -42,9 +42,8 @@ impl LayoutView {
 
     /// The view of a layout.
     pub fn of(layout: &Layout) -> LayoutView {
-        let mut view = LayoutView::default();
-        view.pipelines =
-            layout.pipeline_order.iter().filter_map(|name| layout.pipelines.get(name)).cloned().collect();
+        let pipelines = layout.pipeline_order.iter().filter_map(|name| layout.pipelines.get(name)).cloned();
+        let mut view = LayoutView { pipelines: pipelines.collect(), ..LayoutView::default() };
         for (name, project) in &layout.projects {
             let queue = layout.queue_of(name).map(|queue| QueueView {
                 name: queue.name.clone(),

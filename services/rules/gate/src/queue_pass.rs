@@ -59,7 +59,9 @@ impl Decision<'_> {
                 continue;
             };
             // Every round but the last lets an item go.
-            while let Some(row) = self.gate().queues.row(&key) {
+            let rounds = self.gate().queues.row(&key).map_or(0, |row| row.items.len());
+            for _ in 0..=rounds {
+                let Some(row) = self.gate().queues.row(&key) else { break };
                 let walk = Walk {
                     tenant,
                     layout: &layout,
@@ -107,12 +109,12 @@ impl Decision<'_> {
     }
 
     fn step(&mut self, walk: &Walk<'_>, index: usize, item: ItemId) -> Result<Step, Refusal> {
-        let Some(row) = self.item(item).cloned() else { return Ok(Step::Left) };
+        let Some(row) = self.item(item).cloned() else { return Ok(Step::Fails) };
         // What is being merged is out of everybody's hands until the answer comes.
         if self.is_merging(item) {
             return Ok(Step::Carries);
         }
-        if let Some((code, detail)) = self.outdated(&row, walk.pipeline) {
+        if let Some((code, detail)) = self.outdated(&row, walk.pipeline).or_else(|| self.not_ours(&row)) {
             self.leave_silently(item, code, &detail)?;
             return Ok(Step::Left);
         }
@@ -142,9 +144,9 @@ impl Decision<'_> {
             return Ok(Step::Carries);
         }
         let failing = |needed: &&ItemId| self.item(**needed).is_some_and(|row| !row.failing.is_empty());
-        if let Some(needed) = needed.iter().find(failing).copied() {
-            self.give_up_builds(item, "needed-failing", "A change it needs is failing.")?;
-            let _ = needed;
+        if let Some(needed) = needed.iter().find(failing) {
+            let detail = format!("{}, which it needs, is failing.", self.name_of(*needed));
+            self.give_up_builds(item, "needed-failing", &detail)?;
             self.set_failing(item, vec![NEEDED_FAILING.to_owned()])?;
             return Ok(Step::Fails);
         }
@@ -193,8 +195,10 @@ impl Decision<'_> {
     /// Whether the item's change moved on without it: a code and a sentence.
     fn outdated(&self, row: &ItemRow, pipeline: &Pipeline) -> Option<(&'static str, String)> {
         for subject in &row.subjects {
-            let Some(facts) = subject.change_key().and_then(|key| self.change(&row.tenant, &key)) else { continue };
-            let facts = &facts.facts;
+            let Some(key) = subject.change_key() else { continue };
+            let Some(facts) = self.change(&row.tenant, &key).map(|row| &row.facts) else {
+                return Some(("gone", "The change does not exist any more.".into()));
+            };
             if !facts.open && !facts.merged {
                 return Some(("abandoned", "The change was abandoned.".into()));
             }
@@ -205,6 +209,13 @@ impl Decision<'_> {
             }
         }
         None
+    }
+
+    /// Whether a live item's project left the tenant: a code and a sentence.
+    fn not_ours(&self, row: &ItemRow) -> Option<(&'static str, String)> {
+        let tenant = self.tenant(&row.tenant)?;
+        let foreign = row.subjects.iter().find(|subject| tenant.project(&subject.project).is_none())?;
+        row.live.then(|| ("project-gone", format!("Project {} is no longer in the tenant.", foreign.project)))
     }
 
     /// Whether something behind an item that is not live needs its change as it is now. Zuul: what
@@ -283,14 +294,12 @@ impl Decision<'_> {
         if set.ahead == wanted {
             return None;
         }
-        let names = |ahead: &Ahead| self.name_of(ahead.item);
-        if let Some(gone) = set.ahead.iter().find(|ahead| self.item(ahead.item).is_none()) {
-            let _ = gone;
+        if set.ahead.iter().any(|ahead| self.item(ahead.item).is_none()) {
             return Some(("ahead-left", "An item ahead of it left without being merged.".into()));
         }
         let failing = |ahead: &&Ahead| self.item(ahead.item).is_some_and(|row| !row.failing.is_empty());
         if let Some(ahead) = set.ahead.iter().find(failing) {
-            return Some(("ahead-failing", format!("{} ahead of it is failing.", names(ahead))));
+            return Some(("ahead-failing", format!("{} ahead of it is failing.", self.name_of(ahead.item))));
         }
         Some(("ahead-changed", "What is ahead of it is tested anew.".into()))
     }
@@ -321,9 +330,7 @@ impl Decision<'_> {
     }
 
     fn all_skipped(&self, builds: &[BuildId]) -> bool {
-        let skipped = |build: &BuildId| {
-            self.build(*build).is_some_and(|row| row.result == Some(BuildResult::Skipped))
-        };
+        let skipped = |build: &BuildId| self.build(*build).is_some_and(|row| row.result == Some(BuildResult::Skipped));
         !builds.is_empty() && builds.iter().all(skipped)
     }
 
@@ -424,8 +431,9 @@ impl Decision<'_> {
     ) -> Result<(), Refusal> {
         let Some(row) = self.item(item).cloned() else { return Ok(()) };
         self.give_up_builds(item, "dequeued", detail)?;
-        let Some(layout) = self.layout(&row.tenant)? else { return Ok(()) };
-        if let Some(pipeline) = layout.pipeline(&row.pipeline) {
+        if let Some(layout) = self.layout(&row.tenant)?
+            && let Some(pipeline) = layout.pipeline(&row.pipeline)
+        {
             let action = match result {
                 ItemResult::MergeConflict => ReportAction::MergeConflict,
                 ItemResult::ConfigError => ReportAction::ConfigError,

@@ -2,9 +2,7 @@
 
 use gatelog_deciding::Refusal;
 use gatelog_gate_state::live::{BuildRow, ItemRow, Work};
-use gatelog_record::draft::gate::{
-    BuildResult, ReportAction, ReportDelivered, ReportDone, ReportRequested, Subject,
-};
+use gatelog_record::draft::gate::{BuildResult, ReportAction, ReportDelivered, ReportDone, ReportRequested, Subject};
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BuildId, ItemId, Timestamp};
 use gatelog_rules_config::Pipeline;
@@ -105,8 +103,11 @@ impl Decision<'_> {
             .iter()
             .filter_map(|id| Some((*id, self.build(*id)?)))
             .collect();
-        let lines: Vec<String> =
-            builds.iter().filter(|(_, build)| !is_hidden(build)).filter_map(|(id, build)| line(*id, build, root)).collect();
+        let lines: Vec<String> = builds
+            .iter()
+            .filter(|(_, build)| !is_hidden(build))
+            .filter_map(|(id, build)| line(*id, build, root))
+            .collect();
         let skipped = match builds.iter().filter(|(_, build)| is_hidden(build)).count() {
             0 => String::new(),
             1 => "Skipped 1 job".to_owned(),
@@ -160,5 +161,26 @@ impl Decision<'_> {
             return Ok(());
         }
         self.emit(GateEvent::ReportDelivered(ReportDelivered { item: row.work.item(), done: done.clone() }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_as_zuul_writes_them() {
+        let after = |seconds| took(Timestamp::ZERO, Timestamp::ZERO.plus_seconds(seconds));
+        assert_eq!([after(0), after(303), after(3_903)], ["0m 00s", "5m 03s", "1h 05m 03s"]);
+        // Two clocks may disagree.
+        assert_eq!(took(Timestamp(5), Timestamp(0)), "0m 00s");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        assert_eq!(shortened("one\ntwo"), "one");
+        let long = "\u{e9}".repeat(MAX_DETAIL);
+        assert_eq!(shortened(&long).len(), MAX_DETAIL);
+        assert_eq!(shortened(&format!("a{long}")).len(), MAX_DETAIL - 1);
     }
 }

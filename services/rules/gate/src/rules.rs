@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use gatelog_deciding::{Context, Refusal, Rules};
-use gatelog_gate_state::live::{GateLive, Work};
 use gatelog_gate_state::Gate;
+use gatelog_gate_state::live::{GateLive, Work};
 use gatelog_record::draft::gate::{LayoutOutcome, LayoutPurpose};
 use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, Event, Input, InputRecord};

@@ -5,13 +5,13 @@ use std::ops::Bound;
 
 use gatelog_deciding::Refusal;
 use gatelog_gate_state::live::{TriggerRow, subject_name};
+use gatelog_record::ItemId;
 use gatelog_record::draft::gate::{
     ChangeKey, DequeueAsked, EnqueueAsked, FactsPurpose, PipelineVerdict, Subject, TriggerCause, TriggerReceived,
     TriggerSettled, TriggerWaiting,
 };
 use gatelog_record::draft::intake::ForgeEvent;
 use gatelog_record::event::GateEvent;
-use gatelog_record::ItemId;
 use gatelog_rules_config::objects::pipeline::Manager;
 
 use crate::decision::Decision;
@@ -221,9 +221,10 @@ impl Decision<'_> {
 
     /// Somebody asks to dequeue a change. Zuul: the first live item that holds it goes.
     pub(crate) fn dequeue_asked(&mut self, asked: &DequeueAsked) -> Result<(), Refusal> {
-        let found = self.items_of(&asked.tenant, &asked.change).into_iter().find(|item| {
-            self.item(*item).is_some_and(|row| row.pipeline == asked.pipeline && row.live)
-        });
+        let found = self
+            .items_of(&asked.tenant, &asked.change)
+            .into_iter()
+            .find(|item| self.item(*item).is_some_and(|row| row.pipeline == asked.pipeline && row.live));
         let Some(item) = found else { return self.nothing("not-in-pipeline") };
         if self.is_merging(item) {
             return self.nothing("being-merged");

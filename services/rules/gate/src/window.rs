@@ -58,3 +58,28 @@ impl Decision<'_> {
         self.emit(GateEvent::WindowChanged(WindowChanged { tenant, pipeline, queue, window: new, code: code.into() }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(ceiling: Option<u32>, increase: Step, decrease: Step) -> Window {
+        Window { size: 20, floor: 3, ceiling, increase, increase_factor: 1, decrease, decrease_factor: 2 }
+    }
+
+    #[test]
+    fn as_observed_one_more_for_a_success_and_half_for_a_failure() {
+        let usual = settings(None, Step::Linear, Step::Exponential);
+        assert_eq!(grown(&usual, 20), 21);
+        assert_eq!([shrunk(&usual, 20), shrunk(&usual, 10), shrunk(&usual, 5), shrunk(&usual, 3)], [10, 5, 3, 3]);
+    }
+
+    #[test]
+    fn a_ceiling_ends_growth_and_a_factor_of_nothing_harms_nobody() {
+        let capped = settings(Some(22), Step::Linear, Step::Linear);
+        assert_eq!([grown(&capped, 21), grown(&capped, 22), shrunk(&capped, 4)], [22, 22, 3]);
+        let odd =
+            Window { increase_factor: 0, decrease_factor: 0, ..settings(None, Step::Exponential, Step::Exponential) };
+        assert_eq!([grown(&odd, 7), shrunk(&odd, 7)], [7, 7]);
+    }
+}

@@ -104,11 +104,8 @@ impl Decision<'_> {
 
     fn resend_overdue(&mut self, tenant: &str) -> Result<(), Refusal> {
         let now = self.now();
-        let overdue: Vec<(WorkId, PendingRow)> = self
-            .work_of(tenant)
-            .filter(|(_, row)| deadline(row) <= now)
-            .map(|(id, row)| (id, row.clone()))
-            .collect();
+        let overdue: Vec<(WorkId, PendingRow)> =
+            self.work_of(tenant).filter(|(_, row)| deadline(row) <= now).map(|(id, row)| (id, row.clone())).collect();
         for (id, row) in overdue {
             // What was decided on the work before it may have made an end of this one.
             if self.pending(id).is_none() {

@@ -8,10 +8,14 @@ use std::time::Duration;
 use gatelog_capacity_state::Capacity;
 use gatelog_event_log::{Blobs, EventWriter, Log, MemoryBlobs, MemoryLog};
 use gatelog_gate_state::Gate;
+use gatelog_record::draft::capacity::{
+    LeaseAsked, LeaseGranted, LeaseQueued, LeaseWaitChanged, WorkerJoined, WorkerSeen,
+};
 use gatelog_record::draft::partition::WriterStarted;
-use gatelog_record::event::{GateEvent, PartitionEvent};
+use gatelog_record::event::{CapacityEvent, GateEvent, PartitionEvent};
 use gatelog_record::{
-    ActorId, BuildId, Cause, ChainLink, Domain, Event, EventId, EventRecord, Partition, SiteId, Timestamp,
+    ActorId, BlobHash, BuildId, Cause, ChainLink, Domain, Event, EventId, EventRecord, LeaseId, Partition, SiteId,
+    Timestamp,
 };
 use gatelog_replay::Timeline;
 use gatelog_runner::{Runner, RunnerConfig};
@@ -25,38 +29,32 @@ const CAPACITY: Partition = Partition { domain: Domain::Capacity, index: 0 };
 /// When the first event is recorded: 2026-01-01T00:00:00Z. Each later one comes a second after.
 pub const BEGAN: i64 = 1_767_225_600;
 
-/// One who appends the gate's events.
-pub struct Gatekeeper {
-    log: MemoryLog,
-    writer: Mutex<(Box<dyn EventWriter>, ChainLink, u64)>,
+/// One who appends events of one partition.
+struct Teller {
+    writer: Box<dyn EventWriter>,
+    link: ChainLink,
+    last: u64,
 }
 
-impl Gatekeeper {
-    pub fn new() -> Gatekeeper {
-        let log = MemoryLog::new(Default::default());
-        let (claim, writer) = log.claim(GATE).unwrap();
-        let keeper = Gatekeeper { log, writer: Mutex::new((writer, claim.last_link, 0)) };
-        keeper.append(Event::Partition(PartitionEvent::WriterStarted(WriterStarted {
+impl Teller {
+    fn new(log: &MemoryLog, partition: Partition) -> Teller {
+        let (claim, writer) = log.claim(partition).unwrap();
+        let mut teller = Teller { writer, link: claim.last_link, last: claim.last_sequence };
+        teller.append(Event::Partition(PartitionEvent::WriterStarted(WriterStarted {
             term: 1,
             build: "test".into(),
             registry: [0; 32],
             site: SiteId([0x67; 16]),
             generation: 1,
         })));
-        keeper
+        teller
     }
 
-    /// Appends an event and gives its sequence.
-    pub fn say(&self, event: GateEvent) -> u64 {
-        self.append(Event::Gate(event))
-    }
-
-    fn append(&self, event: Event) -> u64 {
-        let mut writer = self.writer.lock().unwrap();
-        let sequence = writer.2 + 1;
-        let at = Timestamp((BEGAN + sequence as i64) * 1_000_000);
+    fn append(&mut self, event: Event) -> u64 {
+        self.last += 1;
+        let at = Timestamp((BEGAN + self.last as i64) * 1_000_000);
         let record = EventRecord {
-            sequence,
+            sequence: self.last,
             term: 1,
             recorded_at: at,
             wall_at: at,
@@ -68,10 +66,29 @@ impl Gatekeeper {
             decision: None,
             event,
         };
-        let (bytes, link) = record.close().unwrap().encode(&writer.1);
-        writer.0.append(vec![bytes]).wait().unwrap().unwrap();
-        (writer.1, writer.2) = (link, sequence);
-        sequence
+        let (bytes, link) = record.close().unwrap().encode(&self.link);
+        self.writer.append(vec![bytes]).wait().unwrap().unwrap();
+        self.link = link;
+        self.last
+    }
+}
+
+/// One who appends the gate's events.
+pub struct Gatekeeper {
+    log: MemoryLog,
+    gate: Mutex<Teller>,
+}
+
+impl Gatekeeper {
+    pub fn new() -> Gatekeeper {
+        let log = MemoryLog::new(Default::default());
+        let gate = Mutex::new(Teller::new(&log, GATE));
+        Gatekeeper { log, gate }
+    }
+
+    /// Appends an event and gives its sequence.
+    pub fn say(&self, event: GateEvent) -> u64 {
+        self.gate.lock().unwrap().append(Event::Gate(event))
     }
 
     pub fn log(&self) -> Arc<dyn Log> {
@@ -81,7 +98,9 @@ impl Gatekeeper {
 
 /// Consoles the test writes: bytes so far, and whether they are over.
 #[derive(Clone, Default)]
-pub struct TestConsoles(Arc<Mutex<BTreeMap<(BuildId, u32), (Vec<u8>, bool)>>>);
+pub struct TestConsoles(Arc<Mutex<BTreeMap<(BuildId, u32), Said>>>);
+
+type Said = (Vec<u8>, bool);
 
 impl TestConsoles {
     pub fn write(&self, build: BuildId, attempt: u32, text: &str, over: bool) {
@@ -134,7 +153,7 @@ pub struct Served {
     pub http: reqwest::Client,
     pub consoles: TestConsoles,
     gate: Runner<Gate>,
-    _capacity: Runner<Capacity>,
+    capacity: Runner<Capacity>,
     _stop: tokio::sync::oneshot::Sender<()>,
 }
 
@@ -181,13 +200,70 @@ impl Served {
             let _ = stopped.await;
         }));
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        Served { base, http, consoles, gate, _capacity: capacity, _stop: stop }
+        Served { base, http, consoles, gate, capacity, _stop: stop }
     }
 
     /// Waits until the fold has reached an event.
     pub async fn reached(&self, sequence: u64) {
         let mut fold = self.gate.published().subscribe();
         tokio::time::timeout(Duration::from_secs(30), fold.reached(sequence)).await.unwrap().unwrap();
+    }
+
+    /// Has a worker join, wait for nothing and get the first attempt of a build.
+    pub async fn worker_gets_a_lease(&self, keeper: &Gatekeeper, build: BuildId) -> LeaseId {
+        let lease = LeaseId([0x1e; 16]);
+        let ask = LeaseAsked {
+            owner: GATE,
+            owner_key: "demo".into(),
+            build,
+            attempt: 1,
+            tenant: "demo".into(),
+            pipeline: "gate".into(),
+            job: "unit".into(),
+            spec: BlobHash::of(b"spec"),
+            nodes: Vec::new(),
+            semaphores: Vec::new(),
+            priority: 200,
+        };
+        let offer = WorkerSeen {
+            worker: "worker-1".into(),
+            incarnation: "1".into(),
+            address: "local".into(),
+            slots: 2,
+            labels: vec!["debian".into()],
+        };
+        let granted = LeaseGranted {
+            lease,
+            build,
+            attempt: 1,
+            owner: GATE,
+            owner_key: "demo".into(),
+            spec: ask.spec,
+            nodes: Vec::new(),
+            worker: "worker-1".into(),
+            incarnation: "1".into(),
+            waited_ms: 1_000,
+        };
+        let wait = LeaseWaitChanged {
+            lease,
+            code: "no-worker".into(),
+            subject: String::new(),
+            detail: "no worker has joined".into(),
+            since: Timestamp(BEGAN * 1_000_000),
+        };
+        let mut capacity = Teller::new(&keeper.log, CAPACITY);
+        let mut last = 0;
+        for event in [
+            CapacityEvent::LeaseQueued(LeaseQueued { lease, ask }),
+            CapacityEvent::WaitChanged(wait),
+            CapacityEvent::WorkerJoined(WorkerJoined { offer }),
+            CapacityEvent::LeaseGranted(granted),
+        ] {
+            last = capacity.append(Event::Capacity(event));
+        }
+        let mut fold = self.capacity.published().subscribe();
+        tokio::time::timeout(Duration::from_secs(30), fold.reached(last)).await.unwrap().unwrap();
+        lease
     }
 
     pub async fn get(&self, path: &str) -> Answer {
@@ -245,7 +321,7 @@ impl Messages {
                 return (id.parse().unwrap(), serde_json::from_str(&data).unwrap());
             }
             let piece = tokio::time::timeout(Duration::from_secs(30), self.response.chunk()).await.unwrap();
-            self.buffer.push_str(std::str::from_utf8(&piece.unwrap().expect("the stream goes on")).unwrap());
+            self.buffer.push_str(std::str::from_utf8(&piece.unwrap().unwrap()).unwrap());
         }
     }
 }

@@ -84,7 +84,9 @@ impl Decision<'_> {
             }
             let there = self.items_in(entry.tenant, &entry.pipeline.name, subject);
             let there = there.into_iter().filter_map(|item| self.item(item));
-            if there.into_iter().any(|item| item.queue == queue && item.subjects.iter().any(|one| super::same(one, subject)))
+            if there
+                .into_iter()
+                .any(|item| item.queue == queue && item.subjects.iter().any(|one| super::same(one, subject)))
             {
                 continue;
             }

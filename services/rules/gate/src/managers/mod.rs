@@ -6,9 +6,7 @@ mod independent;
 
 use gatelog_deciding::Refusal;
 use gatelog_record::ItemId;
-use gatelog_record::draft::gate::{
-    ChangeKey, EnqueueRefused, ItemEnqueued, PipelineVerdict, ReportAction, Subject,
-};
+use gatelog_record::draft::gate::{ChangeKey, EnqueueRefused, ItemEnqueued, PipelineVerdict, ReportAction, Subject};
 use gatelog_record::event::GateEvent;
 use gatelog_rules_config::Pipeline;
 use gatelog_rules_config::objects::pipeline::Manager;
@@ -98,7 +96,10 @@ impl Decision<'_> {
             detail: detail.to_owned(),
         }))?;
         // Zuul: only a project that takes part in the pipeline is told, and only of what it set off.
-        if report && entry.reason != "needed-by" && entry.layout.in_pipeline(&entry.subject.project, &entry.pipeline.name) {
+        if report
+            && entry.reason != "needed-by"
+            && entry.layout.in_pipeline(&entry.subject.project, &entry.pipeline.name)
+        {
             let message = crate::report::plain(&entry.pipeline.messages.failure, detail, entry.pipeline);
             self.report_to(
                 entry.tenant,

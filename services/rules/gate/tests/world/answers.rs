@@ -93,13 +93,7 @@ impl World {
         })
     }
 
-    fn find_changes(
-        &self,
-        work: WorkId,
-        attempt: u32,
-        wanted: &ChangesWanted,
-        fails: Option<String>,
-    ) -> ChangesFound {
+    fn find_changes(&self, work: WorkId, attempt: u32, wanted: &ChangesWanted, fails: Option<String>) -> ChangesFound {
         let mut found = ChangesFound {
             work,
             attempt,
@@ -304,7 +298,8 @@ impl World {
         };
         let layout = read(&wanted.layout)?;
         let ahead = wanted.layout_ahead.as_ref().map(read).transpose()?;
-        let own = wanted.steps.iter().rev().find(|step| step.item == wanted.item).ok_or("it is not in its own chain")?;
+        let own =
+            wanted.steps.iter().rev().find(|step| step.item == wanted.item).ok_or("it is not in its own chain")?;
         let subject = config::FreezeSubject {
             project: own.subject.project.clone(),
             branch: own.subject.branch.clone(),
@@ -360,6 +355,11 @@ impl World {
                     found: tip,
                 };
             }
+            let (before, after) = (self.forge.tree(&target.tested_base), self.forge.tree(&target.tested_commit));
+            if after.changes.len() > before.changes.len() + 1 {
+                let message = "more than one change would be merged at once".into();
+                return SubmitOutcome::Refused { code: "untested".into(), message };
+            }
             if let Some(one) = self.forge.projects.get_mut(&project) {
                 one.branches.insert(target.at.branch.clone(), target.tested_commit.clone());
             }
@@ -414,7 +414,8 @@ impl World {
 
     /// Ends one build that runs or waits for a worker, well.
     pub fn end_one_job(&mut self) -> Result<bool, String> {
-        let next = self.live.gate.builds.rows.iter().find(|(_, row)| row.holds_lease()).map(|(id, row)| (*id, row.attempt));
+        let next =
+            self.live.gate.builds.rows.iter().find(|(_, row)| row.holds_lease()).map(|(id, row)| (*id, row.attempt));
         let Some((build, attempt)) = next else { return Ok(false) };
         self.end_build(build, attempt, BuildResult::Success, Value::Null)?;
         Ok(true)

@@ -1,9 +1,10 @@
 //! What must hold after every input, whatever the story.
 
-use gatelog_gate_state::live::{BuildState, GateLive, WaitKey, Work};
 use gatelog_gate_state::Gate;
-use gatelog_record::draft::gate::WaitSubject;
-use gatelog_record::{ChainLink, Envelope, EventRecord};
+use gatelog_gate_state::live::{BuildState, GateLive, WaitKey, Work};
+use gatelog_record::draft::gate::{BuildResult, WaitSubject};
+use gatelog_record::event::GateEvent;
+use gatelog_record::{ChainLink, Envelope, Event, EventRecord};
 use gatelog_tables::digest::StateDigest;
 use gatelog_tables::{Backing, DomainState, LiveTables, Maps, TableSet};
 
@@ -37,6 +38,34 @@ pub fn overlay_agrees(live: &GateLive<Maps>, events: &[EventRecord]) -> Result<(
 
 thread_local! {
     static OVERLAY: std::cell::RefCell<Option<[u8; 32]>> = const { std::cell::RefCell::new(None) };
+}
+
+/// What is to be merged was tested as it is, on what it is to be put on.
+pub fn tested(live: &GateLive<Maps>, event: &Event) -> Result<(), String> {
+    let Event::Gate(GateEvent::SubmitRequested(submit)) = event else { return Ok(()) };
+    let gate = &live.gate;
+    let set = gate.items.rows.get(&submit.item).and_then(|item| item.buildset);
+    let set = set.and_then(|set| gate.buildsets.rows.get(&set)).ok_or("nothing was tested")?;
+    if !set.ahead.is_empty() {
+        return Err("it is to be merged while it stands on something that is not".into());
+    }
+    for build in &set.builds {
+        let row = gate.builds.rows.get(build).ok_or("a build is gone")?;
+        let well = matches!(row.result, Some(BuildResult::Success | BuildResult::Skipped));
+        if row.state != BuildState::Done || (row.job.voting && !well) {
+            return Err(format!("it is to be merged although {} is {:?}", row.job.name, row.result));
+        }
+    }
+    let branches = set.state.as_ref().map(|state| state.branches.as_slice()).unwrap_or_default();
+    for target in &submit.targets {
+        let there = branches.iter().any(|branch| {
+            branch.at == target.at && branch.commit == target.tested_commit && branch.ahead == target.tested_base
+        });
+        if !there {
+            return Err(format!("{} was not tested", target.tested_commit));
+        }
+    }
+    Ok(())
 }
 
 /// Checks a world after an input.

@@ -3,7 +3,7 @@
 //! A line is one sentence; `#` begins a comment. After each sentence the world comes to rest. A block
 //! follows lines that end in a colon: its lines are indented.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gatelog_gate_state::live::{ItemRow, WaitKey};
 use gatelog_record::draft::gate::{
@@ -46,9 +46,9 @@ const STANDARD: &str = "
     run: run.yaml
 ";
 
-/// Plays a story.
-pub fn play(text: &str) -> Result<(), String> {
-    let mut story = Story { world: World::new(), config: String::new(), files: BTreeMap::new(), trusted: Vec::new(), version: 0 };
+/// Plays a story; gives what it was asked to show.
+pub fn play(text: &str) -> Result<String, String> {
+    let mut story = Story::default();
     let mut lines = text.lines().enumerate().peekable();
     while let Some((number, line)) = lines.next() {
         let sentence = line.split('#').next().unwrap_or_default().trim_end();
@@ -66,15 +66,20 @@ pub fn play(text: &str) -> Result<(), String> {
         let told = story.say(&words, &block).and_then(|()| story.world.pump());
         told.map_err(|problem| format!("line {}: {sentence}\n  {problem}\n{}", number + 1, story.show()))?;
     }
-    Ok(())
+    Ok(story.shown)
 }
 
-struct Story {
-    world: World,
+/// A story in the making.
+#[derive(Default)]
+pub struct Story {
+    /// The world it happens in.
+    pub world: World,
     config: String,
     files: BTreeMap<String, String>,
-    trusted: Vec<String>,
+    /// Projects that are no longer in the tenant.
+    left: BTreeSet<String>,
     version: u64,
+    shown: String,
 }
 
 fn equal<T: PartialEq + std::fmt::Debug>(what: &str, expected: T, found: T) -> Result<(), String> {
@@ -82,7 +87,8 @@ fn equal<T: PartialEq + std::fmt::Debug>(what: &str, expected: T, found: T) -> R
 }
 
 impl Story {
-    fn say(&mut self, words: &[&str], block: &str) -> Result<(), String> {
+    /// One sentence.
+    pub fn say(&mut self, words: &[&str], block: &str) -> Result<(), String> {
         match words {
             ["project", name] => {
                 self.files.entry((*name).to_owned()).or_default();
@@ -187,9 +193,28 @@ impl Story {
                 };
                 self.world.say(TENANT, GateInput::DequeueAsked(asked))
             }
+            ["something", "old", "is", "said", "again", number] => {
+                let number: usize = number.parse().map_err(|_| "not a number")?;
+                let back = self.world.said.len().saturating_sub(number + 1);
+                let Some(record) = self.world.said.get(back).cloned() else { return Err("no such input".into()) };
+                self.world.take(&record)
+            }
+            [change, "vanishes"] => {
+                self.world.forge.changes.remove(*change);
+                Ok(())
+            }
+            [project, "leaves", "the", "tenant"] => {
+                self.left.insert((*project).to_owned());
+                self.load_tenants()
+            }
+            ["the", "tenant", "leaves"] => {
+                self.version += 1;
+                let file = TenantFile { version: self.version, file: BlobHash::default(), tenants: Vec::new() };
+                self.world.intake(&IntakeInput::TenantFile(file))
+            }
             ["say", "nonsense"] => self.nonsense(),
             ["show", "queue"] => {
-                println!("{}", self.show());
+                self.shown.push_str(&self.show());
                 Ok(())
             }
             ["expect", rest @ ..] => self.expect(rest),
@@ -202,7 +227,6 @@ impl Story {
     fn start(&mut self) -> Result<(), String> {
         let config = BTreeMap::from([("zuul.yaml".to_owned(), self.config.clone())]);
         self.world.forge.project("config", true, config);
-        self.trusted.push("config".into());
         for (project, yaml) in self.files.clone() {
             let config = match yaml.is_empty() {
                 true => BTreeMap::new(),
@@ -217,6 +241,7 @@ impl Story {
         self.version += 1;
         let names: Vec<(String, bool)> =
             self.world.forge.projects.iter().map(|(name, project)| (name.clone(), project.trusted)).collect();
+        let names: Vec<_> = names.into_iter().filter(|(name, _)| !self.left.contains(name)).collect();
         let mut settings = TenantSettings { name: TENANT.into(), ..TenantSettings::default() };
         let mut projects = Vec::new();
         for (name, trusted) in names {
@@ -327,7 +352,8 @@ impl Story {
         use gatelog_record::draft::capacity::WorkerSilent;
         use gatelog_record::input::CapacityInput;
         let before = self.world.events.len();
-        let wrong = CapacityInput::WorkerSilent(WorkerSilent { worker: "w".into(), incarnation: "1".into(), silent_ms: 1 });
+        let wrong =
+            CapacityInput::WorkerSilent(WorkerSilent { worker: "w".into(), incarnation: "1".into(), silent_ms: 1 });
         match self.world.say(TENANT, wrong) {
             Err(problem) if problem.contains("not for this domain") => {}
             other => return Err(format!("an input for another domain was taken: {other:?}")),
@@ -351,7 +377,10 @@ impl Story {
             .filter(|(_, row)| {
                 row.live
                     && pipeline.is_none_or(|pipeline| row.pipeline == pipeline)
-                    && row.subjects.iter().any(|one| Forge::short(one.change.as_deref().unwrap_or(&one.git_ref)) == change)
+                    && row
+                        .subjects
+                        .iter()
+                        .any(|one| Forge::short(one.change.as_deref().unwrap_or(&one.git_ref)) == change)
             })
             .map(|(id, row)| (*id, row))
             .collect();
@@ -371,9 +400,9 @@ impl Story {
 
     fn build(&self, job: &str, change: &str, pipeline: Option<&str>) -> Result<BuildId, String> {
         let builds = self.builds(change, pipeline)?;
-        let found = builds.into_iter().find(|id| {
-            self.world.live.gate.builds.rows.get(id).is_some_and(|row| row.job.name == job)
-        });
+        let found = builds
+            .into_iter()
+            .find(|id| self.world.live.gate.builds.rows.get(id).is_some_and(|row| row.job.name == job));
         found.ok_or_else(|| format!("{change} has no job {job}"))
     }
 
@@ -558,10 +587,18 @@ impl Story {
                 if flat.contains(&text) { Ok(()) } else { Err(format!("it says {said:?}")) }
             }
             ["event", kind, rest @ ..] => {
-                if self.has_event(kind, rest) { Ok(()) } else { Err("there is no such event".into()) }
+                if self.has_event(kind, rest) {
+                    Ok(())
+                } else {
+                    Err("there is no such event".into())
+                }
             }
             ["no", "event", kind, rest @ ..] => {
-                if self.has_event(kind, rest) { Err("there is such an event".into()) } else { Ok(()) }
+                if self.has_event(kind, rest) {
+                    Err("there is such an event".into())
+                } else {
+                    Ok(())
+                }
             }
             ["pending", rest @ ..] => {
                 let mut found: Vec<String> = self
@@ -594,7 +631,8 @@ impl Story {
         })
     }
 
-    fn show(&self) -> String {
+    /// Everything in the pipelines, for people.
+    pub fn show(&self) -> String {
         let gate = &self.world.live.gate;
         let mut text = String::new();
         for (key, queue) in &gate.queues.rows {

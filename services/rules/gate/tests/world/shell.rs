@@ -22,13 +22,6 @@ use super::laws;
 pub const GATE: Partition = Partition { domain: Domain::Gate, index: 0 };
 const SITE: SiteId = SiteId([7; 16]);
 
-/// A lease the gate asked for and did not end.
-#[derive(Clone, Debug)]
-pub struct Lease {
-    pub job: String,
-    pub pipeline: String,
-}
-
 /// Everything there is.
 pub struct World {
     pub rules: GateRules,
@@ -46,8 +39,8 @@ pub struct World {
     pub answered: BTreeSet<(WorkId, u32)>,
     /// Kinds of work that fail, with a text.
     pub failing: BTreeMap<String, String>,
-    /// Leases by build and attempt.
-    pub leases: BTreeMap<(gatelog_record::BuildId, u32), Lease>,
+    /// Leases the gate asked for and did not end: build, attempt.
+    pub leases: BTreeSet<(gatelog_record::BuildId, u32)>,
     /// Reports as they were delivered and not yet expected.
     pub reports: Vec<ReportRequested>,
     pub last_report: Option<ReportRequested>,
@@ -55,7 +48,15 @@ pub struct World {
     pub merged: Vec<String>,
     /// Jobs end by themselves.
     pub auto_jobs: bool,
+    /// Everything that was said.
+    pub said: Vec<InputRecord>,
     sent: u64,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        World::new()
+    }
 }
 
 impl World {
@@ -73,11 +74,12 @@ impl World {
             held: BTreeSet::new(),
             answered: BTreeSet::new(),
             failing: BTreeMap::new(),
-            leases: BTreeMap::new(),
+            leases: BTreeSet::new(),
             reports: Vec::new(),
             last_report: None,
             merged: Vec::new(),
             auto_jobs: false,
+            said: Vec::new(),
             sent: 0,
         }
     }
@@ -111,6 +113,7 @@ impl World {
 
     /// Decides one input and folds what was decided.
     pub fn take(&mut self, record: &InputRecord) -> Result<(), String> {
+        self.said.push(record.clone());
         let bytes = record.close().map_err(|error| error.to_string())?.encode();
         let digest = InputFrame::digest(&bytes);
         self.inputs += 1;
@@ -164,10 +167,8 @@ impl World {
         }
         laws::overlay_agrees(&self.live, self.events.get(first..).unwrap_or_default())?;
         for event in self.events.iter().skip(first) {
-            if std::env::var("SHOW").is_ok() {
-                println!("{:5} {} {}", event.sequence, event.event.name(), event.to_json()["body"]);
-            }
             self.live.apply(event).map_err(|refused| format!("event {}: {refused}", event.event.name()))?;
+            laws::tested(&self.live, &event.event)?;
         }
         laws::always_hold(self)
     }
@@ -190,21 +191,17 @@ impl World {
         for (_, row) in &rows {
             match &row.input {
                 Input::Capacity(CapacityInput::LeaseAsked(ask)) => {
-                    let lease = Lease { job: ask.job.clone(), pipeline: ask.pipeline.clone() };
-                    self.leases.insert((ask.build, ask.attempt), lease);
+                    self.leases.insert((ask.build, ask.attempt));
                 }
                 Input::Capacity(CapacityInput::LeaseEndAsked(end)) => {
-                    if self.leases.remove(&(end.build, end.attempt)).is_none() {
+                    if !self.leases.remove(&(end.build, end.attempt)) {
                         return Err(format!("the end of a lease is asked for that nobody has: {end:?}"));
                     }
                 }
                 other => return Err(format!("capacity is told {other:?}")),
             }
         }
-        let to = Partition {
-            domain: Domain::from_number(domain).ok_or("a message goes to no domain")?,
-            index,
-        };
+        let to = Partition { domain: Domain::from_number(domain).ok_or("a message goes to no domain")?, index };
         let delivered = PartitionInput::OutboxDelivered(OutboxDelivered { to, up_to: (sequence, ordinal) });
         self.say("", delivered)?;
         Ok(true)
