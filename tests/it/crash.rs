@@ -3,38 +3,50 @@
 //! The witnesses are outside gatelog: the reflogs of the bare repositories, the notes on each
 //! change, the list of processes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use gatelog_event_log::{Log, Offset, ReadLimit};
 use gatelog_log_embedded::{EmbeddedLog, ReaderOptions};
 use gatelog_record::{Domain, Envelope, Partition, Stream};
 
 use crate::harness::projects::{CONFIG, PROJECT};
-use crate::harness::{PATIENCE, Server, Site, eventually, host, process};
+use crate::harness::{PATIENCE, Site, eventually, host, process};
 
 /// Kinds of events at which the process is killed: as soon as one more of the kind is on the log.
-const KILL_AT: [&str; 20] = [
+const KILL_AT: [&str; 30] = [
     "gate.tenant-configured",
     "gate.config-read",
     "gate.layout-activated",
-    "gate.changes-wanted",
-    "gate.changes-observed",
-    "gate.item-enqueued",
-    "gate.buildset-opened",
-    "gate.prepared",
-    "gate.frozen",
-    "gate.lease-wanted",
-    "capacity.lease-granted",
-    "gate.build-started",
-    "gate.build-finished",
-    "gate.report-requested",
-    "gate.report-delivered",
-    "gate.item-reset",
-    "gate.submit-requested",
-    "gate.submitted",
-    "gate.item-dequeued",
     "gate.branch-moved",
+    "gate.submitted",
+    "gate.submit-requested",
+    "gate.item-reset",
+    "gate.item-failing",
+    "gate.window-changed",
+    "gate.report-delivered",
+    "gate.report-requested",
+    "gate.item-dequeued",
+    "gate.build-finished",
+    "gate.build-started",
+    "capacity.lease-granted",
+    "capacity.lease-queued",
+    "capacity.lease-revoked",
+    "capacity.lease-ended",
+    "capacity.worker-lost",
+    "gate.lease-wanted",
+    "gate.lease-end-wanted",
+    "gate.frozen",
+    "gate.freeze-wanted",
+    "gate.prepared",
+    "gate.prepare-requested",
+    "gate.buildset-opened",
+    "gate.item-enqueued",
+    "gate.changes-observed",
+    "gate.changes-wanted",
+    "gate.trigger-settled",
 ];
+/// How many kills there must be.
+const KILLS: usize = 20;
 
 /// Reads the log beside the server, as any other process may.
 struct Witness {
@@ -68,24 +80,27 @@ impl Witness {
     }
 }
 
-/// Pushes, approves and waits, whatever becomes of the server: as developers do.
-fn tell_the_story(site: &Site, step: &mut usize) {
-    // Each step is done once; a restart goes on with the next one.
-    let change = |name: &str, value: &str| -> Vec<(String, String)> {
-        vec![("verdict".into(), value.to_owned()), (format!("{name}.txt"), name.to_owned())]
+/// What a change of the story is: name, what its file says, what it depends on, gate's verdict.
+type Chapter = (String, &'static str, Option<&'static str>, &'static str);
+
+/// The story, and as many good changes more as it takes to be killed often enough.
+fn chapters(more: usize) -> Vec<Chapter> {
+    let mut story: Vec<Chapter> = vec![
+        ("one".into(), "good\n", None, "success"),
+        ("two".into(), "bad\n", None, "failure"),
+        ("three".into(), "good\n", None, "success"),
+        ("four".into(), "good\n", Some("one"), "success"),
+    ];
+    story.extend((0..more).map(|number| (format!("more-{number}"), "good\n", None, "success")));
+    story
+}
+
+fn push(site: &Site, (name, verdict, depends_on, _): &Chapter) {
+    let message = match depends_on {
+        Some(other) => format!("{name}\n\nDepends-On: {}\n", site.url_of("project", other)),
+        None => name.clone(),
     };
-    let push = |name: &str, files: Vec<(String, String)>, message: &str| {
-        let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
-        site.push("project", name, message, &files);
-    };
-    match *step {
-        0 => push("one", change("one", "good\n"), "one"),
-        1 => push("two", change("two", "bad\n"), "two"),
-        2 => push("three", change("three", "good\n"), "three"),
-        3 => push("four", change("four", "good\n"), &format!("four\n\nDepends-On: {}\n", site.url_of("project", "one"))),
-        _ => return,
-    }
-    *step += 1;
+    site.push("project", name, &message, &[("verdict", verdict), (&format!("{name}.txt"), name)]);
 }
 
 #[test]
@@ -97,19 +112,16 @@ fn killed_at_twenty_positions_nothing_is_lost_and_nothing_done_twice() {
     let mut server = Some(site.start());
     let mut witness = eventually("the log can be read beside the server", || Witness::open(&site));
     let mut killed_at: Vec<(&str, usize)> = Vec::new();
-    let mut step = 0;
-    let mut approved = false;
     let mut left: Vec<&str> = KILL_AT.to_vec();
+    let mut more = 0;
+    let (mut pushed, mut approved) = (0, 0);
     let began = std::time::Instant::now();
-    let done = |server: &Server| {
-        ["one", "two", "three", "four"].iter().all(|name| server.verdict("gate", "project", name).is_some())
-    };
     loop {
-        assert!(began.elapsed() < PATIENCE * 5, "the story does not end; killed at {killed_at:?}, still to come {left:?}");
+        assert!(began.elapsed() < PATIENCE * 4, "the story does not end; killed at {killed_at:?}, to come {left:?}");
         let before = witness.seen.clone();
         witness.look();
         let hit = left.iter().position(|kind| witness.count(kind) > before.get(kind).copied().unwrap_or(0));
-        if let Some(index) = hit {
+        if let Some(index) = hit.filter(|_| killed_at.len() < KILLS + 4) {
             let kind = left.remove(index);
             server.take().unwrap().kill();
             killed_at.push((kind, witness.seen.values().sum()));
@@ -121,46 +133,49 @@ fn killed_at_twenty_positions_nothing_is_lost_and_nothing_done_twice() {
             continue;
         }
         let running = server.as_ref().unwrap();
-        // Steps in between come as the story goes on, not all at once.
-        if step < 4 && witness.count("gate.layout-activated") > 0 {
-            tell_the_story(&site, &mut step);
-        }
-        let checked = step == 4
-            && ["one", "two", "three", "four"].iter().all(|name| running.verdict("check", "project", name).is_some());
-        if checked && !approved {
-            for name in ["one", "two", "three", "four"] {
-                site.approve("project", name);
+        let story = chapters(more);
+        // Steps come one by one as the story goes on; each is done once, whatever dies meanwhile.
+        if pushed < story.len() {
+            if witness.count("gate.layout-activated") > 0 {
+                push(&site, &story[pushed]);
+                pushed += 1;
             }
-            approved = true;
-        }
-        if approved && done(running) && running.verdict("gate", "project", "four").is_some() {
-            running.wait_idle();
-            witness.look();
-            break;
+        } else if approved < story.len() {
+            if story[approved..].iter().all(|(name, ..)| running.verdict("check", "project", name).is_some()) {
+                for (name, ..) in &story[approved..] {
+                    site.approve("project", name);
+                }
+                approved = story.len();
+            }
+        } else if story.iter().all(|(name, ..)| running.verdict("gate", "project", name).is_some()) {
+            if killed_at.len() >= KILLS {
+                running.wait_idle();
+                break;
+            }
+            more += 1;
         }
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
     println!("killed {} times: {killed_at:?}", killed_at.len());
-    assert!(killed_at.len() >= 20, "not killed at {left:?}");
-    let kinds: BTreeSet<&str> = killed_at.iter().map(|(kind, _)| *kind).collect();
-    assert_eq!(kinds.len(), killed_at.len());
+
+    // The notes: one verdict of each pipeline for each change, said once.
+    let story = chapters(more);
+    for (name, _, _, gate) in &story {
+        let check = if gate == &"failure" { "check:failure" } else { "check:success" };
+        let expected = [check.to_owned(), format!("gate:{gate}")];
+        eventually(&format!("{name} has its reports"), || (site.reports("project", name).len() >= 2).then_some(()));
+        assert_eq!(site.verdicts("project", name), expected, "{name}");
+    }
 
     // The reflog: the first commit, then each good change exactly once, in the order of approval.
     let reflog = site.reflog("project");
-    let merges: Vec<&String> = reflog.iter().filter(|line| line.contains("gatelog: merge")).collect();
-    assert_eq!(merges.len(), 3, "{reflog:#?}");
-    assert_eq!(reflog.len(), 4, "nobody else moved the branch: {reflog:#?}");
-    assert_eq!(site.merged("project"), ["First", "one", "three", "four"]);
-
-    // The notes: one verdict of each pipeline for each change, said once.
-    for (name, gate) in [("one", "success"), ("two", "failure"), ("three", "success"), ("four", "success")] {
-        let verdicts = site.verdicts("project", name);
-        let count = |wanted: &str| verdicts.iter().filter(|verdict| verdict.as_str() == wanted).count();
-        let check = if name == "two" { "check:failure" } else { "check:success" };
-        assert_eq!(count(check), 1, "{name}: {verdicts:?}");
-        assert_eq!(count(&format!("gate:{gate}")), 1, "{name}: {verdicts:?}");
-        assert_eq!(verdicts.len(), 2, "{name}: {verdicts:?}");
-    }
+    let good: Vec<&str> = story.iter().filter(|(.., gate)| *gate == "success").map(|(name, ..)| name.as_str()).collect();
+    let merges = reflog.iter().filter(|line| line.contains("gatelog: merge")).count();
+    assert_eq!(merges, good.len(), "{reflog:#?}");
+    assert_eq!(reflog.len(), good.len() + 1, "nobody else moved the branch: {reflog:#?}");
+    let mut expected = vec!["First"];
+    expected.extend(good);
+    assert_eq!(site.merged("project"), expected);
 
     server.unwrap().stop();
     assert_eq!(process::processes_of(site.path()), Vec::<String>::new());

@@ -516,10 +516,10 @@ fn merge(script: &mut Script) {
     );
 }
 
-/// Compares with a file; `GATELOG_GOLDENS=write` writes it anew.
+/// Compares with a file; `GATELOG_UPDATE_GOLDENS=1` writes it anew.
 fn golden(name: &str, text: &str) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/explain/goldens").join(name);
-    if std::env::var_os("GATELOG_GOLDENS").is_some_and(|value| value == "write") {
+    if std::env::var_os("GATELOG_UPDATE_GOLDENS").is_some() {
         std::fs::write(&path, text).unwrap();
     }
     let expected = std::fs::read_to_string(&path).unwrap_or_default();

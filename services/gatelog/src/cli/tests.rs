@@ -55,17 +55,17 @@ fn a_misspelt_command_is_understood() {
     assert!(parse("gatelog explian x").unwrap_err().contains("'explain'"));
 }
 
-/// Every help text as it is printed, at a fixed width. Run with `GATELOG_GOLDENS=write` to write it anew.
+/// Every help text as it is printed, at a fixed width. Run with `GATELOG_UPDATE_GOLDENS=1` to write it anew.
 #[test]
 fn help_is_as_it_was() {
     let mut text = String::new();
     all(&command().term_width(110), "gatelog", &mut text);
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cli/help.golden.txt");
-    if std::env::var_os("GATELOG_GOLDENS").is_some_and(|value| value == "write") {
+    if std::env::var_os("GATELOG_UPDATE_GOLDENS").is_some() {
         std::fs::write(&path, &text).unwrap();
     }
     let golden = std::fs::read_to_string(&path).unwrap();
-    assert!(golden == text, "the help changed; if it should have, run this test with GATELOG_GOLDENS=write\n{text}");
+    assert!(golden == text, "the help changed; if it should have, run this test with GATELOG_UPDATE_GOLDENS=1\n{text}");
 }
 
 fn all(command: &clap::Command, name: &str, text: &mut String) {
