@@ -85,10 +85,12 @@ pub fn causes(log: &dyn Log, of: EventRef) -> Result<Vec<CauseStep>, ReplayError
                 steps.push(CauseStep::Input { stream, offset, record: Box::new(record) });
                 match origin {
                     Some(origin) if origin.partition.domain == Domain::Intake => {
-                        // The intake decides nothing: what it names is its record's offset.
+                        // The intake decides nothing and has no sequences: its records are named by
+                        // their offset, counted from 1 as events are.
                         let stream = Stream::Intake(origin.partition.index);
-                        let record = Box::new(input_at(log, stream, origin.sequence)?);
-                        steps.push(CauseStep::Input { stream, offset: origin.sequence, record });
+                        let offset = origin.sequence.saturating_sub(1);
+                        let record = Box::new(input_at(log, stream, offset)?);
+                        steps.push(CauseStep::Input { stream, offset, record });
                         None
                     }
                     origin => origin,

@@ -49,7 +49,8 @@ fn a_cycle_of_parents_is_named_with_its_path() {
 
 #[test]
 fn a_duplicate_key_is_reported_with_its_line() {
-    let jobs = JOBS.replace("    run: playbooks/verdict.yaml\n", "    run: playbooks/verdict.yaml\n    run: twice.yaml\n");
+    let jobs =
+        JOBS.replace("    run: playbooks/verdict.yaml\n", "    run: playbooks/verdict.yaml\n    run: twice.yaml\n");
     let text = refused("duplicate", &[("zuul.yaml", &jobs)]);
     contains(&text, &["run", "zuul.yaml"]);
 }
@@ -94,7 +95,10 @@ fn a_repository_that_vanishes_harms_no_other() {
 
 /// A second project beside the first, with a job of its own.
 const PROJECT_OTHER: &[(&str, &str)] = &[
-    ("zuul.yaml", "- job:\n    name: other\n    run: playbooks/verdict.yaml\n- project:\n    check:\n      jobs: [other]\n"),
+    (
+        "zuul.yaml",
+        "- job:\n    name: other\n    run: playbooks/verdict.yaml\n- project:\n    check:\n      jobs: [other]\n",
+    ),
     ("playbooks/verdict.yaml", PLAYBOOK),
     ("verdict", "good\n"),
 ];
@@ -155,7 +159,12 @@ fn hostile_refs_and_names_do_not_stop_the_forge() {
         // Refused or passed over: both are answers.
         let _ = site.try_git(&clone, &["push", "--quiet", "origin", &format!("HEAD:{target}")]);
     }
-    site.push("project", "good", "good\n\nDepends-On: https://elsewhere.example/1\nDepends-On: \u{1b}[2J\n", &[("a.txt", "a")]);
+    site.push(
+        "project",
+        "good",
+        "good\n\nDepends-On: https://elsewhere.example/1\nDepends-On: \u{1b}[2J\n",
+        &[("a.txt", "a")],
+    );
     assert_eq!(server.wait_verdict("check", "project", "good"), "SUCCESS", "{}", server.log());
     server.stop();
 }

@@ -169,7 +169,8 @@ fn killed_at_twenty_positions_nothing_is_lost_and_nothing_done_twice() {
 
     // The reflog: the first commit, then each good change exactly once, in the order of approval.
     let reflog = site.reflog("project");
-    let good: Vec<&str> = story.iter().filter(|(.., gate)| *gate == "success").map(|(name, ..)| name.as_str()).collect();
+    let good: Vec<&str> =
+        story.iter().filter(|(.., gate)| *gate == "success").map(|(name, ..)| name.as_str()).collect();
     let merges = reflog.iter().filter(|line| line.contains("gatelog: merge")).count();
     assert_eq!(merges, good.len(), "{reflog:#?}");
     assert_eq!(reflog.len(), good.len() + 1, "nobody else moved the branch: {reflog:#?}");

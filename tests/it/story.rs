@@ -25,7 +25,8 @@ fn the_story_goes_as_told_and_leaves_nothing_behind() {
     assert_eq!(outcome["merge_order"], serde_json::json!(["add-miles", "show-miles"]));
     assert!(output.status.success());
     // What stood behind the failing change was tested again without it.
-    let show_miles = outcome["changes"].as_array().unwrap().iter().find(|change| change["name"] == "show-miles").unwrap();
+    let show_miles =
+        outcome["changes"].as_array().unwrap().iter().find(|change| change["name"] == "show-miles").unwrap();
     assert_eq!(show_miles["gate"], "SUCCESS");
     println!(
         "the first job ran after {} ms, the story took {} ms, {} events",

@@ -153,6 +153,7 @@ impl<B: Backing> CapacityTables<B> {
             incarnation: granted.incarnation.clone(),
             nodes: granted.nodes.clone(),
             granted_at: record.recorded_at,
+            event: record.sequence,
         });
         Ok(self.leases.put(granted.lease, row)?)
     }

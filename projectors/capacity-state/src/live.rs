@@ -89,6 +89,8 @@ pub struct Grant {
     pub nodes: Vec<NodeGrant>,
     /// When.
     pub granted_at: Timestamp,
+    /// The event that granted it.
+    pub event: u64,
 }
 
 /// A lease that is not over.

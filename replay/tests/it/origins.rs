@@ -38,7 +38,7 @@ fn an_event_is_traced_back_across_partitions_to_what_came_from_outside() {
     let mut push = one.input("buy", "dune", 3);
     push.input_id = InputId::new("the push");
     let offset = log.insert(Stream::Intake(0), push.close().unwrap().encode());
-    let routed = sent(&mut one, "order", "dune", 3, INTAKE, offset.0);
+    let routed = sent(&mut one, "order", "dune", 3, INTAKE, offset.0 + 1);
     let ordered = one.put(&routed);
     // The first desk asks the second, which reports back about its own work.
     two.ask("buy", "momo", 1);

@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use gatelog_record::draft::gate::{
-    ChangesFound, ChangesWanted, ReportRequested, SubmitOutcome, SubmitTarget, Subject,
-};
+use gatelog_record::draft::gate::{ChangesFound, ChangesWanted, ReportRequested, Subject, SubmitOutcome, SubmitTarget};
 use gatelog_record::{Value, WorkId};
 
 /// Why something could not be done, in the form the gate's inputs carry.

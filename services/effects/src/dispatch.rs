@@ -131,8 +131,7 @@ fn work_lane(tools: &Tools, taken: &Mutex<BTreeSet<(WorkId, u32)>>, receiver: &M
 }
 
 fn perform_and_answer(tools: &Tools, due: Due) -> bool {
-    let outcome =
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| perform(&tools.repositories, &due))).ok();
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| perform(&tools.repositories, &due))).ok();
     let Some(input) = outcome else {
         tracing::error!(work = %due.work, "an effect panicked; its work is sent again when its deadline passes");
         return true;
@@ -175,6 +174,8 @@ fn perform(repositories: &Repositories, due: &Due) -> GateInput {
         Work::Submit(wanted) => {
             SubmitDone { work, attempt, tenant, outcome: review::submit(repositories, wanted) }.into()
         }
-        Work::Report(wanted) => ReportDone { work, attempt, tenant, failed: review::report(connections, wanted) }.into(),
+        Work::Report(wanted) => {
+            ReportDone { work, attempt, tenant, failed: review::report(connections, wanted) }.into()
+        }
     }
 }

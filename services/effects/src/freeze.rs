@@ -110,10 +110,7 @@ fn frozen(layout: &Layout, job: &Job, spec: BlobHash) -> FrozenJob {
                 max: u32::try_from(layout.semaphore_max(&semaphore.name)).unwrap_or(1).max(1),
             })
             .collect(),
-        nodes: nodes
-            .iter()
-            .map(|node| NodeWanted { names: node.names.clone(), label: node.label.clone() })
-            .collect(),
+        nodes: nodes.iter().map(|node| NodeWanted { names: node.names.clone(), label: node.label.clone() }).collect(),
         noop: job.name == "noop",
         success_message: job.success_message.clone(),
         failure_message: job.failure_message.clone(),
@@ -223,7 +220,11 @@ impl Pins<'_> {
         }
         Err(Trouble {
             code: "branch-missing".into(),
-            message: format!("project {} does not have the default branch {}", project.project, default.unwrap_or_default()),
+            message: format!(
+                "project {} does not have the default branch {}",
+                project.project,
+                default.unwrap_or_default()
+            ),
             again: false,
         })
     }
@@ -285,10 +286,7 @@ fn spec(pins: &mut Pins<'_>, own: &Subject, graph: &JobGraph, job: &Job) -> Resu
 /// merged, of any other with the changes under test.
 fn pin_playbook(pins: &mut Pins<'_>, own: &Subject, playbook: &Playbook) -> Result<PinnedCheckout, Trouble> {
     let project = pins.project(&playbook.project)?.clone();
-    let branch = if playbook.branch.is_empty() {
-        pins.choose(&project, own, None, None)?.0
-    } else {
-        playbook.branch.clone()
-    };
+    let branch =
+        if playbook.branch.is_empty() { pins.choose(&project, own, None, None)?.0 } else { playbook.branch.clone() };
     pins.pin(&project, &branch, !playbook.trusted, false, "playbook branch".to_owned())
 }

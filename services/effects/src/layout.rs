@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use gatelog_event_log::Blobs;
 use gatelog_record::draft::gate::{LayoutOutcome, LayoutWanted};
 use gatelog_record::{BlobHash, codec};
+use gatelog_rules_config::Place;
 use gatelog_rules_config::load::{ConfigFile, LoadInput, load};
 use gatelog_rules_config::problem::{Problem, Severity};
-use gatelog_rules_config::Place;
 use gatelog_rules_config::tenant::{ProjectFacts, TenantSettings, TenantSpec};
 
 use crate::connection::{Connections, Trouble};
@@ -25,11 +25,7 @@ pub fn make(blobs: &dyn Blobs, connections: &Connections, wanted: &LayoutWanted)
 }
 
 /// What the loader is given: fetched, not yet loaded.
-pub fn load_input(
-    blobs: &dyn Blobs,
-    connections: &Connections,
-    wanted: &LayoutWanted,
-) -> Result<LoadInput, Trouble> {
+pub fn load_input(blobs: &dyn Blobs, connections: &Connections, wanted: &LayoutWanted) -> Result<LoadInput, Trouble> {
     let settings = get(blobs, &wanted.settings)?;
     let settings: TenantSettings =
         codec::decode(&settings).map_err(|error| Trouble::lasting("settings-unreadable", &error))?;

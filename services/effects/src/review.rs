@@ -1,8 +1,6 @@
 //! Work at code-review systems: ask about changes, merge for real, report.
 
-use gatelog_record::draft::gate::{
-    ChangesFound, ChangesWanted, ReportRequested, SubmitOutcome, SubmitRequested,
-};
+use gatelog_record::draft::gate::{ChangesFound, ChangesWanted, ReportRequested, SubmitOutcome, SubmitRequested};
 
 use crate::connection::{Connections, Trouble};
 use crate::git::{Repositories, trouble};

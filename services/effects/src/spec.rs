@@ -202,11 +202,7 @@ fn nested(vars: &BTreeMap<String, Value>) -> BTreeMap<String, BTreeMap<String, V
 }
 
 fn groups(shape: &gatelog_rules_config::objects::nodeset::NodesetShape) -> Vec<GroupSpec> {
-    shape
-        .groups
-        .iter()
-        .map(|group| GroupSpec { name: group.name.clone(), nodes: group.nodes.clone() })
-        .collect()
+    shape.groups.iter().map(|group| GroupSpec { name: group.name.clone(), nodes: group.nodes.clone() }).collect()
 }
 
 fn node(grant: NodeGrant, dir: String) -> NodeSpec {

@@ -12,17 +12,17 @@ use std::time::Duration;
 
 use gatelog_cloud_local::{Cloud, NodeConnection, NodeRequest};
 use gatelog_event_log::Log;
+use gatelog_executing::spec::Checkout;
 use gatelog_executing::{
     AbortReason, BuildControl, BuildOutcome, BuildResult as Verdict, Executor, Workspace, WorkspaceError,
 };
-use gatelog_executing::spec::Checkout;
 use gatelog_merging::{BranchState, MergeError, ObjectSharing, ProjectKey, WorkspaceRequest};
 use gatelog_record::draft::capacity::{LeaseReleased, NodeGrant};
 use gatelog_record::draft::gate::{Artifact, AttemptFinished, AttemptStarted, BuildResult};
 use gatelog_record::input::{CapacityInput, GateInput};
 use gatelog_record::{
-    BlobHash, BuildId, BuildsetId, EventRef, Input, InputId, InputRecord, LeaseId, Partition, Stream, Timestamp,
-    Value, codec,
+    BlobHash, BuildId, BuildsetId, EventRef, Input, InputId, InputRecord, LeaseId, Partition, Stream, Timestamp, Value,
+    codec,
 };
 use gatelog_secrets::{Keyring, Scope};
 
@@ -315,11 +315,8 @@ impl Worker {
                 tracing::warn!(node = %grant.node, error = %chain(&error), "a node could not be deleted; the next sweep does it");
             }
         }
-        let released = LeaseReleased {
-            lease: lease.lease,
-            worker: self.name.clone(),
-            incarnation: self.incarnation.clone(),
-        };
+        let released =
+            LeaseReleased { lease: lease.lease, worker: self.name.clone(), incarnation: self.incarnation.clone() };
         let id = format!("lease/{}/released", lease.lease);
         let input = CapacityInput::LeaseReleased(released);
         let record = InputRecord::new(InputId::new(id), "main", (self.now)(), input);
@@ -329,8 +326,7 @@ impl Worker {
     fn tell_owner(&self, lease: &Held, what: &str, input: impl Into<Input>) {
         let id = format!("build/{}/{}/{what}", lease.build, lease.attempt);
         let mut record = InputRecord::new(InputId::new(id), lease.tenant.clone(), (self.now)(), input);
-        record.caused_by =
-            lease.granted_by.map(|sequence| EventRef { partition: self.capacity, sequence });
+        record.caused_by = lease.granted_by.map(|sequence| EventRef { partition: self.capacity, sequence });
         self.append(lease.owner, record);
     }
 
@@ -442,9 +438,7 @@ impl Workspace for MirrorWorkspace {
         let mut branches: BTreeMap<String, BranchState> = checkout
             .branches
             .iter()
-            .map(|(branch, commit)| {
-                (branch.clone(), BranchState { commit: commit.clone(), origin: commit.clone() })
-            })
+            .map(|(branch, commit)| (branch.clone(), BranchState { commit: commit.clone(), origin: commit.clone() }))
             .collect();
         let origin = checkout.previous.clone().unwrap_or_else(|| checkout.commit.clone());
         branches.insert(checkout.name.clone(), BranchState { commit: checkout.commit.clone(), origin });

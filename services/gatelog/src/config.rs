@@ -109,12 +109,7 @@ fn default_slots() -> u32 {
 
 impl Default for ExecutorSection {
     fn default() -> Self {
-        ExecutorSection {
-            slots: default_slots(),
-            ansible_playbook: None,
-            labels: default_labels(),
-            unsandboxed: false,
-        }
+        ExecutorSection { slots: default_slots(), ansible_playbook: None, labels: default_labels(), unsandboxed: false }
     }
 }
 
@@ -141,7 +136,9 @@ impl Default for LogSection {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("{path}: {source}; a site's directory holds a {FILE}: `gatelog demo --keep --dir DIR` makes one to start from")]
+    #[error(
+        "{path}: {source}; a site's directory holds a {FILE}: `gatelog demo --keep --dir DIR` makes one to start from"
+    )]
     Read {
         /// The file.
         path: PathBuf,
@@ -162,8 +159,7 @@ impl SiteConfig {
     /// Reads a site's configuration.
     pub fn read(site: &Path) -> Result<SiteConfig, ConfigError> {
         let path = site.join(FILE);
-        let text =
-            std::fs::read_to_string(&path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
+        let text = std::fs::read_to_string(&path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
         toml::from_str(&text).map_err(|error| ConfigError::Parse { path, message: error.to_string() })
     }
 }

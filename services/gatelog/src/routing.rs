@@ -28,7 +28,8 @@ impl IntakeRouter {
     /// Folds the routing table up to where the gate has taken inputs from.
     pub fn open(log: Arc<dyn Log>, gate: Arc<Published>) -> Result<IntakeRouter, LogError> {
         let partitions = log.describe().partitions;
-        let mut router = IntakeRouter { log, gate, router: Router::default(), next: Offset(0), newest: None, partitions };
+        let mut router =
+            IntakeRouter { log, gate, router: Router::default(), next: Offset(0), newest: None, partitions };
         // The newest tenant file may stand after what was routed: the fold below only looks ahead.
         let mut at = Offset(0);
         loop {

@@ -196,7 +196,12 @@ impl Server {
         let mirrors = Mirrors::open(MirrorsConfig::new(site.join("mirrors"))).map_err(part("mirrors"))?;
         let repositories =
             Repositories { mirrors: Arc::new(mirrors), connections: connections.clone(), blobs: Arc::clone(&blobs) };
-        let tools = Tools { repositories: repositories.clone(), log: Arc::clone(&log), now: crate::clock::now, partition: GATE };
+        let tools = Tools {
+            repositories: repositories.clone(),
+            log: Arc::clone(&log),
+            now: crate::clock::now,
+            partition: GATE,
+        };
         let work = GateWork { projection: gate_fold.projection(), published: gate_fold.published() };
         threads.extend(dispatch::spawn(tools, Arc::new(work), Arc::clone(&stop)).map_err(part("threads"))?);
 
@@ -325,16 +330,12 @@ fn known(paths: &SitePaths) -> Result<Vec<Known>, StartError> {
     let mut all = Vec::new();
     for partition in [GATE, CAPACITY] {
         let mut warnings = Vec::new();
-        let known = gatelog_store::known(&paths.projections(), partition, &mut warnings).map_err(part("projections"))?;
+        let known =
+            gatelog_store::known(&paths.projections(), partition, &mut warnings).map_err(part("projections"))?;
         for warning in warnings {
             tracing::warn!(%partition, "{warning}");
         }
-        all.extend(known.map(|known| Known {
-            who: known.by,
-            partition,
-            sequence: known.sequence,
-            link: known.link,
-        }));
+        all.extend(known.map(|known| Known { who: known.by, partition, sequence: known.sequence, link: known.link }));
     }
     Ok(all)
 }
@@ -492,7 +493,9 @@ fn signs(
                 .own
                 .workers
                 .all()
-                .map(|rows| rows.filter_map(Result::ok).map(|(name, row)| (name, row.offer.incarnation.clone())).collect())
+                .map(|rows| {
+                    rows.filter_map(Result::ok).map(|(name, row)| (name, row.offer.incarnation.clone())).collect()
+                })
                 .unwrap_or_default();
             for record in presence.silent(&known, std::time::Instant::now()) {
                 if let Ok(frame) = record.close() {

@@ -88,7 +88,7 @@ impl LeaseSource for WorkerLeases {
                     spec: row.ask.spec,
                     nodes: grant.nodes.clone(),
                     revoked: row.state == LeaseState::Revoked,
-                    granted_by: None,
+                    granted_by: Some(grant.event),
                 })
             })
             .collect();

@@ -87,7 +87,13 @@ pub fn load(
             .collect();
         let bytes = codec::encode(&settings).map_err(|error| failed(&error))?;
         let blob = blobs.put(&bytes).map_err(|error| failed(&error))?;
-        tenants.push(TenantLoaded { tenant: settings.name, version, settings: blob, projects, web_root: web_root.to_owned() });
+        tenants.push(TenantLoaded {
+            tenant: settings.name,
+            version,
+            settings: blob,
+            projects,
+            web_root: web_root.to_owned(),
+        });
     }
     let id = InputId::new(format!("tenant-file/{version}/{file}"));
     let input = IntakeInput::TenantFile(TenantFile { version, file, tenants });

@@ -66,7 +66,8 @@ fn health(writer: &Published) -> PartHealth {
         WriterState::Starting { after } => (true, "starting", after.clone().unwrap_or_default()),
         WriterState::Running => (true, "running", String::new()),
         WriterState::Yellow { reasons } => {
-            let texts: Vec<String> = reasons.iter().map(|reason| format!("{}: {}", reason.code, reason.message)).collect();
+            let texts: Vec<String> =
+                reasons.iter().map(|reason| format!("{}: {}", reason.code, reason.message)).collect();
             (false, "yellow", texts.join("; "))
         }
         WriterState::Stopped { error, fenced } => {

@@ -32,10 +32,8 @@ pub type Files<'a> = &'a [(&'a str, &'a str)];
 impl Site {
     /// A site with these projects; the first is its config project.
     pub fn new(projects: &[(&str, Files<'_>)]) -> Site {
-        let site = Site {
-            dir: tempfile::tempdir().unwrap(),
-            author: ("Dana Developer".into(), "dana@example.org".into()),
-        };
+        let site =
+            Site { dir: tempfile::tempdir().unwrap(), author: ("Dana Developer".into(), "dana@example.org".into()) };
         let names: Vec<&str> = projects.iter().map(|(name, _)| *name).collect();
         let untrusted: String = names[1..].iter().map(|name| format!("          - {name}\n")).collect();
         site.write(

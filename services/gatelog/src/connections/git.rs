@@ -13,7 +13,7 @@ use gatelog_driver_git::{
 use gatelog_effects::connection::{CodeReview, Trouble, chain};
 use gatelog_event_log::{Log, LogError};
 use gatelog_record::draft::gate::{
-    ChangeFacts, ChangeKey, ChangesFound, ChangesWanted, ReportRequested, SubmitOutcome, SubmitTarget, Subject,
+    ChangeFacts, ChangeKey, ChangesFound, ChangesWanted, ReportRequested, Subject, SubmitOutcome, SubmitTarget,
 };
 use gatelog_record::draft::intake::ForgeEvent;
 use gatelog_record::input::IntakeInput;
@@ -69,9 +69,8 @@ impl GitConnection {
         let keyring = |error: KeyringError| Trouble::passing("keyring", &error);
         let owner = self.keyring.actor(&self.name, &account).map_err(keyring)?;
         let project = self.canonical(&facts.change.project);
-        let seal = |scope: &Scope, text: &str| {
-            self.keyring.seal(scope, text.as_bytes(), project.as_bytes()).map_err(keyring)
-        };
+        let seal =
+            |scope: &Scope, text: &str| self.keyring.seal(scope, text.as_bytes(), project.as_bytes()).map_err(keyring);
         let approved = facts.approved.as_ref().is_some_and(|approval| approval.current);
         let branch_gone =
             facts.base_tip.is_none().then(|| format!("there is no branch {} to merge into", facts.change.branch));
@@ -182,7 +181,14 @@ impl CodeReview for GitConnection {
 
     fn find_changes(&self, wanted: &ChangesWanted) -> Result<ChangesFound, Trouble> {
         let (changes, missing) = self.closure(wanted)?;
-        Ok(ChangesFound { work: wanted.work, attempt: 0, tenant: wanted.tenant.clone(), changes, missing, failed: None })
+        Ok(ChangesFound {
+            work: wanted.work,
+            attempt: 0,
+            tenant: wanted.tenant.clone(),
+            changes,
+            missing,
+            failed: None,
+        })
     }
 
     fn submit(&self, work: WorkId, target: &SubmitTarget, objects: &Path) -> Result<SubmitOutcome, Trouble> {
@@ -205,11 +211,9 @@ impl CodeReview for GitConnection {
         };
         Ok(match self.forge.submit(&request).map_err(|error| trouble(&error))? {
             Moved::Merged | Moved::AlreadyMerged => SubmitOutcome::Merged,
-            Moved::BaseMoved { found } => SubmitOutcome::BaseMoved {
-                at: target.at.clone(),
-                expected: target.tested_base.clone(),
-                found,
-            },
+            Moved::BaseMoved { found } => {
+                SubmitOutcome::BaseMoved { at: target.at.clone(), expected: target.tested_base.clone(), found }
+            }
             Moved::Refused { reason } => SubmitOutcome::Refused { code: "refused".into(), message: reason },
         })
     }
@@ -365,9 +369,9 @@ impl GitIntake {
             EventKind::ApprovalIgnored { reason, .. } => Some(format!("{reason:?}")),
             _ => None,
         };
-        let branch = change.map(|change| change.branch.clone()).or_else(|| {
-            event.ref_name.strip_prefix("refs/heads/").map(str::to_owned)
-        });
+        let branch = change
+            .map(|change| change.branch.clone())
+            .or_else(|| event.ref_name.strip_prefix("refs/heads/").map(str::to_owned));
         ForgeEvent {
             connection: self.connection.name.clone(),
             project: self.connection.canonical(&event.project),
@@ -378,12 +382,10 @@ impl GitIntake {
             patchset: patchset.map(|number| number.to_string()),
             commit: event.new.clone(),
             old_commit: event.old.clone(),
-            attributes: reason.map_or(Value::Null, |reason| {
-                Value::Map(BTreeMap::from([("reason".to_owned(), Value::Str(reason))]))
-            }),
+            attributes: reason
+                .map_or(Value::Null, |reason| Value::Map(BTreeMap::from([("reason".to_owned(), Value::Str(reason))]))),
             delivery: event.delivery.clone(),
             raw: None,
         }
     }
 }
-

@@ -266,7 +266,8 @@ fn judge(outcome: &mut Outcome) {
             problems.push(format!("{}: merged is {}, expected {should_merge}", told.name, change.merged));
         }
         if change.reports < 2 {
-            problems.push(format!("{}: {} reports on its commit, expected check's and gate's", told.name, change.reports));
+            problems
+                .push(format!("{}: {} reports on its commit, expected check's and gate's", told.name, change.reports));
         }
     }
     if outcome.merge_order != ["add-miles", "show-miles"] {
@@ -298,7 +299,9 @@ fn queue_empty(status: &Json, pipeline: &str) -> bool {
     pipelines.iter().filter(|one| one["name"] == pipeline).all(|one| {
         let queues = one["change_queues"].as_array().map(Vec::as_slice).unwrap_or_default();
         queues.iter().all(|queue| {
-            queue["heads"].as_array().is_none_or(|heads| heads.iter().all(|head| head.as_array().is_none_or(Vec::is_empty)))
+            queue["heads"]
+                .as_array()
+                .is_none_or(|heads| heads.iter().all(|head| head.as_array().is_none_or(Vec::is_empty)))
         })
     })
 }
@@ -345,9 +348,13 @@ fn epilogue(screen: &mut Screen, outcome: &Outcome, kept: bool) {
     screen.chapter("What to try");
     let dir = if kept { outcome.site.clone() } else { "DIR".to_owned() };
     if !kept {
-        screen.say("  Nothing is left behind. To look around, run it again with --dir DIR (and --keep to leave it running):");
+        screen.say(
+            "  Nothing is left behind. To look around, run it again with --dir DIR (and --keep to leave it running):",
+        );
     }
-    screen.say(&format!("  gatelog explain --dir {dir} show-miles       why it ran, waited and merged, back to the push"));
+    screen.say(&format!(
+        "  gatelog explain --dir {dir} show-miles       why it ran, waited and merged, back to the push"
+    ));
     screen.say(&format!("  gatelog replay state --dir {dir} --at 100    the queues as they were at event 100"));
     screen.say(&format!("  gatelog log cat --dir {dir}                  every event, in order"));
     screen.say(&format!("  gatelog log verify --dir {dir}               that nothing was changed since"));
