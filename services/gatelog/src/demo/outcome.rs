@@ -23,6 +23,15 @@ pub struct ChangeOutcome {
     pub reports: usize,
 }
 
+/// A change that was tested again.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct TestedAgain {
+    /// Its name.
+    pub name: String,
+    /// Why, in a sentence.
+    pub why: String,
+}
+
 /// How the story went.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Outcome {
@@ -32,6 +41,8 @@ pub struct Outcome {
     pub problems: Vec<String>,
     /// The changes, in the order of the story.
     pub changes: Vec<ChangeOutcome>,
+    /// Changes that were tested again in `gate`, and why.
+    pub tested_again: Vec<TestedAgain>,
     /// Changes in the order in which they merged.
     pub merge_order: Vec<String>,
     /// Milliseconds from the server's start to the start of the first job.

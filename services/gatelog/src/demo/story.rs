@@ -9,7 +9,7 @@ use gatelog_driver_git::{Forge, ForgeConfig};
 use serde_json::Value as Json;
 
 use super::DemoOptions;
-use super::outcome::{ChangeOutcome, Outcome};
+use super::outcome::{ChangeOutcome, Outcome, TestedAgain};
 use super::projects::{CHANGES, Change, Developer, HOST, PROJECTS};
 use super::screen::Screen;
 use crate::client::Client;
@@ -244,6 +244,7 @@ impl Story<'_> {
             });
         }
         outcome.merge_order = merge_order(client)?;
+        outcome.tested_again = tested_again(client)?;
         judge(&mut outcome);
         Ok(outcome)
     }
@@ -270,6 +271,9 @@ fn judge(outcome: &mut Outcome) {
                 .push(format!("{}: {} reports on its commit, expected check's and gate's", told.name, change.reports));
         }
     }
+    if !outcome.tested_again.iter().any(|change| change.name == "show-miles") {
+        problems.push("show-miles was not tested again without the failing change ahead of it".to_owned());
+    }
     if outcome.merge_order != ["add-miles", "show-miles"] {
         problems.push(format!("merged in the order {:?}", outcome.merge_order));
     }
@@ -292,6 +296,22 @@ fn merge_order(client: &Client) -> anyhow::Result<Vec<String>> {
         .collect();
     merged.sort();
     Ok(merged.into_iter().map(|(_, name)| name).collect())
+}
+
+/// The buildsets that were given up for another.
+fn tested_again(client: &Client) -> anyhow::Result<Vec<TestedAgain>> {
+    let buildsets = client.get("/api/tenant/demo/buildsets?pipeline=gate&complete=false&limit=1000")?;
+    let all = buildsets.as_array().map(Vec::as_slice).unwrap_or_default();
+    Ok(all
+        .iter()
+        .rev()
+        .filter_map(|buildset| {
+            let change = buildset["refs"][0]["change"].as_str()?;
+            let why = buildset["reset"]["detail"].as_str()?;
+            let name = change.rsplit('/').next().unwrap_or(change).to_owned();
+            Some(TestedAgain { name, why: crate::show::clean(why) })
+        })
+        .collect())
 }
 
 fn queue_empty(status: &Json, pipeline: &str) -> bool {
@@ -333,6 +353,9 @@ fn epilogue(screen: &mut Screen, outcome: &Outcome, kept: bool) {
             change.gate.as_deref().unwrap_or("-"),
             style.paint(colour, end)
         ));
+    }
+    for change in &outcome.tested_again {
+        screen.say(&format!("  {} was tested again in gate: {}", change.name, change.why));
     }
     if let Some(first) = outcome.first_job_ms {
         screen.say(&format!(
