@@ -100,3 +100,57 @@ impl LayoutView {
         self.in_pipeline.contains(&(project.to_owned(), pipeline.to_owned()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gatelog_rules_config::{ConfigFile, LoadInput, TenantProject, TenantSettings, load};
+
+    const CONFIG: &str = "
+- pipeline: {name: check, manager: independent, trigger: {git: [{event: change-proposed}]}}
+- pipeline: {name: gate, manager: dependent, trigger: {git: [{event: change-approved}]}}
+- job: {name: base, parent: null, run: run.yaml}
+- queue: {name: both, per-branch: true, allow-circular-dependencies: true}
+- project-template: {name: usual, check: {jobs: [base]}}
+- project: {name: lib, queue: both, merge-mode: cherry-pick, gate: {jobs: [base]}}
+- project: {name: app, templates: [usual]}
+";
+
+    fn view() -> LayoutView {
+        let mut tenant = TenantSettings { name: "acme".into(), ..TenantSettings::default() };
+        for (name, trusted) in [("config", true), ("lib", false), ("app", false)] {
+            let mut project = TenantProject::new("git", name, trusted);
+            project.canonical_name = format!("forge/{name}");
+            project.branches = vec!["master".into()];
+            tenant.projects.push(project);
+        }
+        let file = ConfigFile {
+            project: "forge/config".into(),
+            branch: "master".into(),
+            path: "zuul.yaml".into(),
+            text: CONFIG.into(),
+        };
+        let (layout, problems) = load(&LoadInput { tenant, files: vec![file] });
+        assert!(problems.is_empty(), "{problems:?}");
+        LayoutView::decode(&codec::encode(&layout).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_layouts_blob_says_what_the_gate_must_know() {
+        let view = view();
+        let names: Vec<&str> = view.pipelines().iter().map(|pipeline| pipeline.name.as_str()).collect();
+        assert_eq!(names, ["check", "gate"]);
+        assert_eq!(view.queue_name("forge/lib", Some("stable")), "both:stable");
+        assert_eq!(view.queue_name("forge/app", Some("master")), "forge/app");
+        assert_eq!([view.merge_mode("forge/lib"), view.merge_mode("forge/app")], ["cherry-pick", "merge"]);
+        assert_eq!([view.allows_cycles("forge/lib"), view.allows_cycles("forge/app")], [true, false]);
+        let asked = [("lib", "gate"), ("lib", "check"), ("app", "check"), ("app", "gate")];
+        let told = asked.map(|(project, pipeline)| view.in_pipeline(&format!("forge/{project}"), pipeline));
+        assert_eq!(told, [true, false, true, false]);
+    }
+
+    #[test]
+    fn bytes_that_are_no_layout_are_named_so() {
+        assert!(LayoutView::decode(b"nonsense").unwrap_err().starts_with("it is not a layout"));
+    }
+}

@@ -2,10 +2,11 @@
 //!
 //! The way of an outside event through here: [`routing`] (which tenants it concerns), `triggers`
 //! (it waits for facts and for its turn), `changes` (facts are asked for and taken in), `filters`
-//! (which pipelines it fits), `managers` (how it enters a queue), `queue_pass` (what every item does
-//! next), `prepare`, `item_layout`, `freeze`, `jobs` (its builds), `submit` (merging for real),
-//! `report`. Beside it: `config` (files and layouts of a tenant), `work` (what is sent again, and for
-//! how long), `window`, `waits` (why everything waits).
+//! (which pipelines it fits), `managers` (how it enters a queue, with what it needs: `dependencies`),
+//! `queue_pass` (what every item does next; `health` says what is wrong with it, `leaving` what is
+//! done about that), `prepare`, `item_layout`, `freeze`, `jobs` (its builds), `submit` (merging for
+//! real), `report`. Beside it: `config` (files and layouts of a tenant), `work` (what is sent again,
+//! and for how long), `window`, `waits` (why everything waits).
 //!
 //! [`GateRules`] is what the shell calls. One input is one [`Decision`]: the input is taken in, then
 //! the tenant it concerns is brought to rest: configuration, triggers and queues are looked at until
@@ -17,9 +18,11 @@ mod decision;
 mod dependencies;
 mod filters;
 mod freeze;
+mod health;
 mod item_layout;
 mod jobs;
 pub mod layout_view;
+mod leaving;
 mod managers;
 mod prepare;
 mod queue_pass;

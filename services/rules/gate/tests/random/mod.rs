@@ -22,9 +22,9 @@ const CONFIG: &str = "
     success: {git: {}}
     failure: {git: {}}
     start: {git: {}}
-- project: {name: lib, queue: shared, check: {jobs: [tests]}, gate: {jobs: [noop]}, narrow: {jobs: [tests, deep, lint]}}
+- project: {name: lib, queue: shared, check: {jobs: [tests]}, narrow: {jobs: [tests, deep, lint]}}
 - project: {name: app, queue: shared, check: {jobs: [tests]}, narrow: {jobs: [tests, lint]}}
-- project: {name: far, check: {jobs: [noop]}, narrow: {jobs: [tests]}}
+- project: {name: far, check: {jobs: [noop]}, gate: {jobs: [noop]}, narrow: {jobs: [tests]}}
 ";
 const PROJECTS: [&str; 3] = ["lib", "app", "far"];
 
@@ -96,6 +96,8 @@ fn play(dice: &[[u8; 4]]) -> Result<(), String> {
     tell(&mut story, "standard config", "")?;
     tell(&mut story, "config", CONFIG)?;
     tell(&mut story, "start", "")?;
+    // Two pipelines merge there: they get into each other's way as others would.
+    tell(&mut story, "somebody pushes far", "")?;
     let mut told = Vec::new();
     for one in dice {
         let (text, block) = sentence(one);

@@ -349,6 +349,7 @@ impl World {
             let project = local(&target.at.project).to_owned();
             let tip = self.forge.tip(&project, &target.at.branch);
             if tip.as_ref() != Some(&target.tested_base) {
+                self.forge.surprised |= !self.forge.pushed.contains(&project);
                 return SubmitOutcome::BaseMoved {
                     at: target.at.clone(),
                     expected: target.tested_base.clone(),

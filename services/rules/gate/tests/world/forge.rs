@@ -52,6 +52,10 @@ pub struct Forge {
     pub projects: BTreeMap<String, Project>,
     pub changes: BTreeMap<String, Change>,
     pub trees: BTreeMap<String, Tree>,
+    /// Projects to which others push.
+    pub pushed: BTreeSet<String>,
+    /// A branch had moved although nobody but the gate pushed.
+    pub surprised: bool,
     /// Pairs of changes that do not go together.
     pub conflicts: BTreeSet<(String, String)>,
 }

@@ -81,6 +81,9 @@ pub fn always_hold(world: &World) -> Result<(), String> {
     if digest(&fresh)? != now {
         return Err("the events from the beginning come to another state".into());
     }
+    if world.forge.surprised {
+        return Err("a branch had moved under the gate although nobody else pushed".into());
+    }
     let gate = &world.live.gate;
     let waits = |subject: WaitSubject| gate.waits.rows.contains_key(&WaitKey(subject));
     for (id, item) in &gate.items.rows {

@@ -337,6 +337,7 @@ impl Story {
         let tree = self.world.forge.tree(old.as_deref().unwrap_or_default());
         let how = format!("somebody {}", self.world.now.0);
         let new = self.world.forge.commit(&how, tree);
+        self.world.forge.pushed.insert(project.to_owned());
         let one = self.world.forge.projects.get_mut(project).ok_or("no such project")?;
         one.branches.insert("master".into(), new);
         if tell { self.tell_branch(project, old) } else { Ok(()) }

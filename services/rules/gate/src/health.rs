@@ -1,0 +1,176 @@
+//! What is wrong with an item: its change moved on, what it needs is gone, what it stands on changed,
+//! its jobs failed.
+
+use std::collections::BTreeSet;
+
+use gatelog_deciding::Refusal;
+use gatelog_gate_state::live::{Ahead, BuildState, ItemRow, Phase, Work};
+use gatelog_record::draft::gate::{BuildResult, ChangeKey, Subject};
+use gatelog_record::{BuildId, ItemId};
+use gatelog_rules_config::Pipeline;
+use gatelog_rules_config::objects::pipeline::Manager;
+
+use crate::decision::Decision;
+use crate::filters;
+use crate::queue_pass::Walk;
+
+impl Decision<'_> {
+    /// Whether the item's change moved on without it: a code and a sentence.
+    pub(crate) fn outdated(&self, row: &ItemRow, pipeline: &Pipeline) -> Option<(&'static str, String)> {
+        for subject in &row.subjects {
+            let Some(key) = subject.change_key() else { continue };
+            let Some(facts) = self.change(&row.tenant, &key).map(|row| &row.facts) else {
+                return Some(("gone", "The change does not exist any more.".into()));
+            };
+            if !facts.open && !facts.merged {
+                return Some(("abandoned", "The change was abandoned.".into()));
+            }
+            let moved_on = facts.subject.patchset != subject.patchset;
+            if moved_on && pipeline.dequeue_on_new_patchset && (row.live || self.is_wanted_current(row, subject)) {
+                let patchset = facts.subject.patchset.clone().unwrap_or_default();
+                return Some(("new-patchset", format!("Patchset {patchset} took its place.")));
+            }
+        }
+        None
+    }
+
+    /// Whether a live item's project left the tenant: a code and a sentence.
+    pub(crate) fn not_ours(&self, row: &ItemRow) -> Option<(&'static str, String)> {
+        let tenant = self.tenant(&row.tenant)?;
+        let foreign = row.subjects.iter().find(|subject| tenant.project(&subject.project).is_none())?;
+        row.live.then(|| ("project-gone", format!("Project {} is no longer in the tenant.", foreign.project)))
+    }
+
+    /// Whether something behind an item that is not live needs its change as it is now. Zuul: what
+    /// names it by Depends-On does; a commit stacked on an old patchset is tested on that.
+    fn is_wanted_current(&self, row: &ItemRow, subject: &Subject) -> bool {
+        let key = (row.tenant.clone(), row.pipeline.clone(), row.queue.clone());
+        let items = self.gate().queues.row(&key).map(|queue| queue.items.as_slice()).unwrap_or_default();
+        items
+            .iter()
+            .filter_map(|item| self.item(*item))
+            .flat_map(|other| &other.subjects)
+            .filter_map(|other| self.change(&row.tenant, &other.change_key()?))
+            .flat_map(|row| &row.facts.depends_on)
+            .any(|text| !text.is_empty() && (*text == subject.url || subject.url.ends_with(text.as_str())))
+    }
+
+    /// Lets the items of a change go that are not at its current patchset, or whose change is closed.
+    pub(crate) fn drop_outdated(&mut self, tenant: &str, subject: &Subject) -> Result<(), Refusal> {
+        let Some(key) = subject.change_key() else { return Ok(()) };
+        let Some(layout) = self.layout(tenant)? else { return Ok(()) };
+        for item in self.items_of(tenant, &key) {
+            let Some(row) = self.item(item) else { continue };
+            let Some(pipeline) = layout.pipeline(&row.pipeline) else { continue };
+            if let Some((code, detail)) = self.outdated(row, pipeline)
+                && !self.is_merging(item)
+            {
+                self.leave_silently(item, code, &detail)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The items ahead that hold what an item needs; an error names what is in no branch and not ahead.
+    pub(crate) fn needed_items(&self, walk: &Walk<'_>, row: &ItemRow, ahead: &[ItemId]) -> Result<Vec<ItemId>, String> {
+        let mut found = Vec::new();
+        if walk.pipeline.ignore_dependencies {
+            return Ok(found);
+        }
+        let needs = row.subjects.iter().filter_map(Subject::change_key);
+        for need in needs.flat_map(|key| self.needs_of(walk.tenant, &key)).collect::<BTreeSet<ChangeKey>>() {
+            let holds = |item: &&ItemId| {
+                let subjects = self.item(**item).map(|row| row.subjects.as_slice()).unwrap_or_default();
+                subjects.iter().any(|one| one.change_key().as_ref() == Some(&need))
+            };
+            if let Some(item) = ahead.iter().find(holds) {
+                found.push(*item);
+                continue;
+            }
+            match self.change(walk.tenant, &need) {
+                Some(change) if change.facts.merged => {}
+                Some(change) => return Err(format!("Change {} is needed.", change.facts.subject.url)),
+                None => return Err(format!("Change {} of {} is needed.", need.change, need.project)),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Why an item of a pipeline that merges could not be merged any more.
+    pub(crate) fn cannot_merge(&self, walk: &Walk<'_>, row: &ItemRow) -> Option<String> {
+        if walk.pipeline.manager != Manager::Dependent {
+            return None;
+        }
+        let keys = row.subjects.iter().filter_map(Subject::change_key);
+        keys.filter_map(|key| self.change(walk.tenant, &key))
+            .find_map(|change| filters::can_merge(walk.pipeline, &change.facts).err())
+    }
+
+    /// Whether an item's buildset stands on something else than the chain: a code and a sentence.
+    pub(crate) fn stands_wrong(&self, walk: &Walk<'_>, row: &ItemRow) -> Option<(&'static str, String)> {
+        let set = self.buildset(row.buildset?)?;
+        let wanted: Vec<Ahead> = walk
+            .chain
+            .iter()
+            .map(|item| Ahead { item: *item, buildset: self.item(*item).and_then(|row| row.buildset) })
+            .collect();
+        if set.ahead == wanted {
+            return None;
+        }
+        if set.ahead.iter().any(|ahead| self.item(ahead.item).is_none()) {
+            return Some(("ahead-left", "An item ahead of it left without being merged.".into()));
+        }
+        let failing = |ahead: &&Ahead| self.item(ahead.item).is_some_and(|row| !row.failing.is_empty());
+        if let Some(ahead) = set.ahead.iter().find(failing) {
+            return Some(("ahead-failing", format!("{} ahead of it is failing.", self.name_of(ahead.item))));
+        }
+        Some(("ahead-changed", "What is ahead of it is tested anew.".into()))
+    }
+
+    /// What people call an item: its change.
+    pub(crate) fn name_of(&self, item: ItemId) -> String {
+        let subject = self.item(item).and_then(|row| row.subjects.first());
+        subject.map(gatelog_gate_state::live::subject_name).unwrap_or_else(|| item.to_string())
+    }
+
+    /// Why an item is failing, by its buildset alone.
+    pub(crate) fn reasons_to_fail(&self, item: ItemId) -> Vec<String> {
+        let Some((_, set)) = self.buildset_of(item) else { return Vec::new() };
+        if let Some(problem) = &set.problem {
+            return vec![problem.code.clone()];
+        }
+        let builds = set.builds.iter().filter_map(|build| self.build(*build));
+        let failed = |result: BuildResult| !matches!(result, BuildResult::Success | BuildResult::Skipped);
+        let mut reasons: Vec<String> = builds
+            .filter(|build| build.job.voting && build.result.is_some_and(failed))
+            .map(|build| format!("job-failed {}", build.job.name))
+            .collect();
+        // Zuul: when every job was skipped, nothing was tested.
+        if reasons.is_empty() && self.all_skipped(&set.builds) {
+            reasons.push("all-skipped".into());
+        }
+        reasons
+    }
+
+    fn all_skipped(&self, builds: &[BuildId]) -> bool {
+        let skipped = |build: &BuildId| self.build(*build).is_some_and(|row| row.result == Some(BuildResult::Skipped));
+        !builds.is_empty() && builds.iter().all(skipped)
+    }
+
+    pub(crate) fn is_complete(&self, item: ItemId) -> bool {
+        let Some((_, set)) = self.buildset_of(item) else { return false };
+        match set.phase {
+            Phase::Ended => true,
+            Phase::Frozen => {
+                set.builds.iter().all(|build| self.build(*build).is_some_and(|row| row.state == BuildState::Done))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether an item's merge is under way.
+    pub(crate) fn is_merging(&self, item: ItemId) -> bool {
+        let work = self.item(item).and_then(|row| row.work).and_then(|work| self.pending(work));
+        work.is_some_and(|row| matches!(row.work, Work::Submit(_)))
+    }
+}

@@ -1,0 +1,169 @@
+//! What is done about an item: its builds are given up, it begins anew, it leaves, with or without a
+//! report.
+
+use gatelog_deciding::Refusal;
+use gatelog_gate_state::live::{BuildState, ProblemKind};
+use gatelog_record::ItemId;
+use gatelog_record::draft::gate::{
+    BuildResult, BuildSettled, ItemDequeued, ItemFailing, ItemReset, ItemResult, LeaseEndWanted, ReportAction,
+};
+use gatelog_record::event::GateEvent;
+use gatelog_rules_config::objects::pipeline::Manager;
+
+use crate::decision::Decision;
+use crate::queue_pass::Walk;
+
+impl Decision<'_> {
+    pub(crate) fn set_failing(&mut self, item: ItemId, reasons: Vec<String>) -> Result<(), Refusal> {
+        if self.item(item).is_none_or(|row| row.failing == reasons) {
+            return Ok(());
+        }
+        self.emit(GateEvent::ItemFailing(ItemFailing { item, reasons }))
+    }
+
+    /// Gives an item's builds up and begins anew.
+    pub(crate) fn reset(&mut self, item: ItemId, walk: &Walk<'_>, code: &str, detail: &str) -> Result<(), Refusal> {
+        self.reset_behind(item, walk.chain.last().copied(), code, detail)
+    }
+
+    pub(crate) fn reset_behind(
+        &mut self,
+        item: ItemId,
+        ahead: Option<ItemId>,
+        code: &str,
+        detail: &str,
+    ) -> Result<(), Refusal> {
+        self.give_up_builds(item, "reset", detail)?;
+        self.emit(GateEvent::ItemReset(ItemReset { item, ahead, code: code.into(), detail: detail.into() }))
+    }
+
+    /// Cancels what an item runs.
+    pub(crate) fn give_up_builds(&mut self, item: ItemId, code: &str, detail: &str) -> Result<(), Refusal> {
+        let Some((buildset, set)) = self.buildset_of(item) else { return Ok(()) };
+        for build in set.builds.clone() {
+            let Some(row) = self.build(build) else { continue };
+            if row.state == BuildState::Done {
+                continue;
+            }
+            let (held, attempt) = (row.holds_lease(), row.attempt);
+            self.emit(GateEvent::BuildSettled(BuildSettled {
+                build,
+                item,
+                buildset,
+                result: BuildResult::Canceled,
+                code: code.into(),
+                detail: detail.into(),
+            }))?;
+            if held {
+                self.emit(GateEvent::LeaseEndWanted(LeaseEndWanted { build, attempt, reason: "canceled".into() }))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An item leaves without a result. Zuul: reported only if its start was.
+    pub(crate) fn leave_silently(&mut self, item: ItemId, code: &str, detail: &str) -> Result<(), Refusal> {
+        let Some(row) = self.item(item).cloned() else { return Ok(()) };
+        self.give_up_builds(item, "dequeued", detail)?;
+        if row.start_reported
+            && let Some(layout) = self.layout(&row.tenant)?
+            && let Some(pipeline) = layout.pipeline(&row.pipeline)
+        {
+            let message = crate::report::plain(&pipeline.messages.dequeue, detail, pipeline);
+            self.report_to(&row.tenant, pipeline, Some(item), ReportAction::Dequeue, &row.subjects, message)?;
+        }
+        self.emit(GateEvent::ItemDequeued(ItemDequeued {
+            item,
+            result: ItemResult::Dequeued,
+            code: code.into(),
+            detail: detail.into(),
+            merged: false,
+        }))
+    }
+
+    /// An item leaves with a report of failure.
+    pub(crate) fn leave_failing(
+        &mut self,
+        item: ItemId,
+        result: ItemResult,
+        code: &str,
+        detail: &str,
+        shrink: bool,
+    ) -> Result<(), Refusal> {
+        let Some(row) = self.item(item).cloned() else { return Ok(()) };
+        self.give_up_builds(item, "dequeued", detail)?;
+        if let Some(layout) = self.layout(&row.tenant)?
+            && let Some(pipeline) = layout.pipeline(&row.pipeline)
+        {
+            let action = match result {
+                ItemResult::MergeConflict => ReportAction::MergeConflict,
+                ItemResult::ConfigError => ReportAction::ConfigError,
+                ItemResult::NoJobs => ReportAction::NoJobs,
+                _ => ReportAction::Failure,
+            };
+            let message = self.result_message(item, &row, pipeline, action, detail);
+            self.report_to(&row.tenant, pipeline, Some(item), action, &row.subjects, message)?;
+            if shrink {
+                self.shrink_window(&row, pipeline)?;
+            }
+        }
+        self.emit(GateEvent::ItemDequeued(ItemDequeued {
+            item,
+            result,
+            code: code.into(),
+            detail: detail.into(),
+            merged: false,
+        }))
+    }
+
+    /// The item is complete and it is its turn; says whether it left.
+    pub(crate) fn finish(&mut self, walk: &Walk<'_>, item: ItemId) -> Result<bool, Refusal> {
+        let Some((_, set)) = self.buildset_of(item) else { return Ok(false) };
+        if let Some(problem) = set.problem.clone() {
+            let (result, shrink) = match problem.kind {
+                ProblemKind::Conflict => (ItemResult::MergeConflict, true),
+                ProblemKind::Config => (ItemResult::ConfigError, true),
+                ProblemKind::Error => (ItemResult::Error, true),
+                // Zuul: a change without jobs leaves no trace.
+                ProblemKind::NoJobs => (ItemResult::NoJobs, false),
+            };
+            self.leave_failing(item, result, &problem.code, &problem.message, shrink)?;
+            return Ok(true);
+        }
+        if self.item(item).is_some_and(|row| !row.failing.is_empty()) {
+            self.leave_failing(item, ItemResult::Failure, "reported", "", true)?;
+            return Ok(true);
+        }
+        if walk.pipeline.manager == Manager::Dependent {
+            self.merge(walk, item)?;
+            return Ok(self.item(item).is_none());
+        }
+        self.leave_succeeding(item, "reported", "", false)?;
+        Ok(true)
+    }
+
+    /// An item leaves with a report of success.
+    pub(crate) fn leave_succeeding(
+        &mut self,
+        item: ItemId,
+        code: &str,
+        detail: &str,
+        merged: bool,
+    ) -> Result<(), Refusal> {
+        let Some(row) = self.item(item).cloned() else { return Ok(()) };
+        if let Some(layout) = self.layout(&row.tenant)?
+            && let Some(pipeline) = layout.pipeline(&row.pipeline)
+        {
+            let message = self.result_message(item, &row, pipeline, ReportAction::Success, detail);
+            self.report_to(&row.tenant, pipeline, Some(item), ReportAction::Success, &row.subjects, message)?;
+            self.grow_window(&row, pipeline)?;
+        }
+        self.emit(GateEvent::ItemDequeued(ItemDequeued {
+            item,
+            result: ItemResult::Success,
+            code: code.into(),
+            detail: detail.into(),
+            merged,
+        }))
+    }
+}
