@@ -1,0 +1,209 @@
+//! Builds and their attempts.
+
+use serde::{Deserialize, Serialize};
+
+use crate::draft::capacity::LeaseAsked;
+use crate::id::{BuildId, BuildsetId, ItemId, LeaseId};
+use crate::sealed::Sealed;
+use crate::time::Timestamp;
+use crate::value::Value;
+
+/// How a build or an attempt ended, in Zuul's terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum BuildResult {
+    /// `SUCCESS`
+    Success,
+    /// `FAILURE`
+    Failure,
+    /// `POST_FAILURE`
+    PostFailure,
+    /// `TIMED_OUT`
+    TimedOut,
+    /// `RETRY`: this attempt does not count; there is another.
+    Retry,
+    /// `RETRY_LIMIT`
+    RetryLimit,
+    /// `NODE_FAILURE`
+    NodeFailure,
+    /// `MERGE_CONFLICT`
+    MergeConflict,
+    /// `SKIPPED`
+    Skipped,
+    /// `CANCELED`
+    Canceled,
+    /// `ABORTED`: the worker died or was stopped.
+    Aborted,
+    /// `DISK_FULL`
+    DiskFull,
+    /// `ERROR`
+    Error,
+}
+
+impl BuildResult {
+    /// Zuul's word.
+    pub fn word(self) -> &'static str {
+        match self {
+            BuildResult::Success => "SUCCESS",
+            BuildResult::Failure => "FAILURE",
+            BuildResult::PostFailure => "POST_FAILURE",
+            BuildResult::TimedOut => "TIMED_OUT",
+            BuildResult::Retry => "RETRY",
+            BuildResult::RetryLimit => "RETRY_LIMIT",
+            BuildResult::NodeFailure => "NODE_FAILURE",
+            BuildResult::MergeConflict => "MERGE_CONFLICT",
+            BuildResult::Skipped => "SKIPPED",
+            BuildResult::Canceled => "CANCELED",
+            BuildResult::Aborted => "ABORTED",
+            BuildResult::DiskFull => "DISK_FULL",
+            BuildResult::Error => "ERROR",
+        }
+    }
+}
+
+/// An attempt of a build asks for its lease. Goes to capacity by the outbox.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeaseWanted {
+    /// The item.
+    pub item: ItemId,
+    /// The buildset.
+    pub buildset: BuildsetId,
+    /// What is asked.
+    pub ask: LeaseAsked,
+}
+
+/// An attempt of a build no longer needs its lease. Goes to capacity by the outbox.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeaseEndWanted {
+    /// The build.
+    pub build: BuildId,
+    /// Which attempt.
+    pub attempt: u32,
+    /// A code: `finished`, `canceled`, …
+    pub reason: String,
+}
+
+/// Input: a worker began an attempt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AttemptStarted {
+    /// The tenant.
+    pub tenant: String,
+    /// The build.
+    pub build: BuildId,
+    /// Which attempt.
+    pub attempt: u32,
+    /// The lease it runs under.
+    pub lease: LeaseId,
+    /// The worker.
+    pub worker: String,
+    /// When, by the worker's clock.
+    pub started_at: Timestamp,
+}
+
+/// A worker began an attempt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BuildStarted {
+    /// What the worker said.
+    pub started: AttemptStarted,
+    /// The item.
+    pub item: ItemId,
+    /// The buildset.
+    pub buildset: BuildsetId,
+}
+
+/// Something a build left behind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Artifact {
+    /// Its name.
+    pub name: String,
+    /// Where it is.
+    pub url: String,
+    /// What the job says of it.
+    pub metadata: Value,
+}
+
+/// Input: a worker ended an attempt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AttemptFinished {
+    /// The tenant.
+    pub tenant: String,
+    /// The build.
+    pub build: BuildId,
+    /// Which attempt.
+    pub attempt: u32,
+    /// The worker.
+    pub worker: String,
+    /// How it ended. `Retry` when the attempt should not count (pre-run failed, unreachable).
+    pub result: BuildResult,
+    /// When it began, by the worker's clock.
+    pub started_at: Timestamp,
+    /// When it ended, by the worker's clock.
+    pub finished_at: Timestamp,
+    /// For people: the first failing task, the missing file, the limit. Nothing secret.
+    pub detail: Option<String>,
+    /// What the job returned.
+    pub data: Value,
+    /// What it returned under seal.
+    pub secret_data: Option<Sealed>,
+    /// What it left behind.
+    pub artifacts: Vec<Artifact>,
+    /// Where its log is, once archived.
+    pub log_url: Option<String>,
+}
+
+/// An attempt ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BuildFinished {
+    /// What the worker said.
+    pub finished: AttemptFinished,
+    /// The item.
+    pub item: ItemId,
+    /// The buildset.
+    pub buildset: BuildsetId,
+    /// Whether there is another attempt.
+    pub retry: bool,
+    /// The build's result if there is none.
+    pub result: Option<BuildResult>,
+}
+
+/// A build got its result without a worker: skipped, canceled, noop, refused.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BuildSettled {
+    /// The build.
+    pub build: BuildId,
+    /// The item.
+    pub item: ItemId,
+    /// The buildset.
+    pub buildset: BuildsetId,
+    /// The result.
+    pub result: BuildResult,
+    /// A code: `dependency-failed`, `reset`, `dequeued`, `noop`, `lease-refused`, …
+    pub code: String,
+    /// A sentence.
+    pub detail: String,
+}
+
+/// Input: capacity lost a lease or refused it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeaseLost {
+    /// The tenant.
+    pub tenant: String,
+    /// The build.
+    pub build: BuildId,
+    /// Which attempt.
+    pub attempt: u32,
+    /// Whether it was refused for good (then there is no other attempt).
+    pub refused: bool,
+    /// A code: `worker-lost`, `unknown-label`, …
+    pub code: String,
+    /// A sentence.
+    pub message: String,
+}
+
+/// An outcome that came too late, or twice.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutcomeIgnored {
+    /// What it was about: `build 3f… attempt 1`, `prepare 77…`.
+    pub subject: String,
+    /// A code: `old-attempt`, `already-had`, `gone`.
+    pub code: String,
+}

@@ -1,0 +1,17 @@
+//! The gate's own words: tenants, changes, items, buildsets, builds, reports.
+
+mod builds;
+mod configuration;
+mod leaving;
+mod preparing;
+mod queueing;
+mod subjects;
+mod triggers;
+
+pub use builds::*;
+pub use configuration::*;
+pub use leaving::*;
+pub use preparing::*;
+pub use queueing::*;
+pub use subjects::*;
+pub use triggers::*;

@@ -1,0 +1,135 @@
+//! The queue's life: failing, resets, windows, waits.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{BuildId, ItemId};
+use crate::time::Timestamp;
+
+/// An item is failing, or no longer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ItemFailing {
+    /// The item.
+    pub item: ItemId,
+    /// Why; empty when it is failing no longer.
+    pub reasons: Vec<String>,
+}
+
+/// An item's builds were given up; it starts again on another base.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ItemReset {
+    /// The item.
+    pub item: ItemId,
+    /// The item it now stands behind.
+    pub ahead: Option<ItemId>,
+    /// A code: `ahead-failing`, `ahead-left`, `base-moved`, `needs-failing`, …
+    pub code: String,
+    /// A sentence.
+    pub detail: String,
+}
+
+/// A queue's window grew or shrank.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WindowChanged {
+    /// The tenant.
+    pub tenant: String,
+    /// The pipeline.
+    pub pipeline: String,
+    /// The queue.
+    pub queue: String,
+    /// The new window, in items; 0 means without limit.
+    pub window: u32,
+    /// A code: `success`, `failure`, `reconfigured`.
+    pub code: String,
+}
+
+/// What can wait.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum WaitSubject {
+    /// A tenant, for its configuration.
+    Tenant(String),
+    /// A trigger, by its input sequence.
+    Trigger(u64),
+    /// An item.
+    Item(ItemId),
+    /// A build.
+    Build(BuildId),
+}
+
+/// What is waited for: a closed list. The same words stand in events, API, command line and metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum WaitCode {
+    /// The code-review system is asked about changes.
+    ChangeFacts,
+    /// Another trigger of the same branch goes first.
+    TriggerAhead,
+    /// Configuration files are read.
+    ConfigFiles,
+    /// A layout is made.
+    Layout,
+    /// The queue's window is full.
+    Window,
+    /// The speculative state is prepared.
+    Prepare,
+    /// Jobs are frozen.
+    Freeze,
+    /// Jobs run.
+    Jobs,
+    /// The item ahead must leave first.
+    ItemAhead,
+    /// A change this one needs is failing.
+    NeededFailing,
+    /// Another job must end first.
+    JobDependency,
+    /// A semaphore of the tenant is taken.
+    Semaphore,
+    /// Nodes and a worker are asked for.
+    Lease,
+    /// A worker runs it.
+    Running,
+    /// It is being merged.
+    Submit,
+    /// It is being reported.
+    Report,
+    /// It runs nothing itself: it stands for what an item behind it needs.
+    NotLive,
+}
+
+impl WaitCode {
+    /// The word used everywhere.
+    pub fn word(self) -> &'static str {
+        match self {
+            WaitCode::ChangeFacts => "change-facts",
+            WaitCode::TriggerAhead => "trigger-ahead",
+            WaitCode::ConfigFiles => "config-files",
+            WaitCode::Layout => "layout",
+            WaitCode::Window => "window",
+            WaitCode::Prepare => "prepare",
+            WaitCode::Freeze => "freeze",
+            WaitCode::Jobs => "jobs",
+            WaitCode::ItemAhead => "item-ahead",
+            WaitCode::NeededFailing => "needed-failing",
+            WaitCode::JobDependency => "job-dependency",
+            WaitCode::Semaphore => "semaphore",
+            WaitCode::Lease => "lease",
+            WaitCode::Running => "running",
+            WaitCode::Submit => "submit",
+            WaitCode::Report => "report",
+            WaitCode::NotLive => "not-live",
+        }
+    }
+}
+
+/// What something waits for changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WaitChanged {
+    /// Who waits.
+    pub subject: WaitSubject,
+    /// For what; `None` when it waits no longer.
+    pub code: Option<WaitCode>,
+    /// A sentence: which change, which semaphore, which item.
+    pub detail: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// What would unblock it.
+    pub unblocks: String,
+}
