@@ -130,6 +130,12 @@ pub struct Server {
     stop: Arc<AtomicBool>,
     web_stop: Option<tokio::sync::oneshot::Sender<()>>,
     threads: Vec<JoinHandle<()>>,
+    gate_fold: gatelog_runner::Published,
+    inside: Option<Inside>,
+}
+
+/// What is taken down when the server stops, in this order.
+struct Inside {
     gate: Host,
     capacity: Host,
     gate_fold: Runner<Gate>,
@@ -140,10 +146,16 @@ pub struct Server {
 impl Server {
     /// Starts the site in a directory.
     pub fn start(site: &Path, options: ServerOptions) -> Result<Server, StartError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        // What was started before something failed ends.
+        Self::start_with(site, options, &stop).inspect_err(|_| stop.store(true, Ordering::Relaxed))
+    }
+
+    fn start_with(site: &Path, options: ServerOptions, stop: &Arc<AtomicBool>) -> Result<Server, StartError> {
         let started_at = crate::clock::now();
         let config = SiteConfig::read(site)?;
         let paths = SitePaths::new(site);
-        let stop = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(stop);
         let mut threads = Vec::new();
 
         // The address first: links in reports name it.
@@ -277,11 +289,8 @@ impl Server {
             stop,
             web_stop: Some(web_stop),
             threads,
-            gate,
-            capacity,
-            gate_fold,
-            capacity_fold,
-            runtime,
+            gate_fold: gate_fold.published(),
+            inside: Some(Inside { gate, capacity, gate_fold, capacity_fold, runtime }),
         })
     }
 
@@ -297,11 +306,16 @@ impl Server {
 
     /// The newest event the gate's fold has.
     pub fn gate_sequence(&self) -> u64 {
-        self.gate_fold.published().position().sequence
+        self.gate_fold.position().sequence
     }
 
     /// Stops everything: what runs is stopped, what was acknowledged is there at the next start.
     pub fn stop(mut self) {
+        self.halt();
+    }
+
+    fn halt(&mut self) {
+        let Some(inside) = self.inside.take() else { return };
         self.stop.store(true, Ordering::Relaxed);
         if let Some(web_stop) = self.web_stop.take() {
             // Nobody listens any more when the API has ended by itself.
@@ -312,12 +326,18 @@ impl Server {
                 tracing::error!("a thread of the server died");
             }
         }
-        self.gate.stop();
-        self.capacity.stop();
-        self.gate_fold.stop();
-        self.capacity_fold.stop();
-        self.runtime.shutdown_timeout(Duration::from_secs(5));
+        inside.gate.stop();
+        inside.capacity.stop();
+        inside.gate_fold.stop();
+        inside.capacity_fold.stop();
+        inside.runtime.shutdown_timeout(Duration::from_secs(5));
         let _ = std::fs::remove_file(self.site.join(SERVER_FILE));
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.halt();
     }
 }
 
