@@ -74,7 +74,7 @@ fn a_record_in_a_newer_envelope_says_so_before_anything_else() {
     let error = Envelope::decode(&event).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the record has envelope version 9, this gatelog reads up to 1: read it with a newer gatelog"
+        "the record has envelope version 9, this gatelog reads 1 to 1: read it with a newer gatelog"
     );
     let mut input = some_input();
     input[2] = 2;
