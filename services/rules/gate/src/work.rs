@@ -6,7 +6,7 @@ use gatelog_record::draft::gate::{
     ChangesFound, ConfigFilesFound, FreezeDone, FreezeOutcome, LayoutMade, LayoutOutcome, PrepareDone, PrepareOutcome,
     ProjectProblem, ReportDone, SubmitDone, SubmitOutcome, WorkResent,
 };
-use gatelog_record::draft::partition::{TimerCleared, TimerDue, TimerSet};
+use gatelog_record::draft::partition::{TimerDue, TimerSet};
 use gatelog_record::event::{GateEvent, PartitionEvent};
 use gatelog_record::{Timestamp, WorkId};
 
@@ -84,11 +84,7 @@ impl Decision<'_> {
 
     /// A timer came due.
     pub(crate) fn timer_due(&mut self, tenant: &str, due: &TimerDue) -> Result<(), Refusal> {
-        match self.deciding.state.partition.timers.row(&due.timer) {
-            Some(row) if row.due_at <= due.due_at => {}
-            _ => return self.nothing("timer-replaced"),
-        }
-        self.deciding.emit(PartitionEvent::TimerCleared(TimerCleared { timer: due.timer.clone(), fired: true }))?;
+        // The shell asks only about a timer that was set to this moment, and has cleared it already.
         if due.timer == work_timer(tenant) {
             return self.resend_overdue(tenant);
         }

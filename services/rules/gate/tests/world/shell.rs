@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use gatelog_deciding::{Context, Rules};
 use gatelog_gate_state::live::GateLive;
 use gatelog_record::draft::gate::ReportRequested;
-use gatelog_record::draft::partition::{OutboxDelivered, TimerDue};
+use gatelog_record::draft::partition::{InputTaken, OutboxDelivered, TimerCleared, TimerDue};
 use gatelog_record::event::PartitionEvent;
 use gatelog_record::id::IdSource;
 use gatelog_record::input::{CapacityInput, IntakeInput, PartitionInput};
 use gatelog_record::{
-    ActorId, BlobHash, Cause, DecisionHeader, Domain, EventId, EventRecord, Input, InputFrame, InputId, InputRecord,
-    Partition, SiteId, Source, Timestamp, WorkId,
+    ActorId, BlobHash, Cause, DecisionHeader, Domain, Event, EventId, EventRecord, Input, InputFrame, InputId,
+    InputRecord, Partition, SiteId, Source, Timestamp, WorkId,
 };
 use gatelog_rules_gate::{GateRules, Router};
 use gatelog_tables::{LiveTables, Maps};
@@ -122,6 +122,24 @@ impl World {
             let blob = self.blobs.get(&hash).ok_or_else(|| format!("blob {hash} is nowhere"))?;
             self.rules.admit(hash, blob)?;
         }
+        // As the writer does: a timer that came due is cleared before the rules are asked, and one that
+        // was replaced meanwhile is no question for them.
+        let before = self.events.len();
+        if let Input::Partition(PartitionInput::TimerDue(due)) = &record.input {
+            let set = self.live.partition.timers.rows.get(&due.timer).is_some_and(|row| row.due_at == due.due_at);
+            let event: Event = if set {
+                PartitionEvent::TimerCleared(TimerCleared { timer: due.timer.clone(), fired: true }).into()
+            } else {
+                let reason = "timer-gone".to_owned();
+                PartitionEvent::InputTaken(InputTaken { duplicate_of: None, reason }).into()
+            };
+            self.write(record, digest, true, event);
+            let written = self.events.last().cloned().ok_or("nothing was written")?;
+            self.live.apply(&written).map_err(|refused| format!("event {}: {refused}", written.event.name()))?;
+            if !set {
+                return laws::always_hold(self);
+            }
+        }
         let context = Context {
             now: self.now,
             ids: IdSource::new(SITE, 1, GATE, self.inputs, &digest),
@@ -136,34 +154,13 @@ impl World {
             return Err(format!("{} is decided in two ways", record.input.name()));
         }
         let mut decided = decided.map_err(|refusal| format!("{}: {refusal}", record.input.name()))?;
-        if decided.is_empty() {
-            let taken = gatelog_record::draft::partition::InputTaken { duplicate_of: None, reason: String::new() };
-            decided.push(PartitionEvent::InputTaken(taken).into());
-        }
         let first = self.events.len();
-        for (index, event) in decided.into_iter().enumerate() {
-            let header = DecisionHeader {
-                input_sequence: self.inputs,
-                input_offset: self.inputs - 1,
-                input_digest: digest,
-                now: self.now,
-                input_id: record.input_id.clone(),
-                source: record.source,
-                caused_by: record.caused_by,
-            };
-            self.events.push(EventRecord {
-                sequence: self.events.len() as u64 + 1,
-                term: 1,
-                recorded_at: self.now,
-                wall_at: self.now,
-                id: EventId::default(),
-                cause: Cause::Input { offset: self.inputs - 1 },
-                actor: ActorId::SYSTEM,
-                key: record.key.clone(),
-                traceparent: String::new(),
-                decision: (index == 0).then_some(header),
-                event,
-            });
+        if decided.is_empty() && first == before {
+            decided.push(PartitionEvent::InputTaken(InputTaken { duplicate_of: None, reason: String::new() }).into());
+        }
+        for event in decided {
+            let leads = self.events.len() == before;
+            self.write(record, digest, leads, event);
         }
         laws::overlay_agrees(&self.live, self.events.get(first..).unwrap_or_default())?;
         for event in self.events.iter().skip(first) {
@@ -171,6 +168,32 @@ impl World {
             laws::tested(&self.live, &event.event)?;
         }
         laws::always_hold(self)
+    }
+
+    /// Writes one event of the decision on an input; the first carries the header.
+    fn write(&mut self, record: &InputRecord, digest: [u8; 32], leads: bool, event: Event) {
+        let header = DecisionHeader {
+            input_sequence: self.inputs,
+            input_offset: self.inputs - 1,
+            input_digest: digest,
+            now: self.now,
+            input_id: record.input_id.clone(),
+            source: record.source,
+            caused_by: record.caused_by,
+        };
+        self.events.push(EventRecord {
+            sequence: self.events.len() as u64 + 1,
+            term: 1,
+            recorded_at: self.now,
+            wall_at: self.now,
+            id: EventId::default(),
+            cause: Cause::Input { offset: self.inputs - 1 },
+            actor: ActorId::SYSTEM,
+            key: record.key.clone(),
+            traceparent: String::new(),
+            decision: leads.then_some(header),
+            event,
+        });
     }
 
     /// Does everything that may be done now, until nothing is left.
