@@ -1,0 +1,281 @@
+//! One real Apache Kafka for tests and demonstrations: its jars, and one broker on loopback.
+//!
+//! The jars are had once by their Maven coordinates, with Maven's own settings, into
+//! `${GATELOG_CACHE:-~/.cache/gatelog}/kafka-<version>`. The broker is broker and controller in one (KRaft), listens on
+//! ports of its own, keeps its data in a temporary directory and ends with whoever started it, however that one ends.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use crate::admin;
+use crate::config::KafkaConfig;
+use crate::cursor::Reach;
+
+/// Which Kafka, unless `GATELOG_KAFKA_VERSION` names another.
+pub const KAFKA_VERSION: &str = "4.1.1";
+
+/// How long a broker may take to come up.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Of what Kafka has to say only what went wrong.
+const QUIET: &str = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn";
+
+/// Runs the broker until its standard input ends, which it does when whoever started it ends, by whatever cause; then
+/// removes what it leaves behind, unless it is to be started again.
+const KEEPER: &str = r#"
+dir=$1; shift
+"$@" </dev/null >>"$dir/broker.log" 2>&1 &
+broker=$!
+echo $broker >"$dir/pid"
+cat >/dev/null
+kill -9 $broker 2>/dev/null
+wait $broker 2>/dev/null
+[ -e "$dir/keep" ] || rm -rf "$dir"
+"#;
+
+/// A running broker.
+#[derive(Debug)]
+pub struct Broker {
+    dir: PathBuf,
+    jars: PathBuf,
+    port: u16,
+    keeper: Option<Child>,
+}
+
+/// The one broker of this process, started when first asked for. It ends with the process.
+///
+/// # Errors
+/// Why there is none: no Java, no Maven, no jars, or it did not start.
+pub fn shared() -> Result<&'static Broker, &'static str> {
+    static SHARED: OnceLock<Result<Broker, String>> = OnceLock::new();
+    SHARED.get_or_init(Broker::start).as_ref().map_err(String::as_str)
+}
+
+impl Broker {
+    /// Starts a broker with an empty disk. Dropping it ends it and removes its disk.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn start() -> Result<Broker, String> {
+        let jars = jars()?;
+        let dir = std::env::temp_dir().join(format!("gatelog-kafka-{}-{}", std::process::id(), token()?));
+        fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+        let port = free_port()?;
+        let mut broker = Broker { dir, jars, port, keeper: None };
+        broker.format(free_port()?)?;
+        broker.run()?;
+        Ok(broker)
+    }
+
+    /// Where it listens: `127.0.0.1:<port>`.
+    pub fn brokers(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Where it keeps its topics' partitions, each in a directory `<topic>-<partition>`.
+    pub fn data(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+
+    /// Kills it at once. What it holds on disk stays.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn kill(&mut self) -> Result<(), String> {
+        File::create(self.dir.join("keep")).map_err(|error| error.to_string())?;
+        self.end();
+        Ok(())
+    }
+
+    /// Starts it again on the same disk and port.
+    ///
+    /// # Errors
+    /// Why it does not come up.
+    pub fn start_again(&mut self) -> Result<(), String> {
+        self.end();
+        fs::remove_file(self.dir.join("keep")).map_err(|error| error.to_string())?;
+        self.run()
+    }
+
+    fn end(&mut self) {
+        if let Some(mut keeper) = self.keeper.take() {
+            drop(keeper.stdin.take());
+            if let Err(error) = keeper.wait() {
+                tracing::warn!(%error, "waiting for a broker to end");
+            }
+        }
+    }
+
+    fn java(&self, heap: &str) -> Vec<String> {
+        let jars = self.jars.join("*");
+        ["java", heap, "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", QUIET, "-cp"]
+            .into_iter()
+            .map(str::to_owned)
+            .chain([jars.display().to_string()])
+            .collect()
+    }
+
+    fn format(&self, controller: u16) -> Result<(), String> {
+        let (port, data) = (self.port, self.data());
+        let properties = format!(
+            "process.roles=broker,controller\n\
+             node.id=1\n\
+             controller.quorum.voters=1@127.0.0.1:{controller}\n\
+             listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
+             advertised.listeners=PLAINTEXT://127.0.0.1:{port}\n\
+             controller.listener.names=CONTROLLER\n\
+             listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n\
+             log.dirs={}\n\
+             auto.create.topics.enable=false\n\
+             offsets.topic.replication.factor=1\n\
+             offsets.topic.num.partitions=1\n\
+             transaction.state.log.replication.factor=1\n\
+             transaction.state.log.min.isr=1\n\
+             transaction.state.log.num.partitions=4\n\
+             transaction.abort.timed.out.transaction.cleanup.interval.ms=500\n\
+             log.index.size.max.bytes=1048576\n\
+             log.cleaner.dedupe.buffer.size=4194304\n\
+             num.network.threads=2\n\
+             num.io.threads=4\n",
+            data.display()
+        );
+        let file = self.dir.join("server.properties");
+        fs::write(&file, properties).map_err(|error| format!("{}: {error}", file.display()))?;
+        let java = self.java("-Xmx128m");
+        let (program, arguments) = java.split_first().ok_or("no program")?;
+        let mut command = Command::new(program);
+        command.args(arguments).args(["kafka.tools.StorageTool", "format", "--ignore-formatted", "-t"]);
+        command.arg("Z2F0ZWxvZy1nYXRlbG9nMQ").arg("-c").arg(&file);
+        let output = command.stdin(Stdio::null()).output().map_err(|error| format!("no java: {error}"))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(format!("Kafka's storage could not be made: {}", String::from_utf8_lossy(&output.stderr).trim()))
+    }
+
+    fn run(&mut self) -> Result<(), String> {
+        let mut command = Command::new("sh");
+        command.args(["-c", KEEPER, "keeper"]).arg(&self.dir);
+        command.args(self.java("-Xmx512m")).arg("kafka.Kafka").arg(self.dir.join("server.properties"));
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.keeper = Some(command.spawn().map_err(|error| format!("no shell: {error}"))?);
+        let deadline = Instant::now() + PATIENCE;
+        let config = KafkaConfig {
+            brokers: self.brokers(),
+            timeout: Duration::from_secs(1),
+            properties: [("log_level".to_owned(), "0".to_owned())].into(),
+            ..KafkaConfig::default()
+        };
+        let reach = Reach::new(config).map_err(|error| error.to_string())?;
+        loop {
+            match admin::cluster(&reach) {
+                Ok(cluster) if !cluster.brokers.is_empty() => return Ok(()),
+                Ok(_) => {}
+                Err(error) if Instant::now() >= deadline => {
+                    return Err(format!("the broker did not come up: {error}; it says: {}", self.last_words()));
+                }
+                Err(_) => {}
+            }
+            if !self.alive() {
+                return Err(format!("the broker ended at once; it says: {}", self.last_words()));
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Whether the broker's process is there. The keeper lives on without it.
+    fn alive(&self) -> bool {
+        let Ok(pid) = fs::read_to_string(self.dir.join("pid")) else { return true };
+        Path::new("/proc").join(pid.trim()).join("exe").exists()
+    }
+
+    fn last_words(&self) -> String {
+        let said = fs::read_to_string(self.dir.join("broker.log")).unwrap_or_default();
+        let lines: Vec<&str> = said.lines().rev().take(5).collect();
+        lines.into_iter().rev().collect::<Vec<_>>().join(" / ")
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        self.end();
+        if self.dir.exists()
+            && let Err(error) = fs::remove_dir_all(&self.dir)
+        {
+            tracing::warn!(%error, dir = %self.dir.display(), "a broker's disk is left behind");
+        }
+    }
+}
+
+fn token() -> Result<String, String> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(|error| error.to_string())?;
+    Ok(format!("{:016x}", u64::from_be_bytes(bytes)))
+}
+
+fn free_port() -> Result<u16, String> {
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| format!("no free port: {error}"))?;
+    listener.local_addr().map(|address| address.port()).map_err(|error| error.to_string())
+}
+
+/// The directory with Kafka's jars; had by Maven the first time.
+fn jars() -> Result<PathBuf, String> {
+    let version = std::env::var("GATELOG_KAFKA_VERSION").unwrap_or_else(|_| KAFKA_VERSION.to_owned());
+    let cache = match std::env::var_os("GATELOG_CACHE") {
+        Some(cache) => PathBuf::from(cache),
+        None => PathBuf::from(std::env::var_os("HOME").ok_or("neither GATELOG_CACHE nor HOME is set")?)
+            .join(".cache/gatelog"),
+    };
+    let jars = cache.join(format!("kafka-{version}"));
+    if jars.join("complete").exists() {
+        return Ok(jars);
+    }
+    let failed = |error: std::io::Error| format!("{}: {error}", jars.display());
+    fs::create_dir_all(&cache).map_err(failed)?;
+    // Into a place of its own first: two processes may do this at once, and one may be interrupted.
+    let partial = cache.join(format!("kafka-{version}.{}", token()?));
+    fs::create_dir_all(&partial).map_err(failed)?;
+    let outcome = download(&version, &partial).and_then(|()| {
+        File::create(partial.join("complete")).map_err(failed)?;
+        match fs::rename(&partial, &jars) {
+            Err(_) if jars.join("complete").exists() => Ok(()),
+            other => other.map_err(failed),
+        }
+    });
+    if partial.exists() {
+        fs::remove_dir_all(&partial).map_err(failed)?;
+    }
+    outcome.map(|()| jars)
+}
+
+fn download(version: &str, into: &Path) -> Result<(), String> {
+    let pom = into.join("pom.xml");
+    let text = format!(
+        "<project xmlns=\"http://maven.apache.org/POM/4.0.0\"><modelVersion>4.0.0</modelVersion>\
+         <groupId>gatelog</groupId><artifactId>kafka-for-tests</artifactId><version>1</version>\
+         <packaging>pom</packaging><dependencies><dependency><groupId>org.apache.kafka</groupId>\
+         <artifactId>kafka_2.13</artifactId><version>{version}</version></dependency>\
+         <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version>\
+         </dependency></dependencies></project>\n"
+    );
+    File::create(&pom).and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| error.to_string())?;
+    let output = Command::new("mvn")
+        .args(["-B", "-q", "-f"])
+        .arg(&pom)
+        .args(["dependency:copy-dependencies", "-DincludeScope=runtime"])
+        .arg(format!("-DoutputDirectory={}", into.display()))
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("no mvn to get Kafka's jars with: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stdout);
+    let why = said.lines().find(|line| line.contains("ERROR")).unwrap_or("mvn failed");
+    Err(format!("Kafka {version}'s jars could not be had: {}", why.trim()))
+}

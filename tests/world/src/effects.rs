@@ -1,0 +1,490 @@
+//! What effects answer, without git: the same shapes from the tiny content model. Layouts and job
+//! graphs come from the real configuration crate.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gatelog_event_log::{Blobs, MemoryBlobs};
+use gatelog_gate_state::Work;
+use gatelog_gate_state::live::PendingRow;
+use gatelog_record::draft::capacity::{NodeWanted, SemaphoreWanted};
+use gatelog_record::draft::gate::{
+    ChangesFound, ChangesWanted, ConfigFile, ConfigFileSet, ConfigFilesFound, ConfigReadWanted, FreezeDone,
+    FreezeOutcome, FreezeWanted, FrozenJob, LayoutMade, LayoutOutcome, LayoutWanted, PrepareDone, PrepareOutcome,
+    PrepareRequested, PreparedBranch, PreparedState, ProjectBranch, ReportDone, SubmitDone, SubmitOutcome,
+    SubmitRequested,
+};
+use gatelog_record::input::GateInput;
+use gatelog_record::{BlobHash, ItemId, WorkId, codec};
+use gatelog_rules_config as config;
+use serde::{Deserialize, Serialize};
+
+use crate::content::Tree;
+use crate::forge::{BRANCH, Forge, Moved, local, short};
+
+/// What a worker is told of a job: a blob.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spec {
+    /// The tenant.
+    pub tenant: String,
+    /// The pipeline.
+    pub pipeline: String,
+    /// The job.
+    pub job: String,
+    /// The project of the change under test.
+    pub project: String,
+    /// Repositories and the commits they stand at.
+    pub workspace: Vec<(String, String)>,
+}
+
+/// Jobs frozen for an item on a state.
+#[derive(Clone, Debug)]
+pub struct FrozenSet {
+    /// The item.
+    pub item: ItemId,
+    /// What they test.
+    pub branches: Vec<PreparedBranch>,
+    /// The jobs.
+    pub jobs: Vec<FrozenJob>,
+}
+
+/// A branch that was moved.
+#[derive(Clone, Debug)]
+pub struct Merge {
+    /// The item.
+    pub item: ItemId,
+    /// The project.
+    pub project: String,
+    /// The change.
+    pub change: String,
+    /// Where the branch was.
+    pub base: String,
+    /// Where it is.
+    pub commit: String,
+}
+
+/// Who sees what really happened, whatever is on the log.
+#[derive(Default)]
+pub struct Witness {
+    /// Everything that was frozen.
+    pub frozen: Vec<FrozenSet>,
+    /// Specs of builds that a worker ran to success, with the tree of each repository it saw.
+    pub succeeded: BTreeMap<BlobHash, BTreeMap<String, String>>,
+    /// Specs of builds that a worker ended otherwise.
+    pub failed: BTreeSet<BlobHash>,
+    /// Merges, in their order.
+    pub merges: Vec<Merge>,
+}
+
+/// Why work is not done as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// It is done.
+    None,
+    /// It is not done, and that is said.
+    Before,
+    /// It is done, and it is said that it is not.
+    After,
+}
+
+/// Work taken up.
+#[derive(Clone, Debug)]
+pub struct Doing {
+    /// The work.
+    pub work: WorkId,
+    /// What is to be done.
+    pub row: PendingRow,
+}
+
+/// The process that does short work.
+#[derive(Default)]
+pub struct Effects {
+    /// Taken up once in the life of this process.
+    pub taken: BTreeSet<(WorkId, u32)>,
+    /// Not done yet.
+    pub doing: Vec<Doing>,
+}
+
+/// Everything effects touch.
+pub struct Tools<'t> {
+    /// The code-review system.
+    pub forge: &'t mut Forge,
+    /// The blob store.
+    pub blobs: &'t MemoryBlobs,
+    /// Who sees it.
+    pub witness: &'t mut Witness,
+}
+
+fn code() -> String {
+    "unreachable".to_owned()
+}
+
+fn message() -> String {
+    "it does not answer".to_owned()
+}
+
+impl Tools<'_> {
+    /// Does a piece of work and says how it ended.
+    ///
+    /// # Errors
+    /// When something is asked for that cannot be: a broken promise, not a fault of the world.
+    pub fn perform(&mut self, doing: &Doing, trouble: Trouble) -> Result<GateInput, String> {
+        let (work, attempt, tenant) = (doing.work, doing.row.attempt, doing.row.tenant.clone());
+        let before = trouble == Trouble::Before;
+        let again = trouble != Trouble::None;
+        Ok(match &doing.row.work {
+            Work::ConfigRead(wanted) => self.read_config(work, attempt, wanted).into(),
+            Work::Layout(wanted) => LayoutMade { work, attempt, tenant, outcome: self.make_layout(wanted)? }.into(),
+            Work::Changes(wanted) => self.find_changes(work, attempt, wanted, again).into(),
+            Work::Prepare(_) if again => {
+                let outcome = PrepareOutcome::Failed { code: code(), message: message(), again };
+                PrepareDone { work, attempt, tenant, outcome }.into()
+            }
+            Work::Prepare(wanted) => PrepareDone { work, attempt, tenant, outcome: self.prepare(wanted)? }.into(),
+            Work::Freeze(_) if again => {
+                let outcome = FreezeOutcome::Failed { code: code(), message: message(), again };
+                FreezeDone { work, attempt, tenant, outcome }.into()
+            }
+            Work::Freeze(wanted) => FreezeDone { work, attempt, tenant, outcome: self.freeze(wanted)? }.into(),
+            Work::Submit(wanted) => {
+                let done = if before { None } else { Some(self.submit(wanted)?) };
+                let outcome = match done {
+                    Some(outcome) if !again => outcome,
+                    _ => SubmitOutcome::Failed { code: code(), message: message(), again },
+                };
+                SubmitDone { work, attempt, tenant, outcome }.into()
+            }
+            Work::Report(report) => {
+                if !before {
+                    self.forge.report(report);
+                }
+                let failed = again.then(|| (code(), message(), true));
+                ReportDone { work, attempt, tenant, failed }.into()
+            }
+        })
+    }
+
+    fn put(&self, bytes: &[u8]) -> Result<BlobHash, String> {
+        self.blobs.put(bytes).map_err(|error| error.to_string())
+    }
+
+    fn get(&self, hash: &BlobHash) -> Result<Vec<u8>, String> {
+        self.blobs.get(hash).map_err(|error| error.to_string())
+    }
+
+    fn tree(&self, commit: &str) -> Result<Tree, String> {
+        self.forge.commits.tree(commit).cloned().ok_or_else(|| format!("there is no commit {commit}"))
+    }
+
+    fn config_of(&self, commit: &str) -> Result<Vec<ConfigFile>, String> {
+        let tree = self.tree(commit)?;
+        let mut files = Vec::new();
+        for path in tree.files.keys().filter(|path| config::is_config_path(path, &[])) {
+            let text = tree.text(path).unwrap_or_default();
+            files.push(ConfigFile { path: path.clone(), blob: self.put(text.as_bytes())? });
+        }
+        Ok(files)
+    }
+
+    fn read_config(&self, work: WorkId, attempt: u32, wanted: &ConfigReadWanted) -> ConfigFilesFound {
+        let mut found =
+            ConfigFilesFound { work, attempt, tenant: wanted.tenant.clone(), sets: Vec::new(), failed: Vec::new() };
+        for project in &wanted.projects {
+            let Some(commit) = self.forge.tips.get(local(&project.project)) else { continue };
+            found.sets.push(ConfigFileSet {
+                at: ProjectBranch {
+                    connection: project.connection.clone(),
+                    project: project.project.clone(),
+                    branch: BRANCH.into(),
+                },
+                default: true,
+                commit: commit.clone(),
+                files: self.config_of(commit).unwrap_or_default(),
+            });
+        }
+        found
+    }
+
+    fn make_layout(&self, wanted: &LayoutWanted) -> Result<LayoutOutcome, String> {
+        let settings = self.get(&wanted.settings)?;
+        let mut tenant: config::TenantSettings = codec::decode(&settings).map_err(|error| error.to_string())?;
+        for project in &mut tenant.projects {
+            project.branches.clear();
+        }
+        let mut files = Vec::new();
+        for set in &wanted.files {
+            if let Some(project) = tenant.projects.iter_mut().find(|one| one.canonical_name == set.at.project) {
+                project.branches.push(set.at.branch.clone());
+            }
+            for file in &set.files {
+                files.push(config::ConfigFile {
+                    project: set.at.project.clone(),
+                    branch: set.at.branch.clone(),
+                    path: file.path.clone(),
+                    text: String::from_utf8_lossy(&self.get(&file.blob)?).into_owned(),
+                });
+            }
+        }
+        let (layout, problems) = config::load(&config::LoadInput { tenant, files });
+        let errors: Vec<String> = problems
+            .iter()
+            .filter(|problem| problem.severity == config::Severity::Error)
+            .map(ToString::to_string)
+            .collect();
+        let ahead: Vec<String> = match &wanted.ahead {
+            Some(hash) => codec::decode(&self.get(hash)?).map_err(|error| error.to_string())?,
+            None => Vec::new(),
+        };
+        let introduced = match wanted.item {
+            Some(_) => errors.iter().filter(|text| !ahead.contains(text)).cloned().collect(),
+            None => Vec::new(),
+        };
+        Ok(LayoutOutcome::Made {
+            layout: self.put(&codec::encode(&layout).map_err(|error| error.to_string())?)?,
+            problems: self.put(&codec::encode(&errors).map_err(|error| error.to_string())?)?,
+            errors: u32::try_from(errors.len()).unwrap_or(u32::MAX),
+            introduced,
+            loader: 1,
+        })
+    }
+
+    fn find_changes(&self, work: WorkId, attempt: u32, wanted: &ChangesWanted, fails: bool) -> ChangesFound {
+        let mut found = ChangesFound {
+            work,
+            attempt,
+            tenant: wanted.tenant.clone(),
+            changes: Vec::new(),
+            missing: Vec::new(),
+            failed: fails.then(|| (code(), message())),
+        };
+        for key in wanted.changes.iter().filter(|_| !fails) {
+            let name = short(&key.change);
+            if self.forge.changes.contains_key(name) {
+                found.changes.extend(self.forge.closure(name, wanted.with_needed_by, &wanted.among));
+            } else {
+                found.missing.push(key.clone());
+            }
+        }
+        found
+    }
+
+    /// Merges a chain. The commits come out the same for the same bases and date.
+    fn prepare(&mut self, wanted: &PrepareRequested) -> Result<PrepareOutcome, String> {
+        let mut branches: BTreeMap<ProjectBranch, PreparedBranch> = BTreeMap::new();
+        let (mut own_files, mut touches, mut item_touches) = (BTreeSet::new(), false, false);
+        for step in &wanted.steps {
+            let subject = &step.subject;
+            let at = ProjectBranch {
+                connection: subject.connection.clone(),
+                project: subject.project.clone(),
+                branch: subject.branch.clone().ok_or("a step has no branch")?,
+            };
+            let pinned = wanted.bases.iter().find(|pin| pin.at == at).map(|pin| pin.commit.clone());
+            let base = match pinned.or_else(|| self.forge.tips.get(local(&at.project)).cloned()) {
+                Some(base) => base,
+                None => {
+                    let message = format!("there is no branch {}", at.branch);
+                    return Ok(PrepareOutcome::Failed { code: "branch-missing".into(), message, again: false });
+                }
+            };
+            let state = branches.entry(at.clone()).or_insert_with(|| PreparedBranch {
+                at,
+                base: base.clone(),
+                ahead: String::new(),
+                commit: base,
+                tree: String::new(),
+            });
+            let own = step.item == wanted.item;
+            if own && state.ahead.is_empty() {
+                state.ahead.clone_from(&state.commit);
+            }
+            let Some(change) = &subject.change else { continue };
+            let name = short(change);
+            let patchset = self
+                .forge
+                .changes
+                .get(name)
+                .and_then(|change| change.patchsets.iter().find(|one| Some(&one.commit) == subject.commit.as_ref()))
+                .cloned()
+                .ok_or_else(|| format!("there is no patchset {:?} of {name}", subject.patchset))?;
+            let why = format!("{} {}", step.mode, wanted.dated.0);
+            match self.forge.commits.merge(&state.commit, &patchset.commit, &patchset.patch, &why) {
+                Ok(commit) => state.commit = commit,
+                Err(paths) => {
+                    let message = format!("{name} does not merge");
+                    return Ok(PrepareOutcome::Conflict { subject: subject.clone(), paths, message });
+                }
+            }
+            touches |= patchset.touches_config();
+            if own {
+                item_touches |= patchset.touches_config();
+                own_files.extend(patchset.patch.iter().map(|edit| edit.path.clone()));
+            }
+        }
+        let mut config = Vec::new();
+        let mut prepared: Vec<PreparedBranch> = branches.into_values().collect();
+        for branch in &mut prepared {
+            if branch.ahead.is_empty() {
+                branch.ahead.clone_from(&branch.commit);
+            }
+            branch.tree = self.tree(&branch.commit)?.id();
+            config.push(ConfigFileSet {
+                at: branch.at.clone(),
+                default: true,
+                commit: branch.commit.clone(),
+                files: self.config_of(&branch.commit)?,
+            });
+        }
+        Ok(PrepareOutcome::Merged(PreparedState {
+            branches: prepared,
+            files: Some(own_files.into_iter().collect()),
+            config,
+            touches_config: touches,
+            item_touches_config: item_touches,
+        }))
+    }
+
+    fn freeze(&mut self, wanted: &FreezeWanted) -> Result<FreezeOutcome, String> {
+        let read = |hash: &BlobHash| -> Result<config::Layout, String> {
+            codec::decode(&self.get(hash)?).map_err(|error| error.to_string())
+        };
+        let layout = read(&wanted.layout)?;
+        let ahead = wanted.layout_ahead.as_ref().map(read).transpose()?;
+        let own =
+            wanted.steps.iter().rev().find(|step| step.item == wanted.item).ok_or("it is not in its own chain")?;
+        let subject = config::FreezeSubject {
+            project: own.subject.project.clone(),
+            branch: own.subject.branch.clone(),
+            reference: own.subject.git_ref.clone(),
+            files: wanted.state.files.clone(),
+            updates_config: wanted.state.item_touches_config,
+            ..config::FreezeSubject::default()
+        };
+        let options = config::FreezeOptions { ahead: ahead.as_ref(), ..config::FreezeOptions::default() };
+        Ok(match config::freeze(&layout, &subject, &wanted.pipeline, options) {
+            config::FreezeOutcome::Frozen { graph, trace } => {
+                let mut jobs = Vec::new();
+                for job in &graph.jobs {
+                    jobs.push(self.frozen(wanted, &own.subject.project, &layout, job)?);
+                }
+                let branches = wanted.state.branches.clone();
+                self.witness.frozen.push(FrozenSet { item: wanted.item, branches, jobs: jobs.clone() });
+                FreezeOutcome::Frozen {
+                    graph: self.put(&codec::encode(&graph).map_err(|error| error.to_string())?)?,
+                    trace: self.put(&codec::encode(&trace).map_err(|error| error.to_string())?)?,
+                    jobs,
+                    repo_state: Vec::new(),
+                }
+            }
+            config::FreezeOutcome::NoJobs { .. } => {
+                FreezeOutcome::NoJobs { trace: BlobHash::default(), in_pipeline: true }
+            }
+            config::FreezeOutcome::NotInPipeline { .. } => {
+                FreezeOutcome::NoJobs { trace: BlobHash::default(), in_pipeline: false }
+            }
+            config::FreezeOutcome::Refused { problem, .. } => {
+                FreezeOutcome::Refused { trace: BlobHash::default(), message: problem.to_string() }
+            }
+        })
+    }
+
+    fn frozen(
+        &self,
+        wanted: &FreezeWanted,
+        project: &str,
+        layout: &config::Layout,
+        job: &config::FrozenJob,
+    ) -> Result<FrozenJob, String> {
+        let spec = Spec {
+            tenant: wanted.tenant.clone(),
+            pipeline: wanted.pipeline.clone(),
+            job: job.name.clone(),
+            project: local(project).to_owned(),
+            workspace: wanted
+                .state
+                .branches
+                .iter()
+                .map(|branch| (local(&branch.at.project).to_owned(), branch.commit.clone()))
+                .collect(),
+        };
+        let nodes = job.nodeset().map(|nodeset| nodeset.shape.nodes.as_slice()).unwrap_or_default();
+        Ok(FrozenJob {
+            name: job.name.clone(),
+            spec: self.put(&serde_json::to_vec(&spec).map_err(|error| error.to_string())?)?,
+            voting: job.voting,
+            attempts: u32::try_from(job.attempts).unwrap_or(1).max(1),
+            dependencies: job.dependencies.iter().map(|one| (one.name.clone(), one.soft)).collect(),
+            semaphores: job
+                .semaphores
+                .iter()
+                .map(|one| SemaphoreWanted {
+                    name: one.name.clone(),
+                    max: u32::try_from(layout.semaphore_max(&one.name)).unwrap_or(1).max(1),
+                })
+                .collect(),
+            nodes: nodes
+                .iter()
+                .map(|node| NodeWanted { names: node.names.clone(), label: node.label.clone() })
+                .collect(),
+            noop: job.name == "noop",
+            success_message: job.success_message.clone(),
+            failure_message: job.failure_message.clone(),
+        })
+    }
+
+    fn submit(&mut self, wanted: &SubmitRequested) -> Result<SubmitOutcome, String> {
+        for target in &wanted.targets {
+            let moved = self.forge.submit(&target.subject, &target.tested_base, &target.tested_commit);
+            match moved {
+                Moved::Already => {}
+                Moved::Elsewhere(found) => {
+                    return Ok(SubmitOutcome::BaseMoved {
+                        at: target.at.clone(),
+                        expected: target.tested_base.clone(),
+                        found,
+                    });
+                }
+                Moved::Done => {
+                    let merge = Merge {
+                        item: wanted.item,
+                        project: local(&target.at.project).to_owned(),
+                        change: short(target.subject.change.as_deref().unwrap_or_default()).to_owned(),
+                        base: target.tested_base.clone(),
+                        commit: target.tested_commit.clone(),
+                    };
+                    self.was_tested(&merge)?;
+                    self.witness.merges.push(merge);
+                }
+            }
+        }
+        Ok(SubmitOutcome::Merged)
+    }
+
+    /// Whether what the branch holds now is what every voting job of its item succeeded on.
+    fn was_tested(&self, merge: &Merge) -> Result<(), String> {
+        let Merge { item, project, change, commit, .. } = merge;
+        let merged = self.forge.tip_tree(project).id();
+        let set = self
+            .witness
+            .frozen
+            .iter()
+            .rev()
+            .find(|set| {
+                set.item == *item
+                    && set.branches.iter().any(|one| local(&one.at.project) == project && one.commit == *commit)
+            })
+            .ok_or_else(|| format!("{change} was merged as {commit}, for which no job was ever frozen"))?;
+        for job in set.jobs.iter().filter(|job| job.voting && !job.noop) {
+            let Some(saw) = self.witness.succeeded.get(&job.spec) else {
+                return Err(format!("{change} was merged although no worker ran {} on it to success", job.name));
+            };
+            if saw.get(project) != Some(&merged) {
+                return Err(format!(
+                    "{change} was merged as tree {merged}; {} ran on {:?}",
+                    job.name,
+                    saw.get(project)
+                ));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,104 @@
+//! The simulated world: the real rules of gate and capacity behind the real shell, over the log in
+//! memory, and everything around them made up: forge, effects, workers, clocks, couriers. One seed
+//! decides all that happens, so that a run that failed can be looked at again, step by step.
+//!
+//! [`run`] plays one seed: a while in which people do things and everything goes wrong, then rest. Laws
+//! are checked after every step and at the end ([`laws`]); what really happened (what was merged, what
+//! jobs saw) is known to a witness that asks nobody.
+
+pub mod carrying;
+pub mod content;
+mod disturb;
+pub mod effects;
+pub mod faults;
+pub mod forge;
+pub mod host;
+pub mod known;
+pub mod laws;
+pub mod marked;
+mod people;
+pub mod random;
+pub mod site;
+pub mod stories;
+pub mod workers;
+pub mod world;
+
+pub use faults::{Coverage, Fault};
+pub use world::World;
+
+use random::Random;
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The seed.
+    pub seed: u64,
+    /// How many things happened.
+    pub steps: u64,
+    /// A name for all that happened, in its order, and for both histories.
+    pub trace: String,
+    /// What was met.
+    pub coverage: Coverage,
+    /// How many changes were merged.
+    pub merged: usize,
+    /// What went wrong, if anything did, with the newest lines of the trace.
+    pub failure: Option<(String, Vec<String>)>,
+}
+
+/// Plays a seed; `all_lines` keeps every line of the trace for a failure.
+pub fn run(seed: u64, all_lines: bool) -> Outcome {
+    let mut world = match World::new(seed) {
+        Ok(world) => world,
+        Err(problem) => {
+            return Outcome {
+                seed,
+                steps: 0,
+                trace: String::new(),
+                coverage: Coverage::default(),
+                merged: 0,
+                failure: Some((problem, Vec::new())),
+            };
+        }
+    };
+    world.trace.keep_all = all_lines;
+    let noise = 400 + Random::new(seed, "length").below(1_600);
+    let ended = world.be_noisy(noise).and_then(|()| world.come_to_rest(60_000)).and_then(|()| world.judge());
+    let links = (world.gate.tail().link, world.capacity.tail().link);
+    Outcome {
+        seed,
+        steps: world.trace.count,
+        trace: content::short(&format!("{} {links:?}", world.trace.digest())),
+        merged: world.witness.merges.len(),
+        failure: ended.err().map(|problem| {
+            let lines = world.trace.lines().map(str::to_owned).chain(world.details());
+            (problem, lines.collect())
+        }),
+        coverage: world.coverage,
+    }
+}
+
+/// What is shown of a run that failed: what went wrong, the newest lines, and how to see it again.
+pub fn explain(outcome: &Outcome) -> Option<String> {
+    let (problem, lines) = outcome.failure.as_ref()?;
+    let seed = outcome.seed;
+    Some(format!("{}\nseed {seed}: {problem}\nto see it again: ./dev world --seed {seed}", lines.join("\n")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_merge_of_what_no_worker_was_seen_to_test_is_noticed() {
+        let noticed = (0..40).find_map(|seed| {
+            let mut world = World::new(seed).unwrap();
+            world.noisy = true;
+            (0..1_500).find_map(|_| {
+                world.witness.succeeded.clear();
+                let problem = world.step().map(|happened| happened || world.pass()).err();
+                problem.filter(|problem| problem.contains("no worker ran"))
+            })
+        });
+        assert!(noticed.is_some(), "forty worlds merged nothing, or nobody looked");
+    }
+}

@@ -1,0 +1,55 @@
+//! Stories of their own: one thing goes wrong in an otherwise quiet world.
+
+use gatelog_event_log::Log;
+use gatelog_record::draft::capacity::WorkerSeen;
+use gatelog_record::input::CapacityInput;
+use gatelog_record::{InputId, InputRecord, Stream, Timestamp};
+
+use crate::world::{CAPACITY, World};
+
+/// A story of its own: the first work of a world gets lost, and an hour goes by. Gives whether it was sent again.
+///
+/// # Errors
+/// The promise that was broken.
+pub fn lost_work_is_sent_again() -> Result<bool, String> {
+    let mut world = World::new(0)?;
+    for _ in 0..10_000 {
+        if world.monotonic > 3_600_000_000 {
+            break;
+        }
+        // Whoever does short work takes it up, and is never heard of again.
+        world.effects.doing.clear();
+        if !world.step()? && !world.pass() {
+            break;
+        }
+    }
+    Ok(world.coverage.events.contains_key("gate.work-resent"))
+}
+
+/// A story of its own: a worker starts a second time, and the announcement of its first start comes after that of the
+/// second. Gives whether the second counts.
+///
+/// # Errors
+/// The promise that was broken.
+pub fn newest_start_counts() -> Result<bool, String> {
+    let mut world = World::new(0)?;
+    for start in [2, 1] {
+        let seen = WorkerSeen {
+            worker: "w9".into(),
+            incarnation: format!("w9-{start}"),
+            address: String::new(),
+            slots: 1,
+            labels: Vec::new(),
+        };
+        let at = Timestamp(world.wall().0 + start);
+        let id = InputId::new(format!("worker/w9/w9-{start}/seen"));
+        let record = InputRecord::new(id, "main", at, CapacityInput::WorkerSeen(seen));
+        let frame = record.close().map_err(|error| error.to_string())?.encode();
+        drop(world.log.append_inputs(Stream::Inputs(CAPACITY), vec![frame]));
+    }
+    for _ in 0..100 {
+        world.step()?;
+    }
+    let known = world.capacity.projection.live.own.workers.rows.get("w9").ok_or("capacity knows no such worker")?;
+    Ok(known.offer.incarnation == "w9-2")
+}

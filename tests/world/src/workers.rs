@@ -1,0 +1,265 @@
+//! Workers: they follow capacity's leases, run what they are told, and say how it ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gatelog_capacity_state::{CapacityLive, LeaseState};
+use gatelog_event_log::{Blobs, MemoryBlobs};
+use gatelog_record::draft::capacity::{LeaseReleased, WorkerSeen};
+use gatelog_record::draft::gate::{AttemptFinished, AttemptStarted, BuildResult};
+use gatelog_record::input::{CapacityInput, GateInput};
+use gatelog_record::{BlobHash, BuildId, Input, LeaseId, Timestamp, Value};
+use gatelog_tables::Maps;
+
+use crate::effects::{Spec, Witness};
+use crate::forge::Forge;
+use crate::random::Random;
+
+/// A line that makes jobs fail.
+pub const BAD: &str = "BAD";
+
+/// An attempt under way.
+#[derive(Clone, Debug)]
+struct Run {
+    build: BuildId,
+    attempt: u32,
+    tenant: String,
+    spec: BlobHash,
+    began: Timestamp,
+    /// By the monotonic clock.
+    ends: i64,
+}
+
+/// A worker.
+#[derive(Clone, Debug)]
+pub struct Worker {
+    /// Its name.
+    pub name: String,
+    /// How many attempts it runs at once.
+    pub slots: u32,
+    /// Which start of it this is.
+    pub start: u32,
+    /// Since when it is silent, if it is.
+    pub silent: Option<i64>,
+    announced: bool,
+    runs: BTreeMap<LeaseId, Run>,
+    over: BTreeSet<LeaseId>,
+}
+
+/// Something a worker says: input id, key, input.
+pub type Said = (String, String, Input);
+
+/// What a worker sees and touches.
+pub struct Around<'a> {
+    /// The monotonic clock.
+    pub monotonic: i64,
+    /// What its clock says.
+    pub wall: Timestamp,
+    /// Leases, as on the log.
+    pub capacity: &'a CapacityLive<Maps>,
+    /// Commits.
+    pub forge: &'a Forge,
+    /// Specs.
+    pub blobs: &'a MemoryBlobs,
+    /// Who sees it.
+    pub witness: &'a mut Witness,
+    /// Whether things go wrong by chance.
+    pub noisy: bool,
+}
+
+impl Worker {
+    /// A worker that has not said a word.
+    pub fn new(name: &str, slots: u32) -> Worker {
+        Worker {
+            name: name.to_owned(),
+            slots,
+            start: 1,
+            silent: None,
+            announced: false,
+            runs: BTreeMap::new(),
+            over: BTreeSet::new(),
+        }
+    }
+
+    /// Which start of it this is, as a word.
+    pub fn incarnation(&self) -> String {
+        format!("{}-{}", self.name, self.start)
+    }
+
+    /// It starts again and knows nothing of what it ran.
+    pub fn restart(&mut self) {
+        self.start += 1;
+        self.silent = None;
+        self.announced = false;
+        self.runs.clear();
+        self.over.clear();
+    }
+
+    /// It falls silent: what it ran is over.
+    pub fn fall_silent(&mut self, now: i64) {
+        self.silent = Some(now);
+        self.runs.clear();
+    }
+
+    /// How many attempts it runs.
+    pub fn running(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// When the next of its attempts ends.
+    pub fn next_end(&self) -> Option<i64> {
+        self.runs.values().map(|run| run.ends).min()
+    }
+
+    /// Does one thing, if there is one to do: a word for the trace, and what it says.
+    ///
+    /// # Errors
+    /// When it is given more than it offered, or a spec it cannot read.
+    pub fn step(
+        &mut self,
+        around: &mut Around<'_>,
+        random: &mut Random,
+    ) -> Result<Option<(String, Vec<Said>)>, String> {
+        if self.silent.is_some() {
+            return Ok(None);
+        }
+        if !self.announced {
+            self.announced = true;
+            return Ok(Some((format!("{} is there", self.incarnation()), vec![self.seen()])));
+        }
+        let leases = &around.capacity.own.leases.rows;
+        let held: Vec<(LeaseId, bool)> = leases
+            .iter()
+            .filter(|(_, row)| {
+                row.grant
+                    .as_ref()
+                    .is_some_and(|held| held.worker == self.name && held.incarnation == self.incarnation())
+            })
+            .map(|(lease, row)| (*lease, row.state == LeaseState::Revoked))
+            .collect();
+        let there: BTreeSet<LeaseId> = held.iter().map(|(lease, _)| *lease).collect();
+        self.over.retain(|lease| there.contains(lease));
+        let to_do: Vec<(LeaseId, bool)> = held
+            .into_iter()
+            .filter(|(lease, revoked)| match self.runs.get(lease) {
+                Some(run) => *revoked || run.ends <= around.monotonic,
+                None => !self.over.contains(lease),
+            })
+            .collect();
+        let Some((lease, revoked)) = random.pick(&to_do).copied() else { return Ok(None) };
+        match self.runs.remove(&lease) {
+            None if revoked => {
+                self.over.insert(lease);
+                Ok(Some((format!("{} lets go of what it never began", self.name), vec![self.released(lease)])))
+            }
+            None => self.begin(around, random, lease).map(Some),
+            Some(run) => {
+                self.over.insert(lease);
+                let result = if revoked { BuildResult::Aborted } else { self.result(around, random, &run)? };
+                let said = vec![self.finished(&run, result, around.wall), self.released(lease)];
+                Ok(Some((format!("{} ends {} attempt {}: {}", self.name, run.build, run.attempt, result.word()), said)))
+            }
+        }
+    }
+
+    fn begin(
+        &mut self,
+        around: &Around<'_>,
+        random: &mut Random,
+        lease: LeaseId,
+    ) -> Result<(String, Vec<Said>), String> {
+        if self.runs.len() as u64 >= u64::from(self.slots) {
+            return Err(format!("worker {} is to run more than the {} attempts it offers", self.name, self.slots));
+        }
+        let row = around.capacity.own.leases.rows.get(&lease).ok_or("a lease is gone")?;
+        let longest = if random.chance(50) { 900 } else { 120 };
+        let long = random.between(1, longest);
+        let run = Run {
+            build: row.ask.build,
+            attempt: row.ask.attempt,
+            tenant: row.ask.tenant.clone(),
+            spec: row.ask.spec,
+            began: around.wall,
+            ends: around.monotonic + long * 1_000_000,
+        };
+        let started = AttemptStarted {
+            tenant: run.tenant.clone(),
+            build: run.build,
+            attempt: run.attempt,
+            lease,
+            worker: self.name.clone(),
+            started_at: around.wall,
+        };
+        let id = format!("build/{}/{}/started", run.build, run.attempt);
+        let told = format!("{} begins {} ({}) attempt {}", self.name, run.build, row.ask.job, run.attempt);
+        let said = vec![(id, run.tenant.clone(), GateInput::AttemptStarted(started).into())];
+        self.runs.insert(lease, run);
+        Ok((told, said))
+    }
+
+    /// What a job makes of the tree it sees.
+    fn result(&self, around: &mut Around<'_>, random: &mut Random, run: &Run) -> Result<BuildResult, String> {
+        let bytes = around.blobs.get(&run.spec).map_err(|error| error.to_string())?;
+        let spec: Spec = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+        let mut saw = BTreeMap::new();
+        let mut bad = false;
+        for (project, commit) in &spec.workspace {
+            let tree = around.forge.commits.tree(commit).ok_or_else(|| format!("there is no commit {commit}"))?;
+            bad |= tree.files.values().flat_map(BTreeMap::values).any(|line| line.starts_with(BAD));
+            saw.insert(project.clone(), tree.id());
+        }
+        let result = match random.below(1_000) {
+            _ if bad && spec.job == "tests" => BuildResult::Failure,
+            0..30 if around.noisy => BuildResult::Failure,
+            30..80 if around.noisy => BuildResult::Retry,
+            80..100 if around.noisy => BuildResult::TimedOut,
+            100..120 if around.noisy => BuildResult::PostFailure,
+            120..130 if around.noisy => BuildResult::Aborted,
+            _ => BuildResult::Success,
+        };
+        if result == BuildResult::Success {
+            around.witness.succeeded.insert(run.spec, saw);
+        } else {
+            around.witness.failed.insert(run.spec);
+        }
+        Ok(result)
+    }
+
+    fn seen(&self) -> Said {
+        let seen = WorkerSeen {
+            worker: self.name.clone(),
+            incarnation: self.incarnation(),
+            address: "127.0.0.1:1".into(),
+            slots: self.slots,
+            labels: Vec::new(),
+        };
+        (
+            format!("worker/{}/{}/seen", self.name, self.incarnation()),
+            "main".into(),
+            CapacityInput::WorkerSeen(seen).into(),
+        )
+    }
+
+    fn finished(&self, run: &Run, result: BuildResult, now: Timestamp) -> Said {
+        let finished = AttemptFinished {
+            tenant: run.tenant.clone(),
+            build: run.build,
+            attempt: run.attempt,
+            worker: self.name.clone(),
+            result,
+            started_at: run.began,
+            finished_at: now,
+            detail: None,
+            data: Value::Null,
+            secret_data: None,
+            artifacts: Vec::new(),
+            log_url: None,
+        };
+        let id = format!("build/{}/{}/finished", run.build, run.attempt);
+        (id, run.tenant.clone(), GateInput::AttemptFinished(finished).into())
+    }
+
+    fn released(&self, lease: LeaseId) -> Said {
+        let released = LeaseReleased { lease, worker: self.name.clone(), incarnation: self.incarnation() };
+        (format!("lease/{lease}/released"), "main".into(), CapacityInput::LeaseReleased(released).into())
+    }
+}
