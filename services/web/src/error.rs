@@ -67,6 +67,11 @@ impl ApiError {
         }
     }
 
+    /// The status of its answer.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.kind().0
+    }
+
     /// A tenant that is not there.
     pub(crate) fn tenant(tenant: &str) -> ApiError {
         ApiError::NotFound(format!("there is no tenant {tenant:?}"))

@@ -1,10 +1,11 @@
-//! The JSON API: Zuul's paths and field names where Zuul has them, a position on every answer.
+//! The JSON API and the page: Zuul's paths and field names where Zuul has them, a position on every answer.
 //!
 //! - [`site`]: [`Site`], what the API reads from; [`Past`] and [`Consoles`], what it asks others for.
 //! - `reading`: one request: which moment it asks about, which tables answer, how the answer is marked.
 //! - `status`, `builds`, `buildsets`, `configuration`: the documents.
 //! - `capacity`: workers, and what each attempt of a build waited for, by capacity's own position.
 //! - `stream`: events as they come; `console`: what a build says.
+//! - `page`: the same for people, as HTML.
 //!
 //! What Zuul calls by the same name means the same here, except:
 //! - an answer is **as of** a position: `Gatelog-Position: gate/0:<sequence>`, also its ETag. `at=` (a
@@ -26,6 +27,7 @@ mod console;
 mod error;
 mod filter;
 mod health;
+mod page;
 mod query;
 mod reading;
 mod routes;

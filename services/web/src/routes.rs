@@ -9,7 +9,7 @@ use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, X_CONTENT_TYPE_OPTIONS,
 };
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -21,7 +21,7 @@ use crate::error::ApiError;
 use crate::query::Query;
 use crate::reading::{App, Needs, Reading, answer};
 use crate::site::Site;
-use crate::{builds, buildsets, capacity, configuration, console, health, status, stream};
+use crate::{builds, buildsets, capacity, configuration, console, health, page, status, stream};
 
 /// The longest path and query, in bytes.
 const MAX_URI: usize = 8 << 10;
@@ -72,7 +72,7 @@ macro_rules! of_one {
     };
 }
 
-/// The API of a site.
+/// The API and the page of a site.
 pub fn router(site: Site) -> Router {
     use Needs::{History, Live};
     type R<'a, 'v> = &'a Reading<'v>;
@@ -131,7 +131,8 @@ pub fn router(site: Site) -> Router {
             "/api/tenant/{tenant}/semaphores",
             of_tenant!(Live, &[], |reading: R<'_, '_>, tenant: &String, _| configuration::semaphores(reading, tenant)),
         )
-        .fallback(|| async { ApiError::NotFound("there is nothing at this path; /api lists what there is".into()) })
+        .merge(page::routes())
+        .fallback(|uri: Uri, headers: HeaderMap| async move { page::nothing(&uri, &headers) })
         .method_not_allowed_fallback(|| async { ApiError::Method })
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(from_fn(common))

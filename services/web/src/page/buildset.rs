@@ -1,0 +1,347 @@
+//! One buildset: what was tested, the job graph, the builds, what was reported.
+
+use gatelog_gate_state::history::{BuildEntry, BuildsetEntry, FrozenEntry, ItemEntry, PreparedEntry};
+use gatelog_record::{BlobHash, BuildId, BuildsetId, codec};
+use gatelog_rules_config::freeze::trace::{FreezeTrace, JobFate};
+
+use super::frame::{Content, Frame, Tab};
+use super::graph::{self, Node};
+use super::html::{Html, html, put};
+use super::parts::{self, crumbs, facts, refs_table, subjects, subjects_text};
+use super::words::{self, Stand, lower, took};
+use crate::builds::{gone, id};
+use crate::error::ApiError;
+use crate::reading::Reading;
+use crate::shape;
+
+/// The most reports shown.
+const REPORTS: usize = 50;
+
+/// A buildset of a tenant, with its item.
+pub(crate) fn find(
+    reading: &Reading<'_>,
+    tenant: &str,
+    uuid: &str,
+) -> Result<(BuildsetId, BuildsetEntry, ItemEntry), ApiError> {
+    reading.need_tenant(tenant)?;
+    let buildset: BuildsetId = id(uuid)?;
+    let row = match reading.history().buildset(buildset, reading.at)? {
+        Some(row) if row.tenant == tenant => row,
+        _ => return Err(ApiError::NotFound(format!("tenant {tenant} has no buildset {buildset}"))),
+    };
+    let item = reading.history().item(row.item, reading.at)?.ok_or_else(|| gone(row.item, buildset))?;
+    Ok((buildset, row, item))
+}
+
+/// How a build stands, in a word.
+pub(crate) fn standing(build: &BuildEntry) -> (Stand, String) {
+    match build.result {
+        Some(result) => (Stand::of_result(result.word()), lower(result.word())),
+        None if build.given_up() => (Stand::Warn, "given up".into()),
+        None if build
+            .attempt()
+            .is_some_and(|attempt| attempt.started_at.is_some() && attempt.finished_at.is_none()) =>
+        {
+            (Stand::Running, "running".into())
+        }
+        None => (Stand::Waiting, "waiting".into()),
+    }
+}
+
+/// How long a build ran, or has run.
+pub(crate) fn ran(frame: &Frame, build: &BuildEntry) -> Html {
+    match (build.started_at(), build.ended_at()) {
+        (Some(start), Some(end)) => html!(r#"<span class="num">{}</span>"#, took(end.millis_since(start))),
+        (Some(start), None) if !build.given_up() => words::since(shape::ms(start), frame.clock_ms()),
+        _ => Html::new(),
+    }
+}
+
+/// The trace of a freezing.
+pub(crate) fn trace(reading: &Reading<'_>, hash: &BlobHash) -> Result<FreezeTrace, ApiError> {
+    let bytes =
+        reading.app.site.blobs.get(hash).map_err(|error| ApiError::Internal(format!("the explanation: {error}")))?;
+    codec::decode(&bytes).map_err(|error| ApiError::Internal(format!("the explanation in blob {hash}: {error}")))
+}
+
+/// The trace's blob, when freezing came to one.
+pub(crate) fn trace_of(frozen: Option<&FrozenEntry>) -> Option<&BlobHash> {
+    match frozen {
+        Some(
+            FrozenEntry::Frozen { trace, .. } | FrozenEntry::NoJobs { trace, .. } | FrozenEntry::Refused { trace, .. },
+        ) => Some(trace),
+        _ => None,
+    }
+}
+
+pub(crate) fn page(reading: &Reading<'_>, frame: &Frame, tenant: &str, uuid: &str) -> Result<Content, ApiError> {
+    let (_, row, item) = find(reading, tenant, uuid)?;
+    let mut builds: Vec<(BuildId, BuildEntry)> = Vec::with_capacity(row.builds.len());
+    for build in &row.builds {
+        if let Some(entry) = reading.history().build(*build, reading.at)? {
+            builds.push((*build, entry));
+        }
+    }
+    let to_item = frame.to(&format!("/item/{}", row.item));
+    let badge = match (&row.result, &row.reset) {
+        (_, Some(_)) => Stand::Warn.badge("given up"),
+        (Some(result), _) => words::result_badge(result.word()),
+        (None, None) if row.first_start.is_some() => Stand::Running.badge("running"),
+        (None, None) => Stand::Waiting.badge("waiting"),
+    };
+    let mut main = html!(
+        r#"{}<div class="head"><h1>{}</h1>{}</div>"#,
+        crumbs(&[
+            (frame.to_with("/buildsets", &[("pipeline", row.pipeline.as_str())]), html!("{}", row.pipeline)),
+            (to_item.clone(), html!("item")),
+        ]),
+        subjects(&item),
+        badge
+    );
+    let length = row.finished_at.map_or_else(
+        || words::since(shape::ms(row.opened_at), frame.clock_ms()),
+        |end| html!(r#"<span class="num">{}</span>"#, took(end.millis_since(row.opened_at))),
+    );
+    put!(
+        main,
+        "{}",
+        facts(&[
+            ("Pipeline", html!("{}", row.pipeline)),
+            ("Queue", html!("{}", item.queue)),
+            ("Opened", html!(r#"{} <span class="muted">by event {}</span>"#, words::moment(row.opened_at), row.opened)),
+            ("Took", length),
+            ("Item", html!(r#"<a href="{}">its whole story</a>"#, to_item)),
+            ("Tested on top of", ahead(reading, frame, &row)?),
+        ])
+    );
+    if let Some((code, detail)) = &row.reset {
+        put!(
+            main,
+            r#"<p class="card note">{} Given up for another: <code>{}</code> {}</p>"#,
+            Stand::Warn.mark(),
+            code,
+            detail
+        );
+    }
+    put!(main, "{}", outcome(&row));
+    put!(
+        main,
+        r#"<section class="card"><h2>Job graph</h2>{}{}</section>"#,
+        picture(frame, &builds),
+        absent(reading, frame, uuid, &row)?
+    );
+    put!(main, "{}", builds_table(frame, uuid, &builds));
+    put!(main, r#"<section class="card">{}</section>"#, refs_table(frame, &item));
+    put!(main, "{}", resets(frame, &row, &item));
+    put!(main, "{}", reports(reading, &row, &item)?);
+    let title = format!("{} in {}", subjects_text(&item), row.pipeline);
+    let item = Some(row.item);
+    Ok(Content { title, tab: Tab::Buildsets, kind: "buildset", main, item, live: row.finished_at.is_none() })
+}
+
+/// The items a buildset stood on, in order.
+fn ahead(reading: &Reading<'_>, frame: &Frame, row: &BuildsetEntry) -> Result<Html, ApiError> {
+    let mut out = Html::new();
+    for (number, ahead) in row.ahead.iter().enumerate() {
+        let name = match reading.history().item(*ahead, reading.at)? {
+            Some(item) => subjects(&item),
+            None => html!("{}", ahead.to_string()),
+        };
+        put!(
+            out,
+            r#"{}<a href="{}">{}</a>"#,
+            if number == 0 { "" } else { ", then " },
+            frame.to(&format!("/item/{ahead}")),
+            name
+        );
+    }
+    Ok(if out.is_empty() { html!("its branch alone") } else { out })
+}
+
+/// What stopped it before jobs ran, and what it was told.
+fn outcome(row: &BuildsetEntry) -> Html {
+    let mut out = Html::new();
+    match &row.prepared {
+        Some(PreparedEntry::Conflict { subject, paths, message }) => put!(
+            out,
+            r#"<p class="card bad-edge">{} {} does not merge: {} <span class="muted">{}</span></p>"#,
+            Stand::Bad.mark(),
+            parts::subject(subject),
+            message,
+            paths.join(", ")
+        ),
+        Some(PreparedEntry::Failed { code, message }) => put!(
+            out,
+            r#"<p class="card bad-edge">{} It could not be prepared: <code>{}</code> {}</p>"#,
+            Stand::Bad.mark(),
+            code,
+            message
+        ),
+        _ => {}
+    }
+    match &row.frozen {
+        Some(FrozenEntry::Refused { message, .. }) => put!(
+            out,
+            r#"<div class="card bad-edge"><p>{} The configuration is wrong for this item</p><pre>{}</pre></div>"#,
+            Stand::Bad.mark(),
+            message
+        ),
+        Some(FrozenEntry::Failed { code, message }) => put!(
+            out,
+            r#"<p class="card bad-edge">{} No jobs could be chosen: <code>{}</code> {}</p>"#,
+            Stand::Bad.mark(),
+            code,
+            message
+        ),
+        Some(FrozenEntry::NoJobs { in_pipeline, .. }) => put!(
+            out,
+            r#"<p class="card note">No job runs: {}</p>"#,
+            if *in_pipeline { "none of the project's jobs matched" } else { "the project is not in this pipeline" }
+        ),
+        _ => {}
+    }
+    if let Some(problem) = &row.config_problem {
+        put!(out, r#"<div class="card bad-edge"><h2>Configuration</h2><pre>{}</pre></div>"#, problem);
+    }
+    out
+}
+
+/// The graph of some builds.
+fn picture(frame: &Frame, builds: &[(BuildId, BuildEntry)]) -> Html {
+    let node = |(id, build): &(BuildId, BuildEntry)| {
+        let (stand, word) = standing(build);
+        let more = match (build.started_at(), build.ended_at()) {
+            (Some(start), Some(end)) => took(end.millis_since(start)),
+            _ if build.attempts.len() > 1 => format!("attempt {}", build.attempts.len()),
+            _ => String::new(),
+        };
+        Node {
+            name: build.job.clone(),
+            to: frame.to(&format!("/build/{id}")),
+            stand,
+            word,
+            more,
+            voting: build.voting,
+            after: build.dependencies.clone(),
+        }
+    };
+    let nodes: Vec<Node> = builds.iter().map(node).collect();
+    if nodes.is_empty() {
+        return html!(r#"<p class="empty">No jobs: they are not chosen yet, or there are none.</p>"#);
+    }
+    graph::draw(&nodes)
+}
+
+/// Jobs that were looked at and do not run.
+fn absent(reading: &Reading<'_>, frame: &Frame, uuid: &str, row: &BuildsetEntry) -> Result<Html, ApiError> {
+    let Some(hash) = trace_of(row.frozen.as_ref()) else { return Ok(Html::new()) };
+    let trace = match trace(reading, hash) {
+        Ok(trace) => trace,
+        // The rest of the page stands without it.
+        Err(error) => return Ok(html!(r#"<p class="small muted">{}</p>"#, error.to_string())),
+    };
+    let mut out = Html::new();
+    for job in trace.jobs.iter().filter(|job| job.fate != JobFate::Runs) {
+        put!(
+            out,
+            r#"<li>{} <a href="{}">{}</a> <span class="muted">{}</span></li>"#,
+            if job.fate == JobFate::Refused { Stand::Bad.mark() } else { Stand::Quiet.mark() },
+            parts::why(frame, uuid, &job.name),
+            job.name,
+            job.reason
+        );
+    }
+    Ok(if out.is_empty() {
+        out
+    } else {
+        html!(r#"<h3>Jobs that do not run</h3><ul class="plain absent">{}</ul>"#, out)
+    })
+}
+
+fn builds_table(frame: &Frame, uuid: &str, builds: &[(BuildId, BuildEntry)]) -> Html {
+    if builds.is_empty() {
+        return Html::new();
+    }
+    let mut rows = Html::new();
+    for (id, build) in builds {
+        let (stand, word) = standing(build);
+        let worker = build.attempt().and_then(|attempt| attempt.worker.as_deref()).unwrap_or("–");
+        put!(
+            rows,
+            r#"<tr data-key="{}"><td data-label="result">{}</td><th scope="row" data-label="job"><a href="{}">{}</a>{}</th><td data-label="took">{}</td><td data-label="attempts" class="num">{}</td><td data-label="worker">{}</td><td data-label="detail">{}</td><td data-label="why"><a href="{}">why it is so</a></td></tr>"#,
+            id.to_string(),
+            stand.badge(&word),
+            frame.to(&format!("/build/{id}")),
+            build.job,
+            if build.voting { Html::new() } else { html!(r#" <span class="chip">non-voting</span>"#) },
+            ran(frame, build),
+            build.attempts.len(),
+            worker,
+            build.detail.as_deref().or(build.settled.as_deref()).unwrap_or_default(),
+            parts::why(frame, uuid, &build.job)
+        );
+    }
+    html!(
+        r#"<section class="card"><table class="rows"><caption>Builds</caption><thead><tr><th scope="col">Result</th><th scope="col">Job</th><th scope="col">Took</th><th scope="col">Attempts</th><th scope="col">Worker</th><th scope="col">Detail</th><th scope="col">Explanation</th></tr></thead><tbody>{}</tbody></table></section>"#,
+        rows
+    )
+}
+
+/// What was given up before this buildset.
+fn resets(frame: &Frame, row: &BuildsetEntry, item: &ItemEntry) -> Html {
+    let mut rows = Html::new();
+    for reset in item.resets.iter().filter(|reset| reset.sequence <= row.opened) {
+        let before = reset.buildset.map_or_else(Html::new, |buildset| {
+            html!(r#" <a href="{}">the buildset given up</a>"#, frame.to(&format!("/buildset/{buildset}")))
+        });
+        put!(
+            rows,
+            r#"<li>{} {} <code>{}</code> {}{}</li>"#,
+            Stand::Warn.mark(),
+            words::moment(reset.at),
+            reset.code,
+            reset.detail,
+            before
+        );
+    }
+    if rows.is_empty() {
+        return rows;
+    }
+    html!(r#"<section class="card"><h2>Resets before it</h2><ul class="plain">{}</ul></section>"#, rows)
+}
+
+fn reports(reading: &Reading<'_>, row: &BuildsetEntry, item: &ItemEntry) -> Result<Html, ApiError> {
+    if row.reset.is_some() {
+        return Ok(Html::new());
+    }
+    let mut out = Html::new();
+    for work in reading.history().reports_of(row.item, reading.at)?.take(REPORTS) {
+        let Some(report) = reading.history().report(work?, reading.at)? else { continue };
+        let state = match (&report.failed, report.answered_at) {
+            (Some((code, text)), _) => html!(r#"{} <code>{}</code> {}"#, Stand::Bad.badge("not delivered"), code, text),
+            (None, Some(_)) => Stand::Good.badge("delivered"),
+            (None, None) => Stand::Running.badge("under way"),
+        };
+        put!(
+            out,
+            r#"<article class="report"><header><h3>{}</h3> <span class="muted">to {}</span> {} <span class="end small muted">{}</span></header><pre>{}</pre></article>"#,
+            format!("{:?}", report.action).to_lowercase(),
+            report.connections.join(", "),
+            state,
+            words::moment(report.requested_at),
+            parts::linked(&report.message)
+        );
+    }
+    if let Some(end) = &item.end {
+        put!(
+            out,
+            r#"<p class="closing">{} <code>{}</code> {}{} <span class="muted">{}</span></p>"#,
+            words::result_badge(end.result.word()),
+            end.code,
+            end.detail,
+            if end.merged { " · merged by gatelog" } else { "" },
+            words::moment(end.at)
+        );
+    }
+    Ok(if out.is_empty() { out } else { html!(r#"<section class="card"><h2>Reports</h2>{}</section>"#, out) })
+}

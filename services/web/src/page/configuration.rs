@@ -1,0 +1,131 @@
+//! The tenants, and what is wrong with a tenant's configuration.
+
+use super::frame::{Content, Frame, Tab};
+use super::html::{Html, html, put, segment};
+use super::parts::text;
+use super::words::{self, Stand};
+use crate::configuration;
+use crate::error::ApiError;
+use crate::query::Query;
+use crate::reading::Reading;
+use crate::status;
+
+/// Of how many tenants the queues are counted.
+const COUNTED: usize = 50;
+
+pub(crate) fn tenants(reading: &Reading<'_>, frame: &Frame) -> Result<Content, ApiError> {
+    let names = reading.history().tenant_names(reading.at)?;
+    let mut rows = Html::new();
+    for (number, name) in names.iter().enumerate() {
+        let path = format!("/t/{}", segment(name));
+        let layout = reading.history().layout(name, reading.at)?;
+        let errors = layout.map_or(0, |layout| layout.errors + u32::from(layout.failed.is_some()));
+        let state = if errors > 0 {
+            Stand::Bad.badge(&words::many(errors as usize, "configuration error", "configuration errors"))
+        } else {
+            Html::new()
+        };
+        let mut counted = Html::new();
+        if number < COUNTED {
+            let document = status::document(reading, name)?;
+            let items: usize = document["pipelines"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .flat_map(|pipeline| pipeline["change_queues"].as_array().into_iter().flatten())
+                .flat_map(|queue| queue["heads"].as_array().into_iter().flatten())
+                .map(|head| head.as_array().map_or(0, Vec::len))
+                .sum();
+            put!(
+                counted,
+                "{} in {}",
+                words::many(items, "item", "items"),
+                words::many(document["pipelines"].as_array().map_or(0, Vec::len), "pipeline", "pipelines")
+            );
+        }
+        let status = in_time(frame, &format!("{path}/status"));
+        put!(
+            rows,
+            r#"<li class="card" data-key="{}"><h2><a href="{}">{}</a></h2><p class="muted">{}</p>{}<p class="small links"><a href="{}">builds</a> <a href="{}">buildsets</a> <a href="{}">configuration</a></p></li>"#,
+            name,
+            status,
+            name,
+            counted,
+            state,
+            in_time(frame, &format!("{path}/builds")),
+            in_time(frame, &format!("{path}/buildsets")),
+            in_time(frame, &format!("{path}/config-errors"))
+        );
+    }
+    let main = if names.is_empty() {
+        html!(
+            r#"<h1>Tenants</h1><p class="card empty">There are none yet: the tenant file is not read, or names none.</p>"#
+        )
+    } else {
+        html!(r#"<h1>Tenants</h1><ul class="tenants">{}</ul>"#, rows)
+    };
+    Ok(Content { title: "tenants".into(), tab: Tab::Tenants, kind: "tenants", main, item: None, live: true })
+}
+
+/// A path at the page's moment.
+fn in_time(frame: &Frame, path: &str) -> String {
+    let at = frame.at.to_string();
+    super::frame::address(path, frame.then.then_some(("at", at.as_str())).into_iter())
+}
+
+pub(crate) fn errors(reading: &Reading<'_>, tenant: &str, query: &Query) -> Result<Content, ApiError> {
+    let document = configuration::errors(reading, tenant, query)?;
+    let rows = document.as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut out = Html::new();
+    for problem in rows {
+        let place = &problem["source_context"];
+        let mut at = html!("{}", text(place, "project"));
+        if place["branch"].is_string() {
+            put!(at, "@{}", text(place, "branch"));
+        }
+        if place["path"].is_string() {
+            put!(at, " {}", text(place, "path"));
+        }
+        if let Some(line) = problem["line"].as_u64().filter(|line| *line > 0) {
+            put!(at, ":{}:{}", line, problem["column"].as_u64().unwrap_or_default());
+        }
+        let bad = text(problem, "severity") == "error";
+        put!(
+            out,
+            r#"<li class="card problem {}"><p>{} <b>{}</b> <span class="place">{}</span></p><p>{}</p>{}<details><summary>all of it</summary><pre>{}</pre></details></li>"#,
+            if bad { "bad-edge" } else { "note" },
+            if bad { Stand::Bad.badge("error") } else { Stand::Warn.badge(text(problem, "severity")) },
+            text(problem, "name"),
+            at,
+            text(problem, "short_error"),
+            match text(problem, "cure") {
+                "" => Html::new(),
+                cure => html!(r#"<p class="cure"><b>Cure:</b> {}</p>"#, cure),
+            },
+            text(problem, "error")
+        );
+    }
+    let layout = reading.history().layout(tenant, reading.at)?;
+    let in_force = match &layout {
+        Some(layout) => html!(
+            r#"<p class="muted">Configuration {} of this tenant, in force since {}</p>"#,
+            layout.generation,
+            words::moment(layout.activated_at)
+        ),
+        None => html!(r#"<p class="muted">No configuration is in force yet.</p>"#),
+    };
+    let list = if rows.is_empty() {
+        html!(r#"<p class="card empty">{} Nothing is wrong with it.</p>"#, Stand::Good.mark())
+    } else {
+        html!(r#"<ol class="problems">{}</ol>"#, out)
+    };
+    let main = html!("<h1>Configuration</h1>{}{}", in_force, list);
+    Ok(Content {
+        title: format!("{tenant} configuration"),
+        tab: Tab::Errors,
+        kind: "config-errors",
+        main,
+        item: None,
+        live: false,
+    })
+}

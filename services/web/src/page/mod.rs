@@ -1,0 +1,242 @@
+//! The page: server-made HTML that works without scripts, over the same reads as the API.
+//!
+//! - `html`: writing it, everything from outside escaped; `words`, `parts`: what stands on many pages;
+//! - `frame`: head, navigation, the way through time, headers; `assets`: style and script, from `web/`;
+//! - `status`, `lists`, `buildset` (with `graph`), `build` (with `ansi`), `item`, `why`, `configuration`:
+//!   the pages.
+//!
+//! Every page takes `at`, as every read does. What the script adds: pages that change by themselves, a
+//! slider that need not be sent, consoles that go on.
+
+mod ansi;
+mod assets;
+mod build;
+mod buildset;
+mod configuration;
+mod frame;
+mod graph;
+mod html;
+mod item;
+mod lists;
+mod parts;
+mod status;
+mod why;
+mod words;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::header::ACCEPT;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::get;
+use gatelog_record::BuildId;
+
+use crate::builds;
+use crate::buildsets;
+use crate::error::ApiError;
+use crate::query::Query;
+use crate::reading::{App, Needs, Reading, mark, moment, read};
+use frame::{Content, Frame, error_page, respond};
+
+type Shared = State<Arc<App>>;
+type Segments<T> = Result<Path<T>, PathRejection>;
+
+/// The page's paths.
+pub(crate) fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/", get(tenants))
+        .route("/assets/{version}/{name}", get(asset))
+        .route("/t/{tenant}", get(to_status))
+        .route("/t/{tenant}/status", get(status_page))
+        .route("/t/{tenant}/builds", get(builds_page))
+        .route("/t/{tenant}/buildsets", get(buildsets_page))
+        .route("/t/{tenant}/buildset/{uuid}", get(buildset_page))
+        .route("/t/{tenant}/buildset/{uuid}/why/{job}", get(why_page))
+        .route("/t/{tenant}/build/{uuid}", get(build_page))
+        .route("/t/{tenant}/item/{uuid}", get(item_page))
+        .route("/t/{tenant}/config-errors", get(errors_page))
+}
+
+/// What is said at a path where there is nothing: a page to those who read pages.
+pub(crate) fn nothing(uri: &Uri, headers: &HeaderMap) -> Response {
+    let error = ApiError::NotFound("there is nothing at this path; /api lists what there is".into());
+    let accepts = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if uri.path().starts_with("/api") || !accepts.contains("text/html") {
+        return error.into_response();
+    }
+    failed(&error, None)
+}
+
+fn failed(error: &ApiError, tenant: Option<&str>) -> Response {
+    if error.status() == StatusCode::INTERNAL_SERVER_ERROR {
+        tracing::error!("{error}");
+    }
+    respond(error.status(), error_page(error, tenant))
+}
+
+/// Makes a page as of the moment a request asks about.
+async fn answer(
+    app: Arc<App>,
+    uri: Uri,
+    tenant: Option<String>,
+    needs: Needs,
+    known: &'static [&'static str],
+    render: impl FnOnce(&Reading<'_>, &Frame, &Query) -> Result<Content, ApiError> + Send + 'static,
+) -> Response {
+    let query = match Query::read(uri.query(), known) {
+        Ok(query) => query,
+        Err(error) => return failed(&error, tenant.as_deref()),
+    };
+    let of = tenant.clone();
+    let made = async {
+        let at = moment(&app, &query).await?;
+        app.blocking(move |app| {
+            let newest = app.site.gate.position().sequence;
+            read(app, at, needs, |reading| {
+                let mut frame = Frame::new(reading, newest, at.is_some(), of, uri.path().to_owned())?;
+                frame.kept = kept(&uri);
+                let content = render(reading, &frame, &query)?;
+                if let Some(item) = content.item {
+                    frame.beside(reading, item)?;
+                }
+                Ok((reading.at, frame.page(content)))
+            })
+        })
+        .await
+    };
+    match made.await {
+        Ok((at, page)) => {
+            let mut response = respond(StatusCode::OK, page);
+            mark(&app, response.headers_mut(), at);
+            response
+        }
+        Err(error) => failed(&error, tenant.as_deref()),
+    }
+}
+
+/// A page's own parameters, without the moment.
+fn kept(uri: &Uri) -> Vec<(String, String)> {
+    let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri).map(|pairs| pairs.0);
+    let own = |name: &str| name != "at" && name != "after";
+    pairs.unwrap_or_default().into_iter().filter(|(name, value)| own(name) && !value.is_empty()).collect()
+}
+
+/// The segments of a path, or the page that says what is wrong with them.
+#[expect(clippy::result_large_err, reason = "the error is the answer")]
+fn segments<T>(path: Segments<T>) -> Result<T, Response> {
+    path.map(|Path(segments)| segments).map_err(|error| failed(&ApiError::BadRequest(error.body_text()), None))
+}
+
+macro_rules! segments {
+    ($path:expr) => {
+        match segments($path) {
+            Ok(segments) => segments,
+            Err(response) => return response,
+        }
+    };
+}
+
+async fn asset(path: Segments<(String, String)>) -> Response {
+    let (version, name) = segments!(path);
+    let mut response = assets::answer(&version, &name);
+    frame::guard(&mut response);
+    response
+}
+
+async fn to_status(path: Segments<String>, RawQuery(query): RawQuery) -> Response {
+    let tenant = segments!(path);
+    let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+    Redirect::temporary(&format!("/t/{}/status{query}", html::segment(&tenant))).into_response()
+}
+
+async fn tenants(State(app): Shared, uri: Uri) -> Response {
+    answer(app, uri, None, Needs::Live, &[], |reading, frame, _| configuration::tenants(reading, frame)).await
+}
+
+async fn status_page(State(app): Shared, path: Segments<String>, uri: Uri) -> Response {
+    let tenant = segments!(path);
+    let of = Some(tenant.clone());
+    answer(app, uri, of, Needs::Live, &[], move |reading, frame, _| status::page(reading, frame, &tenant)).await
+}
+
+async fn builds_page(State(app): Shared, path: Segments<String>, uri: Uri) -> Response {
+    let tenant = segments!(path);
+    let of = Some(tenant.clone());
+    answer(app, uri, of, Needs::History, builds::PARAMETERS, move |reading, frame, query| {
+        lists::builds_page(reading, frame, &tenant, query)
+    })
+    .await
+}
+
+async fn buildsets_page(State(app): Shared, path: Segments<String>, uri: Uri) -> Response {
+    let tenant = segments!(path);
+    let of = Some(tenant.clone());
+    answer(app, uri, of, Needs::History, buildsets::PARAMETERS, move |reading, frame, query| {
+        lists::buildsets_page(reading, frame, &tenant, query)
+    })
+    .await
+}
+
+async fn buildset_page(State(app): Shared, path: Segments<(String, String)>, uri: Uri) -> Response {
+    let (tenant, uuid) = segments!(path);
+    let of = Some(tenant.clone());
+    answer(app, uri, of, Needs::History, &[], move |reading, frame, _| buildset::page(reading, frame, &tenant, &uuid))
+        .await
+}
+
+async fn why_page(State(app): Shared, path: Segments<(String, String, String)>, uri: Uri) -> Response {
+    let (tenant, uuid, job) = segments!(path);
+    let of = Some(tenant.clone());
+    answer(app, uri, of, Needs::History, &[], move |reading, frame, _| why::page(reading, frame, &tenant, &uuid, &job))
+        .await
+}
+
+async fn item_page(State(app): Shared, path: Segments<(String, String)>, uri: Uri) -> Response {
+    let (tenant, uuid) = segments!(path);
+    let of = Some(tenant.clone());
+    answer(app, uri, of, Needs::History, &[], move |reading, frame, _| item::page(reading, frame, &tenant, &uuid)).await
+}
+
+async fn errors_page(State(app): Shared, path: Segments<String>, uri: Uri) -> Response {
+    let tenant = segments!(path);
+    let of = Some(tenant.clone());
+    answer(app, uri, of, Needs::History, crate::configuration::ERROR_PARAMETERS, move |reading, _, query| {
+        configuration::errors(reading, &tenant, query)
+    })
+    .await
+}
+
+/// A build's page needs what the tables do not have: capacity's leases and part of the console.
+async fn build_page(State(app): Shared, path: Segments<(String, String)>, uri: Uri) -> Response {
+    let (tenant, uuid) = segments!(path);
+    let of = Some(tenant.clone());
+    let before = async {
+        let query = Query::read(uri.query(), build::PARAMETERS)?;
+        let at = moment(&app, &query).await?;
+        let (tenant, uuid) = (tenant.clone(), uuid.clone());
+        let (id, attempts) = app
+            .blocking(move |app| {
+                read(app, at, Needs::History, |reading| {
+                    let (id, entry) = builds::find(reading, &tenant, &uuid)?;
+                    let attempts: BTreeSet<u32> = entry.attempts.iter().map(|attempt| attempt.attempt).collect();
+                    Ok((id, attempts))
+                })
+            })
+            .await?;
+        let console = build::console(&app, id, &attempts, &query).await?;
+        let leases = app.blocking(move |app| build::leases(app, id)).await?;
+        Ok::<(BuildId, _, _), ApiError>((id, console, leases))
+    };
+    let (_, console, leases) = match before.await {
+        Ok(before) => before,
+        Err(error) => return failed(&error, of.as_deref()),
+    };
+    answer(app, uri, of, Needs::History, build::PARAMETERS, move |reading, frame, _| {
+        build::page(reading, frame, &tenant, &uuid, &leases, &console)
+    })
+    .await
+}

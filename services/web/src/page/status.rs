@@ -1,0 +1,404 @@
+//! The live queues of a tenant, now or then.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value as Json;
+
+use super::frame::{Content, Frame, Tab};
+use super::html::{Html, html, outside, put};
+use super::lists;
+use super::parts::{list, reference, text};
+use super::words::{self, Stand};
+use crate::error::ApiError;
+use crate::reading::Reading;
+use crate::status;
+
+/// The most places of a window that are drawn one by one.
+const DRAWN: usize = 40;
+
+pub(crate) fn page(reading: &Reading<'_>, frame: &Frame, tenant: &str) -> Result<Content, ApiError> {
+    let document = status::document(reading, tenant)?;
+    let mut main = html!(r#"<div class="head"><h1>Status</h1>{}</div>"#, summary(&document));
+    if let Some(wait) = document.get("wait").filter(|wait| !wait.is_null()) {
+        put!(main, r#"<div class="card note">The tenant waits: {}</div>"#, waiting(frame, wait));
+    }
+    if frame.errors > 0 {
+        put!(
+            main,
+            r#"<p class="note card bad-edge">{} <a href="{}">{} in the configuration</a></p>"#,
+            Stand::Bad.mark(),
+            frame.to("/config-errors"),
+            words::many(usize::try_from(frame.errors).unwrap_or(usize::MAX), "error", "errors")
+        );
+    }
+    let pipelines = list(&document, "pipelines");
+    if pipelines.is_empty() {
+        put!(main, r#"<p class="card empty">No pipelines yet: the tenant's configuration is not loaded.</p>"#);
+    }
+    // What is going on comes first; pipelines without items make one line each.
+    let (busy, idle): (Vec<&Json>, Vec<&Json>) = pipelines.iter().partition(|pipeline| items_of(pipeline) > 0);
+    for pipeline in busy {
+        put!(main, "{}", pipeline_section(frame, pipeline));
+    }
+    if !idle.is_empty() {
+        let mut rows = Html::new();
+        for pipeline in idle {
+            put!(
+                rows,
+                r#"<li data-key="idle-{}"><h2>{}</h2> {} <span class="muted">{}</span><a class="end" href="{}">past builds</a></li>"#,
+                text(pipeline, "name"),
+                text(pipeline, "name"),
+                manager(pipeline),
+                text(pipeline, "description"),
+                frame.to_with("/buildsets", &[("pipeline", text(pipeline, "name"))])
+            );
+        }
+        put!(
+            main,
+            r#"<section class="card idle" data-key="idle" aria-label="Empty pipelines"><p class="muted small">Nothing in</p><ul>{}</ul></section>"#,
+            rows
+        );
+    }
+    put!(main, "{}", lists::lately(reading, frame, tenant)?);
+    Ok(Content { title: format!("{tenant} status"), tab: Tab::Status, kind: "status", main, item: None, live: true })
+}
+
+fn items(pipeline: &Json) -> impl Iterator<Item = &Json> {
+    list(pipeline, "change_queues")
+        .iter()
+        .flat_map(|queue| list(queue, "heads"))
+        .flat_map(|head| head.as_array().map(Vec::as_slice).unwrap_or_default())
+}
+
+fn items_of(pipeline: &Json) -> usize {
+    items(pipeline).count()
+}
+
+/// One sentence, read aloud when it changes.
+fn summary(document: &Json) -> Html {
+    let (mut count, mut failing, mut running) = (0, 0, 0);
+    for item in list(document, "pipelines").iter().flat_map(items) {
+        count += 1;
+        failing += usize::from(stand(item) == Stand::Bad);
+        running += list(item, "jobs").iter().filter(|job| is_running(job)).count();
+    }
+    let mut out = html!("{}", words::many(count, "item", "items"));
+    if running > 0 {
+        put!(out, ", {} running", words::many(running, "job", "jobs"));
+    }
+    if failing > 0 {
+        put!(out, ", {} failing", failing);
+    }
+    match document["trigger_event_queue"]["length"].as_u64() {
+        None | Some(0) => {}
+        Some(triggers) => put!(out, ", {} waiting to be looked at", triggers),
+    }
+    html!(r#"<p class="summary" id="summary" role="status" aria-live="polite">{}</p>"#, out)
+}
+
+fn manager(pipeline: &Json) -> Html {
+    match text(pipeline, "manager") {
+        "" => Html::new(),
+        manager => html!(r#"<span class="chip">{}</span>"#, manager),
+    }
+}
+
+fn pipeline_section(frame: &Frame, pipeline: &Json) -> Html {
+    let name = text(pipeline, "name");
+    let mut out = html!(
+        r#"<section class="pipeline card" data-key="pipeline-{}" aria-label="Pipeline {}"><header><h2>{}</h2> {} <span class="count">{}</span><span class="muted desc">{}</span><a class="end" href="{}">past builds</a></header>"#,
+        name,
+        name,
+        name,
+        manager(pipeline),
+        items_of(pipeline),
+        text(pipeline, "description"),
+        frame.to_with("/buildsets", &[("pipeline", name)])
+    );
+    for queue in list(pipeline, "change_queues") {
+        put!(out, "{}", queue_section(frame, queue));
+    }
+    put!(out, "</section>");
+    out
+}
+
+fn queue_section(frame: &Frame, queue: &Json) -> Html {
+    let heads = list(queue, "heads");
+    let all: Vec<&Json> = heads.iter().flat_map(|head| head.as_array().into_iter().flatten()).collect();
+    if all.is_empty() {
+        return Html::new();
+    }
+    let names: BTreeMap<&str, &Json> = all.iter().map(|item| (text(item, "uuid"), *item)).collect();
+    let window = queue["window"].as_u64().unwrap_or_default();
+    let mut out = html!(
+        r#"<section class="queue" data-key="queue-{}"><header><h3>{}</h3>{}</header><ol class="items">"#,
+        text(queue, "name"),
+        text(queue, "name"),
+        window_meter(window, &all)
+    );
+    let mut before: Option<&str> = None;
+    let mut outside_window = false;
+    for item in &all {
+        if item["active"] == false && !outside_window {
+            outside_window = true;
+            put!(
+                out,
+                r#"<li class="window-end" data-key="window-end"><span>the window ends here: {} at a time</span></li>"#,
+                words::many(usize::try_from(window).unwrap_or(usize::MAX), "item", "items")
+            );
+        }
+        put!(out, "{}", item_row(frame, item, before, &names));
+        before = Some(text(item, "uuid"));
+    }
+    put!(out, "</ol></section>");
+    out
+}
+
+/// The window, drawn: a square for each place, filled where an item stands.
+fn window_meter(window: u64, items: &[&Json]) -> Html {
+    if window == 0 {
+        return html!(r#"<span class="muted small">no window: every item at once</span>"#);
+    }
+    let places = usize::try_from(window).unwrap_or(usize::MAX).min(DRAWN);
+    let mut cells = Html::new();
+    for (number, place) in (0..places.max(items.len().min(DRAWN))).enumerate() {
+        let class = items.get(place).map_or("free", |item| stand(item).class());
+        let beyond = if place >= places { " beyond" } else { "" };
+        put!(
+            cells,
+            r#"<rect class="cell {}{}" x="{}" y="1" width="7" height="10" rx="1.5"/>"#,
+            class,
+            beyond,
+            number * 9
+        );
+    }
+    let width = places.max(items.len().min(DRAWN)) * 9;
+    html!(
+        r#"<span class="window"><svg viewBox="0 0 {} 12" width="{}" height="12" aria-hidden="true" focusable="false">{}</svg> <span class="small muted">window {} of {}</span></span>"#,
+        width,
+        width,
+        cells,
+        items.iter().filter(|item| item["active"] == true).count(),
+        window
+    )
+}
+
+fn is_running(job: &Json) -> bool {
+    job["result"].is_null() && !job["start_time"].is_null() && job["queued"] == false
+}
+
+/// How an item stands.
+fn stand(item: &Json) -> Stand {
+    if !list(item, "failing_reasons").is_empty() || item["result"].is_string() {
+        return Stand::Bad;
+    }
+    let jobs = list(item, "jobs");
+    if jobs.iter().any(is_running) {
+        return Stand::Running;
+    }
+    if !jobs.is_empty() && jobs.iter().all(|job| job["result"].is_string()) {
+        return Stand::Good;
+    }
+    Stand::Waiting
+}
+
+fn item_row(frame: &Frame, item: &Json, before: Option<&str>, names: &BTreeMap<&str, &Json>) -> Html {
+    let uuid = text(item, "uuid");
+    let stand = stand(item);
+    let ahead = item["item_ahead"].as_str();
+    let mut refs = Html::new();
+    let mut outsides = Html::new();
+    for (number, one) in list(item, "refs").iter().enumerate() {
+        put!(refs, "{}{}", if number == 0 { "" } else { " + " }, reference(one));
+        if text(one, "url").starts_with("http") {
+            put!(outsides, " {}", outside(text(one, "url"), "review ↗"));
+        }
+    }
+    let chained = if ahead.is_some() && ahead == before { " chained" } else { "" };
+    let word = match stand {
+        Stand::Bad => "failing",
+        Stand::Good => "passed",
+        Stand::Running => "running",
+        _ => "waiting",
+    };
+    let mut out = html!(
+        r#"<li class="item {}{}" data-key="item-{}"><span class="rail" aria-hidden="true"></span><article><header><h4><a href="{}">{}</a></h4>{}{}"#,
+        stand.class(),
+        chained,
+        uuid,
+        frame.to(&format!("/item/{uuid}")),
+        refs,
+        outsides,
+        stand.badge(word)
+    );
+    if item["live"] == false {
+        put!(out, r#" <span class="chip" title="it runs nothing itself">only needed by others</span>"#);
+    }
+    let enqueued = item["enqueue_time"].as_i64().unwrap_or_default();
+    let buildset = item["buildset"].as_str().map_or_else(Html::new, |buildset| {
+        html!(r#" · <a href="{}">job graph</a>"#, frame.to(&format!("/buildset/{buildset}")))
+    });
+    put!(
+        out,
+        r#"<span class="end small muted">{}<span>in the queue for {}</span>{}</span></header>"#,
+        eta(item),
+        words::since(enqueued, frame.clock_ms()),
+        buildset
+    );
+    if let Some(ahead) = ahead.filter(|ahead| Some(*ahead) != before)
+        && let Some(other) = names.get(ahead)
+    {
+        let mut refs = Html::new();
+        for one in list(other, "refs") {
+            put!(refs, "{}", reference(one));
+        }
+        put!(
+            out,
+            r#"<p class="small muted">tested on top of <a href="{}">{}</a>, not of what failed</p>"#,
+            frame.to(&format!("/item/{ahead}")),
+            refs
+        );
+    }
+    let problem = item.get("problem").filter(|problem| !problem.is_null());
+    for reason in list(item, "failing_reasons") {
+        // The problem tells it in more words.
+        if problem.is_some_and(|problem| text(problem, "code") == reason.as_str().unwrap_or_default()) {
+            continue;
+        }
+        put!(out, r#"<p class="reason bad-text">{} {}</p>"#, Stand::Bad.mark(), reason.as_str().unwrap_or_default());
+    }
+    if let Some(problem) = problem {
+        put!(
+            out,
+            r#"<p class="reason bad-text">{} <code>{}</code> {}</p>"#,
+            Stand::Bad.mark(),
+            text(problem, "code"),
+            text(problem, "message")
+        );
+    }
+    if let Some(wait) = item.get("wait").filter(|wait| !wait.is_null()) {
+        put!(out, r#"<p class="reason">{}</p>"#, waiting(frame, wait));
+    }
+    let jobs = list(item, "jobs");
+    if !jobs.is_empty() {
+        put!(out, r#"<ul class="jobs" aria-label="Jobs">"#);
+        for job in jobs {
+            put!(out, "{}", job_row(frame, job));
+        }
+        put!(out, "</ul>");
+    }
+    if let Some(resets) = item["resets"].as_u64().filter(|resets| *resets > 0) {
+        put!(
+            out,
+            r#"<p class="small muted">{} begun anew {}</p>"#,
+            Stand::Warn.mark(),
+            words::many(usize::try_from(resets).unwrap_or(usize::MAX), "time", "times")
+        );
+    }
+    put!(out, "</article></li>");
+    out
+}
+
+/// How long an item is thought to need.
+fn eta(item: &Json) -> Html {
+    match item["remaining_time"].as_i64() {
+        Some(left) if left > 0 => html!(
+            r#"<span title="the longest job left, by the mean of its last successful builds">about {} left</span> · "#,
+            words::took(left / 1_000 * 1_000)
+        ),
+        _ => Html::new(),
+    }
+}
+
+fn waiting(frame: &Frame, wait: &Json) -> Html {
+    let since = wait["since_ms"].as_i64().unwrap_or_default();
+    let mut out = html!(
+        r#"<span class="mark waiting" aria-hidden="true">◌</span> <code>{}</code> {} <span class="muted">for {}</span>"#,
+        text(wait, "code"),
+        text(wait, "detail"),
+        words::since(since, frame.clock_ms())
+    );
+    if !text(wait, "unblocks").is_empty() {
+        put!(out, r#" <span class="muted">· goes on with: {}</span>"#, text(wait, "unblocks"));
+    }
+    out
+}
+
+fn job_row(frame: &Frame, job: &Json) -> Html {
+    let uuid = text(job, "uuid");
+    let start_ms = job["start_time"].as_f64().map(|seconds| (seconds * 1_000.0) as i64);
+    let estimate = job["estimated_time"].as_i64().map(|seconds| seconds * 1_000).filter(|estimate| *estimate > 0);
+    let (stand, says, bar) = match (job["result"].as_str(), is_running(job)) {
+        (Some(result), _) => {
+            let length = job["elapsed_time"].as_i64().map_or_else(String::new, words::took);
+            let says = html!(r#"{} <span class="num muted">{}</span>"#, words::result_badge(result), length);
+            (Stand::of_result(result), says, Html::new())
+        }
+        (None, true) => {
+            let start = start_ms.unwrap_or_default();
+            let ran = (frame.clock_ms() - start).max(0);
+            let (bar, left) = match estimate {
+                Some(estimate) => {
+                    let left = estimate - ran;
+                    let left = if left >= 0 {
+                        format!("about {} left", words::took(left))
+                    } else {
+                        format!("{} over its mean", words::took(-left))
+                    };
+                    let bar = html!(
+                        r#"<progress max="{}" value="{}" data-start="{}" data-estimate="{}" aria-label="progress of {}"></progress>"#,
+                        estimate,
+                        ran.min(estimate),
+                        start,
+                        estimate,
+                        text(job, "name")
+                    );
+                    let left =
+                        html!(r#"<span class="num" data-left="{}" data-from="{}">{}</span>"#, estimate, start, left);
+                    (bar, left)
+                }
+                None => (
+                    html!(r#"<progress aria-label="progress of {}: never ran before"></progress>"#, text(job, "name")),
+                    html!(
+                        r#"<span class="num">{} <span class="muted">first run</span></span>"#,
+                        words::since(start, frame.clock_ms())
+                    ),
+                ),
+            };
+            (Stand::Running, html!("{}{}", Stand::Running.badge("running"), left), bar)
+        }
+        (None, false) => {
+            let wait = &job["wait"];
+            let why = match text(wait, "detail") {
+                "" => html!(""),
+                detail => html!(
+                    r#"<span class="muted"><code>{}</code> {}{}</span>"#,
+                    text(wait, "code"),
+                    detail,
+                    match text(wait, "unblocks") {
+                        "" => html!(""),
+                        unblocks => html!(" · goes on with: {}", unblocks),
+                    }
+                ),
+            };
+            (Stand::Waiting, html!("{} {}", Stand::Waiting.badge("waiting"), why), Html::new())
+        }
+    };
+    let mut more = Html::new();
+    if job["voting"] == false {
+        put!(more, r#" <span class="chip">non-voting</span>"#);
+    }
+    if let Some(tries) = job["tries"].as_u64().filter(|tries| *tries > 1) {
+        put!(more, r#" <span class="chip">attempt {}</span>"#, tries);
+    }
+    html!(
+        r#"<li class="job {}" data-key="job-{}"><span class="name"><a href="{}">{}</a>{}</span><span class="says">{}</span><span class="meter">{}</span></li>"#,
+        stand.class(),
+        uuid,
+        frame.to(&format!("/build/{uuid}")),
+        text(job, "name"),
+        more,
+        says,
+        bar
+    )
+}

@@ -1,0 +1,83 @@
+//! The page in a real browser: serves the story and has `tests/browser/run` look at it.
+//!
+//! Where there is no Chromium, Node.js or npm to be had it says `SKIPPED browser: why`.
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up shall fail")]
+
+#[path = "../api/site.rs"]
+#[expect(dead_code, reason = "shared with the tests of the API")]
+mod site;
+#[path = "../api/story.rs"]
+mod story;
+#[path = "../page/trace.rs"]
+mod trace;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::extract::{Query, State};
+use axum::routing::post;
+use gatelog_record::event::GateEvent;
+use site::{Gatekeeper, Served};
+
+/// The story as far as it is not told yet.
+struct Teller {
+    keeper: Gatekeeper,
+    rest: Mutex<(u64, std::vec::IntoIter<GateEvent>)>,
+    served: Served,
+}
+
+type Pairs = Query<BTreeMap<String, String>>;
+
+/// Tells the story on to an event and says to which.
+async fn tell(State(teller): State<Arc<Teller>>, Query(pairs): Pairs) -> String {
+    let to: u64 = pairs["to"].parse().unwrap();
+    let last = {
+        let mut rest = teller.rest.lock().unwrap();
+        while rest.0 < to {
+            let Some(event) = rest.1.next() else { break };
+            rest.0 = teller.keeper.say(event);
+        }
+        rest.0
+    };
+    teller.served.reached(last).await;
+    last.to_string()
+}
+
+/// Has a build say something.
+async fn write(State(teller): State<Arc<Teller>>, Query(pairs): Pairs, text: String) {
+    let (build, attempt) = (pairs["build"].parse().unwrap(), pairs["attempt"].parse().unwrap());
+    teller.served.consoles.write(build, attempt, &text, pairs["over"] == "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn people_see_the_page_in_a_browser() {
+    let keeper = Gatekeeper::new();
+    let (blobs, layout, problems) = story::blobs();
+    let dir = tempfile::tempdir().unwrap();
+    let served = Served::start(&keeper, &blobs, dir.path(), 10).await;
+    let base = served.base.clone();
+    let events = trace::explained(story::events(layout, problems), &blobs);
+    let teller = Arc::new(Teller { keeper, rest: Mutex::new((1, events.into_iter())), served });
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let control = format!("http://{}", listener.local_addr().unwrap());
+    let most = axum::extract::DefaultBodyLimit::max(64 << 20);
+    let router = Router::new().route("/tell", post(tell)).route("/write", post(write)).layer(most).with_state(teller);
+    tokio::spawn(async move { axum::serve(listener, router).await });
+
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/browser/run");
+    let ran = tokio::task::spawn_blocking(move || {
+        std::process::Command::new("bash").arg(script).arg(base).arg(control).output().unwrap()
+    });
+    let ran = ran.await.unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    if ran.status.code() == Some(77) {
+        let why = said.lines().find(|line| line.starts_with("SKIPPED browser: ")).unwrap_or("SKIPPED browser: ?");
+        // Past the test runner's capture: a skipped test must not look like one that passed.
+        let mut out = std::io::stdout();
+        let _ = std::io::Write::write_all(&mut out, format!("{why}\n").as_bytes());
+        return;
+    }
+    assert!(ran.status.success(), "{said}");
+}
