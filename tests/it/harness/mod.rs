@@ -175,6 +175,22 @@ impl Site {
             .collect()
     }
 
+    /// What each move of a project's master brought, oldest first: the names of new `<name>.txt`.
+    pub fn brought(&self, project: &str) -> Vec<String> {
+        let bare = self.forge().path(project).unwrap();
+        let mut known = std::collections::BTreeSet::new();
+        let mut brought = Vec::new();
+        for line in self.reflog(project) {
+            let commit = line.split(' ').next().unwrap_or_default();
+            for file in self.git(&bare, &["ls-tree", "--name-only", commit]).lines() {
+                if let Some(name) = file.strip_suffix(".txt").filter(|name| known.insert((*name).to_owned())) {
+                    brought.push(name.to_owned());
+                }
+            }
+        }
+        brought
+    }
+
     /// The reports on a change's newest patchset.
     pub fn reports(&self, project: &str, name: &str) -> Vec<Report> {
         let forge = self.forge();
