@@ -2,7 +2,6 @@
 //! log. What a test needs and this host lacks is said in a line `SKIPPED <what>: <why>`.
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
     clippy::print_stdout,
     reason = "a test ends where something is not as it should be"
 )]
