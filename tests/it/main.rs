@@ -1,10 +1,6 @@
 //! Integration: the real binary as a process, real git, real Ansible in a real sandbox, a durable
 //! log. What a test needs and this host lacks is said in a line `SKIPPED <what>: <why>`.
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a test ends where something is not as it should be"
-)]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test ends where something is not as it should be")]
 
 mod harness;
 
