@@ -1,6 +1,6 @@
-//! The suite that every log and every blob store passes, whatever it is made of.
+//! The suite that every log, every blob store and every presence passes, whatever it is made of.
 //!
-//! An implementation gives a [`Harness`] (or [`BlobHarness`]) and writes in its tests
+//! An implementation gives a [`Harness`] (or [`BlobHarness`], [`PresenceHarness`]) and writes in its tests
 //! `gatelog_event_log::log_conformance!(make)`: one ordinary test for each case. What a harness cannot
 //! do (damage a broker's disk, say) it answers with [`Injected::Unsupported`]; the case then says
 //! [`Outcome::Skipped`] with the reason, which the test prints.
@@ -10,6 +10,7 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "a test suite: a broken promise is a panic that names it")]
 
 mod blobs;
+mod presence;
 mod tools;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::contract::{Claim, EventWriter, Log, LogError, Offset, ReadLimit, Read
 use crate::history::{self, Broken, HistoryReader, Step, Tail, VerifyError};
 
 pub use blobs::{BLOB_CASES, BlobCase, BlobHarness, run_blobs};
+pub use presence::{PRESENCE_CASES, PresenceCase, PresenceHarness, run_presence};
 pub use tools::{Scribe, arrived, event_record, input, read_all};
 
 /// How long a case waits for anything before it fails.
@@ -141,10 +143,14 @@ pub fn run(name: &str, harness: &mut dyn Harness) -> Outcome {
 }
 
 /// One test for each case of the log's suite. The argument is an expression that gives a fresh
-/// `impl Harness` each time it is called.
+/// `impl Harness` each time it is called; after `where there is one:`, an `Option` of that: for `None` the case is
+/// skipped, and whoever gives it has said why.
 #[macro_export]
 macro_rules! log_conformance {
     ($make:expr) => {
+        $crate::log_conformance!(where there is one: || Some(($make)()));
+    };
+    (where there is one: $make:expr) => {
         $crate::log_conformance!(@each $make;
             what_is_appended_is_read_in_order
             an_append_stands_together
@@ -177,7 +183,7 @@ macro_rules! log_conformance {
         $(
             #[test]
             fn $name() {
-                let mut harness = ($make)();
+                let Some(mut harness) = ($make)() else { return };
                 match $crate::conformance::run(stringify!($name), &mut harness) {
                     $crate::conformance::Outcome::Passed => {}
                     $crate::conformance::Outcome::Skipped(why) => {

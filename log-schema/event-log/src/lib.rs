@@ -1,9 +1,10 @@
 //! What a log promises, and what it does not.
 //!
-//! The contract is in [`contract`] (log) and [`blobs`] (content-addressed store): operations,
-//! guarantees, non-guarantees, failures. [`history`] says which records are a partition's history;
+//! The contract is in [`contract`] (log), [`blobs`] (content-addressed store) and [`presence`] (who is there now):
+//! operations, guarantees, non-guarantees, failures. [`history`] says which records are a partition's history;
 //! [`memory`] is the implementation for tests and the simulated world; [`conformance`] is the suite
-//! that every implementation passes, whatever it is made of. This crate never knows a file, a socket, a clock or a domain's meaning.
+//! that every implementation passes, whatever it is made of. This crate never knows a file, a socket, a clock or a
+//! domain's meaning.
 
 pub mod blobs;
 pub mod checks;
@@ -12,6 +13,7 @@ pub mod contract;
 pub mod history;
 pub mod memory;
 pub mod pending;
+pub mod presence;
 
 pub use blobs::{BlobError, Blobs};
 pub use contract::{
@@ -21,3 +23,4 @@ pub use contract::{
 pub use history::{HistoryError, HistoryReader, StaleWriter, Step, Tail};
 pub use memory::{MemoryBlobs, MemoryLog};
 pub use pending::{Completer, Pending, pending};
+pub use presence::{MemoryPresence, Presence, Sign};

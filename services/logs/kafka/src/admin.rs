@@ -17,6 +17,7 @@ use crate::cursor::{Cursor, Reach};
 use crate::fault::{Context, code_of, is_passing, or_system, said, system};
 use crate::layout::SiteRecord;
 use crate::names::Names;
+use crate::presence;
 
 /// What the brokers say of one topic.
 #[derive(Clone, Debug, Default)]
@@ -115,15 +116,17 @@ pub fn init(config: KafkaConfig) -> Result<Report, LogError> {
 
 /// Every topic of a log and how many partitions it has.
 pub(crate) fn wanted_topics(names: &Names, partitions: u32) -> Vec<(String, u32)> {
-    let site = (names.site(), 1);
     let mut topics: Vec<_> = Names::partitioned().into_iter().map(|stream| (names.topic(stream), partitions)).collect();
-    topics.push(site);
+    topics.extend([(names.site(), 1), (names.presence(), 1)]);
     topics
 }
 
-/// The settings of every topic of a log. Nothing is ever deleted or compacted away, nothing that was acknowledged is
-/// given up for a leader that has not got it.
-pub(crate) fn topic_settings(config: &KafkaConfig) -> Vec<(&'static str, String)> {
+/// The settings of a topic of a log. Of all but presence nothing is ever deleted or compacted away; nothing that was
+/// acknowledged is given up for a leader that has not got it.
+pub(crate) fn topic_settings(config: &KafkaConfig, names: &Names, topic: &str) -> Vec<(&'static str, String)> {
+    if topic == names.presence() {
+        return presence::topic_settings(config);
+    }
     vec![
         ("cleanup.policy", "delete".to_owned()),
         ("retention.ms", "-1".to_owned()),
@@ -146,11 +149,12 @@ fn options(reach: &Reach) -> AdminOptions {
 
 fn create(reach: &Reach, missing: &[(String, u32)]) -> Result<(), LogError> {
     let config = &reach.config;
-    let settings = topic_settings(config);
+    let settings: Vec<_> = missing.iter().map(|(name, _)| topic_settings(config, &reach.names, name)).collect();
     let replication = config.replication.min(i32::MAX as u32) as i32;
     let topics: Vec<NewTopic<'_>> = missing
         .iter()
-        .map(|(name, partitions)| {
+        .zip(&settings)
+        .map(|((name, partitions), settings)| {
             let topic = NewTopic::new(name, *partitions as i32, TopicReplication::Fixed(replication));
             settings.iter().fold(topic, |topic, (name, value)| topic.set(name, value))
         })
@@ -256,6 +260,9 @@ pub(crate) fn read_site(reach: &Reach) -> Result<Site, LogError> {
                     topic.partitions
                 ),
             });
+        }
+        if name == reach.names.presence() {
+            continue;
         }
         let min_insync = topic.settings.get("min.insync.replicas").and_then(|value| value.parse().ok()).unwrap_or(1);
         survives = survives.min(topic.replicas.min(min_insync)).max(1);

@@ -8,9 +8,14 @@ use crate::admin::{Cluster, Topic, cluster_with_settings, site_record, topic_set
 use crate::config::KafkaConfig;
 use crate::cursor::Reach;
 use crate::layout::SiteRecord;
+use crate::names::Names;
 
 /// The oldest brokers whose transactions fence as this log needs it (epochs bumped by the brokers, KIP-360).
 const OLDEST: (u32, u32) = (2, 5);
+
+/// For how long the topic of presence must at least keep what comes, in milliseconds: brokers look for what is too old
+/// every few minutes only, but may then delete it.
+const SHORTEST_PRESENCE: i64 = 600_000;
 
 /// What kind of thing is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,7 +93,7 @@ pub fn check(config: KafkaConfig) -> Vec<Finding> {
 /// What is wrong with what the brokers say.
 pub(crate) fn judge(reach: &Reach, cluster: &Cluster, site: Result<Option<SiteRecord>, LogError>) -> Vec<Finding> {
     let config = &reach.config;
-    let mut judge = Judge { config, findings: Vec::new() };
+    let mut judge = Judge { config, names: &reach.names, findings: Vec::new() };
     judge.brokers(cluster);
     let partitions = match site {
         Ok(Some(site)) => {
@@ -130,6 +135,7 @@ pub(crate) fn judge(reach: &Reach, cluster: &Cluster, site: Result<Option<SiteRe
 
 struct Judge<'a> {
     config: &'a KafkaConfig,
+    names: &'a Names,
     findings: Vec<Finding>,
 }
 
@@ -220,10 +226,18 @@ impl Judge<'_> {
             );
             return;
         }
-        for (setting, wanted) in topic_settings(self.config) {
+        let is_presence = name == self.names.presence();
+        for (setting, wanted) in topic_settings(self.config, self.names, name) {
             let found = topic.settings.get(setting).map_or("", String::as_str);
             let number = |text: &str| text.parse::<i64>().unwrap_or(0);
             let (kind, why) = match setting {
+                "cleanup.policy" if is_presence && !found.contains("compact") => {
+                    (FindingKind::Compaction, "it keeps every sign there ever was of the last day")
+                }
+                "retention.ms" if is_presence && number(found) < SHORTEST_PRESENCE => {
+                    (FindingKind::Retention, "who is there may be forgotten")
+                }
+                "cleanup.policy" | "retention.ms" if is_presence => continue,
                 "cleanup.policy" if found.contains("compact") => (FindingKind::Compaction, "it compacts history away"),
                 "retention.ms" | "retention.bytes" if number(found) >= 0 => {
                     (FindingKind::Retention, "it deletes history")
@@ -278,18 +292,22 @@ mod tests {
     #[test]
     fn what_cannot_be_made_on_one_broker_is_judged_from_what_the_brokers_would_say() {
         let config = KafkaConfig { replication: 3, min_insync: 2, ..KafkaConfig::default() };
+        let names = config.names().unwrap();
         let topic = Topic {
             partitions: 1,
             replicas: 3,
             in_sync: 2,
             leaderless: vec![],
-            settings: topic_settings(&config).into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            settings: topic_settings(&config, &names, "gate.events")
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect(),
         };
         let judged = |change: &dyn Fn(&mut Topic)| {
             let mut topic = topic.clone();
             topic.in_sync = 3;
             change(&mut topic);
-            let mut judge = Judge { config: &config, findings: Vec::new() };
+            let mut judge = Judge { config: &config, names: &names, findings: Vec::new() };
             judge.topic("gate.events", &topic, 1);
             judge.findings.into_iter().map(|finding| finding.kind).collect::<Vec<_>>()
         };
@@ -297,7 +315,7 @@ mod tests {
         assert_eq!(judged(&|topic| topic.in_sync = 2), [FindingKind::Offline]);
         assert_eq!(judged(&|topic| topic.leaderless = vec![0]), [FindingKind::Offline]);
         assert_eq!(judged(&|topic| topic.settings.clear()), [FindingKind::Hidden]);
-        let mut judge = Judge { config: &config, findings: Vec::new() };
+        let mut judge = Judge { config: &config, names: &names, findings: Vec::new() };
         let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         judge.brokers(&Cluster {
             brokers: vec![1],

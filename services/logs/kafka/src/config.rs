@@ -109,6 +109,8 @@ pub(crate) enum Purpose<'a> {
     Read,
     /// Waits for what comes.
     Watch,
+    /// Follows presence.
+    Presence,
     /// Appends inputs.
     Inputs,
     /// Appends the events of one partition under this transactional id.
@@ -164,7 +166,7 @@ impl KafkaConfig {
             .set("allow.auto.create.topics", "false");
         match purpose {
             Purpose::Admin => {}
-            Purpose::Read | Purpose::Watch => {
+            Purpose::Read | Purpose::Watch | Purpose::Presence => {
                 config
                     // Named because librdkafka wants one; nobody joins it and nothing is committed to it.
                     .set("group.id", names.group())
@@ -182,8 +184,13 @@ impl KafkaConfig {
                     .set("queued.max.messages.kbytes", (8 << 10).to_string())
                     .set("fetch.queue.backoff.ms", "10")
                     .set("fetch.error.backoff.ms", "100");
-                // A reader that stands where nothing is any more must say so; who only waits, waits for what comes.
-                let lost = if purpose == Purpose::Watch { "latest" } else { "error" };
+                // A reader that stands where nothing is any more must say so; who only waits, waits for what comes; who
+                // wants to know who is there reads what is left.
+                let lost = match purpose {
+                    Purpose::Watch => "latest",
+                    Purpose::Presence => "earliest",
+                    _ => "error",
+                };
                 config.set("auto.offset.reset", lost);
             }
             Purpose::Inputs | Purpose::Events(_) => {
@@ -243,7 +250,7 @@ mod tests {
         let events = config.client(&names, Purpose::Events("x"));
         assert_eq!((events.get("acks"), events.get("enable.idempotence")), (Some("all"), Some("true")));
         assert_eq!(config.client(&names, Purpose::Inputs).get("enable.idempotence"), Some("true"));
-        for purpose in [Purpose::Read, Purpose::Watch] {
+        for purpose in [Purpose::Read, Purpose::Watch, Purpose::Presence] {
             let read = config.client(&names, purpose);
             assert_eq!(read.get("isolation.level"), Some("read_committed"));
             assert_eq!(read.get("enable.auto.commit"), Some("false"));

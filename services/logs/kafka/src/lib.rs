@@ -5,8 +5,9 @@
 //! <prefix><domain>.inputs     what a domain is asked; a topic partition for each of the domain's
 //! <prefix><domain>.events     what it decided; the same
 //! <prefix>gatelog.site        which site and generation this is and how many partitions it has, written by [`init`]
+//! <prefix>presence            who is there now: compacted, kept for a day, no part of history; see [`KafkaPresence`]
 //! ```
-//! No topic is compacted or ever loses a record by age or size. Which partition a record goes to is said by gatelog,
+//! No topic but the last is compacted or ever loses a record by age or size. Which partition a record goes to is said by gatelog,
 //! never by a partitioner.
 //!
 //! # Inputs
@@ -46,6 +47,7 @@ mod inputs;
 mod layout;
 mod log;
 mod names;
+mod presence;
 mod read;
 mod watch;
 mod writer;
@@ -59,3 +61,4 @@ pub use admin::{Report, init};
 pub use check::{Finding, FindingKind, check};
 pub use config::{KafkaConfig, Known};
 pub use log::KafkaLog;
+pub use presence::KafkaPresence;

@@ -44,6 +44,11 @@ impl Names {
         format!("{}gatelog.site", self.prefix)
     }
 
+    /// The topic in which components say that they are there.
+    pub(crate) fn presence(&self) -> String {
+        format!("{}presence", self.prefix)
+    }
+
     /// The transactional id of a partition's writer: whoever takes it fences whoever had it.
     pub(crate) fn transactional_id(&self, partition: Partition) -> String {
         format!("{}gatelog.{}.{}", self.prefix, partition.domain, partition.index)

@@ -7,6 +7,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -163,6 +164,8 @@ impl Broker {
         command.args(["-c", KEEPER, "keeper"]).arg(&self.dir);
         command.args(self.java("-Xmx512m")).arg("kafka.Kafka").arg(self.dir.join("server.properties"));
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        // In a group of its own: what a terminal sends to all (Ctrl-C) must not end who is to clean up.
+        command.process_group(0);
         self.keeper = Some(command.spawn().map_err(|error| format!("no shell: {error}"))?);
         let deadline = Instant::now() + PATIENCE;
         let config = KafkaConfig {

@@ -3,6 +3,7 @@
 mod contract;
 mod fencing;
 mod outage;
+mod presence;
 mod reading;
 mod setups;
 

@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 
 use gatelog_event_log::LogError;
-use gatelog_event_log::conformance::{self, Harness, Injected, Injection, Outcome};
+use gatelog_event_log::conformance::{Harness, Injected, Injection};
 
 use super::*;
 
@@ -94,59 +94,10 @@ impl Harness for KafkaHarness {
     }
 }
 
-fn run(name: &str) {
-    let Some(broker) = broker() else { return };
+fn make() -> Option<KafkaHarness> {
+    let broker = broker()?;
     let (config, log) = fresh(broker);
-    let mut harness = KafkaHarness { broker, config, log: Arc::new(log) };
-    match conformance::run(name, &mut harness) {
-        Outcome::Passed => {}
-        Outcome::Skipped(why) => println!("SKIPPED {name}: {why}"),
-    }
+    Some(KafkaHarness { broker, config, log: Arc::new(log) })
 }
 
-macro_rules! suite {
-    ($($name:ident)*) => {
-        $(
-            #[test]
-            fn $name() {
-                run(stringify!($name));
-            }
-        )*
-
-        #[test]
-        fn every_case_of_the_suite_is_a_test_here() {
-            let here = [$(stringify!($name)),*];
-            let all: Vec<&str> = conformance::CASES.iter().map(|case| case.name).collect();
-            assert_eq!(all, here);
-        }
-    };
-}
-
-// As `log_conformance!`, but a missing broker skips a case before there is a harness.
-suite! {
-    what_is_appended_is_read_in_order
-    an_append_stands_together
-    concurrent_producers_lose_nothing
-    streams_do_not_mix
-    reading_keeps_its_limits
-    what_is_acknowledged_survives_reopening
-    what_is_acknowledged_survives_a_crash
-    a_new_partition_is_claimed_empty
-    a_claim_says_where_the_history_stands
-    a_claim_counts_what_was_in_flight
-    a_second_claim_fences_the_first
-    an_event_out_of_sequence_is_refused
-    an_event_of_another_term_is_refused
-    after_a_failure_all_later_appends_fail
-    events_pipeline_in_order
-    seeking_finds_the_event
-    change_is_told
-    an_abandoned_wait_is_forgotten
-    what_is_too_large_is_refused
-    events_cannot_be_appended_as_inputs
-    a_second_reader_sees_what_is_acknowledged
-    a_stale_term_is_no_part_of_history
-    a_repeated_event_is_named
-    a_torn_append_is_there_whole_or_not_at_all
-    a_damaged_record_is_named
-}
+gatelog_event_log::log_conformance!(where there is one: make);

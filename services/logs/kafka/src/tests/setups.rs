@@ -12,13 +12,14 @@ use crate::config::Purpose;
 use crate::fault::Context;
 
 const TOPIC: &str = "gate.events";
+const PRESENCE: &str = "presence";
 
 /// Makes the events topic of `gate` by hand, with these settings beside the right ones.
 fn make(config: &KafkaConfig, topic: &str, partitions: i32, settings: &[(&str, &str)]) {
     let admin: AdminClient<Context> =
         config.client(&config.names().unwrap(), Purpose::Admin).create_with_context(Context).unwrap();
     let name = format!("{}{topic}", config.prefix);
-    let right = topic_settings(config);
+    let right = topic_settings(config, &config.names().unwrap(), &name);
     let mut new = NewTopic::new(&name, partitions, TopicReplication::Fixed(1));
     for (name, value) in &right {
         new = new.set(name, value);
@@ -46,14 +47,14 @@ fn a_log_is_created_once() {
     let no_log = KafkaLog::open(config.clone()).err().unwrap();
     assert!(matches!(&no_log, LogError::System { message, .. } if message.contains("gatelog log init")), "{no_log}");
     let missing = kinds(&config);
-    assert_eq!(missing.iter().filter(|kind| **kind == MissingTopic).count(), 10);
+    assert_eq!(missing.iter().filter(|kind| **kind == MissingTopic).count(), 11);
     assert!(missing.contains(&Site));
     let report = init(config.clone()).unwrap();
-    assert_eq!((report.created.len(), report.found.len(), report.partitions), (10, 0, 2));
+    assert_eq!((report.created.len(), report.found.len(), report.partitions), (11, 0, 2));
     assert_eq!(report.findings, []);
     // Again, and by somebody who thinks of another number: the log's own stands.
     let again = init(KafkaConfig { partitions: 5, ..config.clone() }).unwrap();
-    assert_eq!((again.created.len(), again.found.len(), again.partitions), (0, 10, 2));
+    assert_eq!((again.created.len(), again.found.len(), again.partitions), (0, 11, 2));
     assert_eq!((again.site, again.generation), (report.site, 1));
     assert_eq!(again.findings.iter().map(|finding| finding.kind).collect::<Vec<_>>(), [Partitions]);
     let log = KafkaLog::open(config).unwrap();
@@ -73,24 +74,28 @@ fn a_log_is_created_once() {
 fn every_wrong_set_up_is_found_with_a_cure() {
     let Some(broker) = broker() else { return };
     // What a topic made by hand may have wrong.
-    let wrong: [(&[(&str, &str)], FindingKind); 7] = [
-        (&[("cleanup.policy", "compact")], Compaction),
-        (&[("cleanup.policy", "compact,delete")], Compaction),
-        (&[("retention.ms", "604800000")], Retention),
-        (&[("retention.bytes", "1073741824")], Retention),
-        (&[("max.message.bytes", "1000012")], MessageSize),
-        (&[("unclean.leader.election.enable", "true")], UncleanElection),
-        (&[("min.insync.replicas", "2")], MinInsync),
+    type Settings = &'static [(&'static str, &'static str)];
+    let wrong: [(&str, Settings, FindingKind); 10] = [
+        (TOPIC, &[("cleanup.policy", "compact")], Compaction),
+        (TOPIC, &[("cleanup.policy", "compact,delete")], Compaction),
+        (TOPIC, &[("retention.ms", "604800000")], Retention),
+        (TOPIC, &[("retention.bytes", "1073741824")], Retention),
+        (TOPIC, &[("max.message.bytes", "1000012")], MessageSize),
+        (TOPIC, &[("unclean.leader.election.enable", "true")], UncleanElection),
+        (TOPIC, &[("min.insync.replicas", "2")], MinInsync),
+        (PRESENCE, &[("cleanup.policy", "delete")], Compaction),
+        (PRESENCE, &[("retention.ms", "30000")], Retention),
+        (PRESENCE, &[("max.message.bytes", "65536")], MessageSize),
     ];
-    for (settings, kind) in wrong {
+    for (topic, settings, kind) in wrong {
         let config = config(broker);
-        make(&config, TOPIC, 1, settings);
+        make(&config, topic, 1, settings);
         let report = init(config.clone()).unwrap();
-        assert_eq!(report.found, [format!("{}{TOPIC}", config.prefix)]);
+        assert_eq!(report.found, [format!("{}{topic}", config.prefix)]);
         assert_eq!(report.findings.iter().map(|finding| finding.kind).collect::<Vec<_>>(), [kind], "{settings:?}");
         let findings = check(config);
         assert_eq!(findings, report.findings);
-        assert!(findings[0].what.contains(TOPIC) && findings[0].cure.contains(settings[0].0), "{}", findings[0]);
+        assert!(findings[0].what.contains(topic) && findings[0].cure.contains(settings[0].0), "{}", findings[0]);
     }
     // Too few partitions, too many.
     let few = KafkaConfig { partitions: 2, ..config(broker) };
@@ -106,7 +111,7 @@ fn every_wrong_set_up_is_found_with_a_cure() {
     let (right, _) = fresh(broker);
     assert_eq!(kinds(&right), []);
     let wanted = KafkaConfig { replication: 2, min_insync: 2, ..right.clone() };
-    assert_eq!(kinds(&wanted), [Replication, MinInsync].repeat(10));
+    assert_eq!(kinds(&wanted), [Replication, MinInsync].repeat(11));
     assert_eq!(kinds(&KafkaConfig { partitions: 4, ..right.clone() }), [Partitions]);
     assert_eq!(
         kinds(&KafkaConfig { transaction_timeout: Duration::from_secs(3_600), ..right.clone() }),
