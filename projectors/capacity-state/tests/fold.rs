@@ -69,6 +69,7 @@ fn joined(incarnation: &str) -> CapacityEvent {
     let offer = WorkerSeen {
         worker: "w1".to_owned(),
         incarnation: incarnation.to_owned(),
+        started_at: Timestamp(0),
         address: String::new(),
         slots: 2,
         labels: Vec::new(),

@@ -6,13 +6,17 @@ use crate::id::{BlobHash, BuildId, LeaseId, NodeId};
 use crate::time::Timestamp;
 use crate::topic::Partition;
 
-/// A worker is there: sent when it starts and when its offer changes.
+/// A worker is there: sent when it starts, when its offer changes, and again whenever it finds that capacity does not
+/// know this start of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkerSeen {
     /// Its name, the same over restarts.
     pub worker: String,
     /// Drawn anew at each start: leases of an older incarnation are lost.
     pub incarnation: String,
+    /// When that start was, by the worker's own clock; the same whenever this start announces itself. Of two starts the
+    /// later one counts.
+    pub started_at: Timestamp,
     /// Where its console and files can be had.
     pub address: String,
     /// How many builds it runs at once.

@@ -2,17 +2,23 @@
 
 use gatelog_capacity_state::LeaseState;
 use gatelog_deciding::Refusal;
+use gatelog_record::Timestamp;
 use gatelog_record::draft::capacity::{LeaseEnded, WorkerJoined, WorkerLost, WorkerSeen, WorkerSilent};
 use gatelog_record::event::CapacityEvent;
 
 use crate::granting::grant;
 use crate::{Limits, Making, nothing};
 
-/// A worker is there. One that was here as another incarnation has started again: what it held is lost.
+/// A worker is there. One that was here as an earlier start of itself has started again: what that one held is lost.
+///
+/// An announcement of an earlier start than the one that is here came late and changes nothing. It may also be a worker
+/// that did start again, whose clock was set back: that one is let in once nothing has been heard of the start that is
+/// here for long enough, and has to announce itself until then.
 pub(crate) fn seen(making: &mut Making<'_>, limits: &Limits, seen: &WorkerSeen) -> Result<(), Refusal> {
     match making.state.own.workers.row(&seen.worker) {
         Some(row) if row.offer == *seen => return nothing(making, "already-had"),
         Some(row) if row.offer.incarnation == seen.incarnation => {}
+        Some(row) if start_of(seen) < start_of(&row.offer) => return nothing(making, "older-start"),
         Some(row) => {
             let before = row.offer.incarnation.clone();
             lost(making, &seen.worker, &before, "restarted", &format!("worker {} started again", seen.worker))?;
@@ -22,6 +28,11 @@ pub(crate) fn seen(making: &mut Making<'_>, limits: &Limits, seen: &WorkerSeen) 
     }
     making.emit(CapacityEvent::WorkerJoined(WorkerJoined { offer: seen.clone() }))?;
     grant(making, limits, None)
+}
+
+/// Where a start of a worker stands among its starts. Two of the same moment must not take each other's place for ever.
+fn start_of(seen: &WorkerSeen) -> (Timestamp, &str) {
+    (seen.started_at, &seen.incarnation)
 }
 
 /// Nothing has been heard of a worker for too long: what it held is lost.

@@ -57,6 +57,7 @@ pub fn offer(worker: &str, incarnation: u32, slots: u32, labels: &[&str]) -> Wor
     WorkerSeen {
         worker: worker.to_owned(),
         incarnation: incarnation.to_string(),
+        started_at: Timestamp(i64::from(incarnation)),
         address: format!("{worker}:7900"),
         slots,
         labels: labels.iter().map(|label| (*label).to_owned()).collect(),

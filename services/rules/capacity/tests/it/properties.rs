@@ -123,8 +123,14 @@ proptest! {
         let mut desk = Desk::new(Limits { considered: 4, ..Limits::default() });
         for said in &saids {
             let Some(input) = input(&desk, said) else { continue };
+            let before = desk.live.own.workers.rows.clone();
             let events = desk.take(input);
             check(&desk, &events);
+            // No start gives way to an earlier one, whatever comes when.
+            for (name, worker) in &desk.live.own.workers.rows {
+                let earlier = before.get(name).is_none_or(|before| before.offer.started_at <= worker.offer.started_at);
+                prop_assert!(earlier, "{:?} took the place of {:?}", worker, before.get(name));
+            }
         }
         let (incremental, anew) = desk.digests();
         prop_assert_eq!(incremental, anew);

@@ -81,7 +81,22 @@ impl Story {
                 let (incarnation, offer) = self.offers.get_mut(*name).unwrap();
                 *incarnation += 1;
                 offer.incarnation = incarnation.to_string();
+                offer.started_at = offer.started_at.plus_seconds(60);
                 let offer = offer.clone();
+                self.take(CapacityInput::WorkerSeen(offer));
+            }
+            ["worker", name, "restarts", "with", "its", "clock", "an", "hour", "back"] => {
+                let (incarnation, offer) = self.offers.get_mut(*name).unwrap();
+                *incarnation += 1;
+                offer.incarnation = incarnation.to_string();
+                offer.started_at = offer.started_at.plus_seconds(-3_600);
+                let offer = offer.clone();
+                self.take(CapacityInput::WorkerSeen(offer));
+            }
+            ["the", "old", "worker", name, "is", "seen", "again"] => {
+                let mut offer = self.offers[*name].1.clone();
+                offer.incarnation = (self.offers[*name].0 - 1).to_string();
+                offer.started_at = offer.started_at.plus_seconds(-60);
                 self.take(CapacityInput::WorkerSeen(offer));
             }
             ["worker", name, "is", "seen", "again"] => {
