@@ -110,6 +110,16 @@ family! {
         0x0125 "gate.work-resent" 1 WorkResent(gate::WorkResent);
         /// Facts about changes that nothing refers to any more were dropped.
         0x0126 "gate.changes-forgotten" 1 ChangesForgotten(gate::ChangesForgotten);
+        /// A queue's items were put into another order.
+        0x0127 "gate.queue-reordered" 1 QueueReordered(gate::QueueReordered);
+        /// What failed in a row in a pipeline was counted.
+        0x0128 "gate.failures-counted" 1 FailuresCounted(gate::FailuresCounted);
+        /// An attempt waits for the jobs that need it.
+        0x0129 "gate.build-paused" 1 BuildPaused(gate::BuildPaused);
+        /// A paused attempt may go on to its end.
+        0x012a "gate.build-resumed" 1 BuildResumed(gate::BuildResumed);
+        /// What became of artifacts that others may need was noted.
+        0x012b "gate.artifacts-noted" 1 ArtifactsNoted(gate::ArtifactsNoted);
     }
 }
 

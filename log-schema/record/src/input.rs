@@ -48,6 +48,10 @@ family! {
         0x810e "gate.in.enqueue-asked" 1 EnqueueAsked(gate::EnqueueAsked);
         /// Somebody asks to dequeue a change.
         0x810f "gate.in.dequeue-asked" 1 DequeueAsked(gate::DequeueAsked);
+        /// Somebody asks that changes go to the head of their queues.
+        0x8110 "gate.in.promote-asked" 1 PromoteAsked(gate::PromoteAsked);
+        /// An attempt waits for the jobs that need it.
+        0x8111 "gate.in.attempt-paused" 1 AttemptPaused(gate::AttemptPaused);
     }
 }
 

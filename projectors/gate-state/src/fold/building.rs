@@ -2,13 +2,14 @@
 
 use gatelog_record::draft::capacity::LeaseEndAsked;
 use gatelog_record::draft::gate::{
-    BuildFinished, BuildSettled, BuildStarted, LeaseEndWanted, LeaseWanted, WaitSubject,
+    ArtifactsNoted, BuildFinished, BuildPaused, BuildResumed, BuildSettled, BuildStarted, LeaseEndWanted, LeaseWanted,
+    WaitSubject,
 };
 use gatelog_record::input::CapacityInput;
 use gatelog_record::{BuildId, Domain, EventRecord, Partition, Value};
 use gatelog_tables::{Backing, FoldRefused, Table, TableExt};
 
-use crate::live::{BuildRow, BuildState, GateLive, GateTables, WaitKey};
+use crate::live::{ArtifactRow, BuildState, GateLive, GateTables, WaitKey};
 
 /// Where leases are asked for.
 const CAPACITY: Partition = Partition { domain: Domain::Capacity, index: 0 };
@@ -29,43 +30,86 @@ impl<B: Backing> GateLive<B> {
 impl<B: Backing> GateTables<B> {
     pub(super) fn lease_wanted(&mut self, event: &LeaseWanted) -> Result<(), FoldRefused> {
         let build = event.ask.build;
-        let mut row = self.builds.need(&build)?.into_owned();
+        let row = self.builds.need(&build)?;
         if row.state != BuildState::Waiting || event.ask.attempt <= row.attempt {
             return Err(FoldRefused::Illegal(format!(
                 "build {build} asks for the lease of attempt {} while it is {:?} with attempt {}",
                 event.ask.attempt, row.state, row.attempt
             )));
         }
-        row.state = BuildState::Leased;
-        row.attempt = event.ask.attempt;
-        row.lease = None;
-        row.worker = None;
-        row.started_at = None;
-        row.finished_at = None;
         for semaphore in &row.job.semaphores {
             self.semaphores.put((row.tenant.clone(), semaphore.name.clone(), build), ())?;
         }
-        Ok(self.builds.put(build, row)?)
+        self.builds.update(&build, |row| {
+            row.state = BuildState::Leased;
+            row.attempt = event.ask.attempt;
+            row.lease = None;
+            row.worker = None;
+            row.started_at = None;
+            row.finished_at = None;
+        })
     }
 
     pub(super) fn build_started(&mut self, event: &BuildStarted) -> Result<(), FoldRefused> {
         let started = &event.started;
-        let mut row = self.builds.need(&started.build)?.into_owned();
+        let row = self.builds.need(&started.build)?;
         if row.state != BuildState::Leased || row.attempt != started.attempt {
             return Err(FoldRefused::Illegal(format!(
                 "build {} begins attempt {} while it is {:?} with attempt {}",
                 started.build, started.attempt, row.state, row.attempt
             )));
         }
-        row.state = BuildState::Running;
-        row.lease = Some(started.lease);
-        row.worker = Some(started.worker.clone());
-        row.started_at = Some(started.started_at);
-        Ok(self.builds.put(started.build, row)?)
+        self.builds.update(&started.build, |row| {
+            row.state = BuildState::Running;
+            row.lease = Some(started.lease);
+            row.worker = Some(started.worker.clone());
+            row.started_at = Some(started.started_at);
+        })
+    }
+
+    pub(super) fn build_paused(&mut self, event: &BuildPaused) -> Result<(), FoldRefused> {
+        let paused = &event.paused;
+        let mut row = self.builds.need(&paused.build)?.into_owned();
+        if row.state != BuildState::Running || row.attempt != paused.attempt || row.paused {
+            return Err(FoldRefused::Illegal(format!(
+                "build {} pauses attempt {} while it is {:?} with attempt {}",
+                paused.build, paused.attempt, row.state, row.attempt
+            )));
+        }
+        row.paused = true;
+        row.child_jobs = child_jobs(&paused.data);
+        Ok(self.builds.put(paused.build, row)?)
+    }
+
+    pub(super) fn artifacts_noted(&mut self, event: &ArtifactsNoted) -> Result<(), FoldRefused> {
+        let item = self.items.need(&event.item)?.into_owned();
+        for subject in &item.subjects {
+            let Some(key) = subject.change_key() else { continue };
+            let key = (item.tenant.clone(), key.project, key.change);
+            let mut rows = self.artifacts.get(&key)?.map(|rows| rows.into_owned()).unwrap_or_default();
+            // Of an older patchset nobody asks any more.
+            rows.retain(|row| row.pipeline != item.pipeline || row.patchset == subject.patchset);
+            for (artifact, made) in &event.artifacts {
+                rows.retain(|row| row.pipeline != item.pipeline || row.artifact != *artifact);
+                rows.push(ArtifactRow {
+                    pipeline: item.pipeline.clone(),
+                    patchset: subject.patchset.clone(),
+                    artifact: artifact.clone(),
+                    made: *made,
+                });
+            }
+            self.artifacts.put(key, rows)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn build_resumed(&mut self, event: &BuildResumed) -> Result<(), FoldRefused> {
+        self.builds.update(&event.build, |row| row.paused = false)
     }
 
     /// The build's newest attempt is over: what it held is free.
-    fn let_go(&mut self, build: BuildId, row: &BuildRow) -> Result<(), FoldRefused> {
+    fn let_go(&mut self, build: BuildId) -> Result<(), FoldRefused> {
+        let row = self.builds.need(&build)?;
         for semaphore in &row.job.semaphores {
             self.semaphores.delete(&(row.tenant.clone(), semaphore.name.clone(), build))?;
         }
@@ -74,7 +118,7 @@ impl<B: Backing> GateTables<B> {
 
     pub(super) fn build_finished(&mut self, event: &BuildFinished) -> Result<(), FoldRefused> {
         let finished = &event.finished;
-        let mut row = self.builds.need(&finished.build)?.into_owned();
+        let row = self.builds.need(&finished.build)?;
         if !row.holds_lease() || row.attempt != finished.attempt {
             return Err(FoldRefused::Illegal(format!(
                 "build {} ends attempt {} while it is {:?} with attempt {}",
@@ -87,32 +131,35 @@ impl<B: Backing> GateTables<B> {
                 finished.build
             )));
         }
-        self.let_go(finished.build, &row)?;
-        row.started_at = Some(finished.started_at);
-        row.finished_at = Some(finished.finished_at);
-        row.log_url.clone_from(&finished.log_url);
-        row.detail.clone_from(&finished.detail);
-        row.result = event.result;
-        row.state = if event.retry { BuildState::Waiting } else { BuildState::Done };
+        self.let_go(finished.build)?;
         if !event.retry {
-            row.child_jobs = child_jobs(&finished.data);
             self.waits.delete(&WaitKey(WaitSubject::Build(finished.build)))?;
         }
-        Ok(self.builds.put(finished.build, row)?)
+        self.builds.update(&finished.build, |row| {
+            row.started_at = Some(finished.started_at);
+            row.finished_at = Some(finished.finished_at);
+            row.log_url.clone_from(&finished.log_url);
+            row.detail.clone_from(&finished.detail);
+            row.result = event.result;
+            row.state = if event.retry { BuildState::Waiting } else { BuildState::Done };
+            if !event.retry {
+                row.child_jobs = child_jobs(&finished.data);
+            }
+        })
     }
 
     pub(super) fn build_settled(&mut self, event: &BuildSettled) -> Result<(), FoldRefused> {
-        let mut row = self.builds.need(&event.build)?.into_owned();
-        if row.state == BuildState::Done {
+        if self.builds.need(&event.build)?.state == BuildState::Done {
             return Err(FoldRefused::Illegal(format!("build {} has its result already", event.build)));
         }
-        self.let_go(event.build, &row)?;
-        row.state = BuildState::Done;
-        row.result = Some(event.result);
-        row.settled = Some(event.code.clone());
-        row.detail = (!event.detail.is_empty()).then(|| event.detail.clone());
+        self.let_go(event.build)?;
         self.waits.delete(&WaitKey(WaitSubject::Build(event.build)))?;
-        Ok(self.builds.put(event.build, row)?)
+        self.builds.update(&event.build, |row| {
+            row.state = BuildState::Done;
+            row.result = Some(event.result);
+            row.settled = Some(event.code.clone());
+            row.detail = (!event.detail.is_empty()).then(|| event.detail.clone());
+        })
     }
 }
 

@@ -55,6 +55,8 @@ impl<B: Backing> GateLive<B> {
             GateEvent::ItemFailing(event) => gate.item_failing(event),
             GateEvent::ItemReset(event) => gate.item_reset(event),
             GateEvent::WindowChanged(event) => gate.window_changed(event),
+            GateEvent::QueueReordered(event) => gate.queue_reordered(event),
+            GateEvent::FailuresCounted(event) => gate.failures_counted(event),
             GateEvent::SubmitRequested(event) => gate.submit_requested(record, event),
             GateEvent::Submitted(event) => gate.submitted(event),
             GateEvent::ReportRequested(event) => gate.report_requested(record, event),
@@ -67,6 +69,9 @@ impl<B: Backing> GateLive<B> {
             }
             GateEvent::LeaseEndWanted(event) => self.end_lease(record, event),
             GateEvent::BuildStarted(event) => gate.build_started(event),
+            GateEvent::BuildPaused(event) => gate.build_paused(event),
+            GateEvent::BuildResumed(event) => gate.build_resumed(event),
+            GateEvent::ArtifactsNoted(event) => gate.artifacts_noted(event),
             GateEvent::BuildFinished(event) => gate.build_finished(event),
             GateEvent::BuildSettled(event) => gate.build_settled(event),
         }

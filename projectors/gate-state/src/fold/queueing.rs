@@ -1,16 +1,16 @@
 //! Items and buildsets.
 
 use gatelog_record::draft::gate::{
-    BuildsetOpened, FreezeOutcome, FreezeWanted, Frozen, ItemDequeued, ItemEnqueued, ItemFailing, ItemReset,
-    PrepareOutcome, PrepareRequested, Prepared, ReportAction, ReportDelivered, ReportRequested, SubmitOutcome,
-    SubmitRequested, Submitted, WaitSubject, WindowChanged,
+    BuildsetOpened, FailuresCounted, FreezeOutcome, FreezeWanted, Frozen, ItemDequeued, ItemEnqueued, ItemFailing,
+    ItemReset, PrepareOutcome, PrepareRequested, Prepared, QueueReordered, ReportAction, ReportDelivered,
+    ReportRequested, SubmitOutcome, SubmitRequested, Submitted, WaitSubject, WindowChanged,
 };
 use gatelog_record::{BuildsetId, EventRecord, ItemId, WorkId};
 use gatelog_tables::{Backing, FoldRefused, Table, TableExt};
 
 use crate::live::{
-    Ahead, BuildRow, BuildState, BuildsetProblem, BuildsetRow, GateTables, ItemRow, Phase, ProblemKind, QueueRow,
-    WaitKey, Work, subject_name,
+    Ahead, BuildRow, BuildState, BuildsetProblem, BuildsetRow, FailuresRow, GateTables, ItemRow, Phase, ProblemKind,
+    QueueRow, WaitKey, Work, subject_name,
 };
 
 fn illegal(message: String) -> FoldRefused {
@@ -20,23 +20,19 @@ fn illegal(message: String) -> FoldRefused {
 impl<B: Backing> GateTables<B> {
     /// An item's short work was asked for: one at a time.
     pub(super) fn works_on(&mut self, item: ItemId, work: WorkId) -> Result<(), FoldRefused> {
-        let mut row = self.items.need(&item)?.into_owned();
-        if let Some(other) = row.work {
+        if let Some(other) = self.items.need(&item)?.work {
             return Err(illegal(format!("item {item} asks for work {work} while work {other} is under way")));
         }
-        row.work = Some(work);
-        Ok(self.items.put(item, row)?)
+        self.items.update(&item, |row| row.work = Some(work))
     }
 
     /// An item's short work was answered.
     pub(super) fn answered(&mut self, item: ItemId, work: WorkId) -> Result<(), FoldRefused> {
         self.pending_work.remove(&work)?;
-        let mut row = self.items.need(&item)?.into_owned();
-        if row.work != Some(work) {
+        if self.items.need(&item)?.work != Some(work) {
             return Err(illegal(format!("work {work} is not what item {item} waits for")));
         }
-        row.work = None;
-        Ok(self.items.put(item, row)?)
+        self.items.update(&item, |row| row.work = None)
     }
 
     pub(super) fn item_enqueued(&mut self, record: &EventRecord, event: &ItemEnqueued) -> Result<(), FoldRefused> {
@@ -78,12 +74,10 @@ impl<B: Backing> GateTables<B> {
     }
 
     pub(super) fn buildset_opened(&mut self, record: &EventRecord, event: &BuildsetOpened) -> Result<(), FoldRefused> {
-        let mut item = self.items.need(&event.item)?.into_owned();
-        if item.buildset.is_some() {
+        if self.items.need(&event.item)?.buildset.is_some() {
             return Err(illegal(format!("item {} has a buildset already", event.item)));
         }
-        item.buildset = Some(event.buildset);
-        self.items.put(event.item, item)?;
+        self.items.update(&event.item, |row| row.buildset = Some(event.buildset))?;
         let mut ahead = Vec::with_capacity(event.ahead.len());
         for other in &event.ahead {
             ahead.push(Ahead { item: *other, buildset: self.items.need(other)?.buildset });
@@ -160,6 +154,8 @@ impl<B: Backing> GateTables<B> {
         self.answered(event.item, event.done.work)?;
         let mut row = self.buildsets.need(&event.buildset)?.into_owned();
         row.phase = Phase::Ended;
+        // What does not merge stays what it is, whatever jobs it would have had.
+        let conflict = row.problem.take();
         match &event.done.outcome {
             FreezeOutcome::Frozen { graph, trace, jobs, .. } => {
                 if jobs.len() != event.builds.len() {
@@ -185,6 +181,7 @@ impl<B: Backing> GateTables<B> {
                             detail: None,
                             settled: None,
                             child_jobs: None,
+                            paused: false,
                         },
                     )?;
                 }
@@ -212,6 +209,7 @@ impl<B: Backing> GateTables<B> {
                     Some(BuildsetProblem { kind: ProblemKind::Error, code: code.clone(), message: message.clone() });
             }
         }
+        row.problem = conflict.or(row.problem);
         Ok(self.buildsets.put(event.buildset, row)?)
     }
 
@@ -253,6 +251,32 @@ impl<B: Backing> GateTables<B> {
         self.queues.update(&key, |row| row.window = event.window)
     }
 
+    pub(super) fn queue_reordered(&mut self, event: &QueueReordered) -> Result<(), FoldRefused> {
+        let key = (event.tenant.clone(), event.pipeline.clone(), event.queue.clone());
+        let mut queue = self.queues.need(&key)?.into_owned();
+        let (mut before, mut after) = (queue.items.clone(), event.items.clone());
+        before.sort_unstable();
+        after.sort_unstable();
+        if before != after {
+            return Err(illegal(format!("queue {} is not put into another order of the same items", event.queue)));
+        }
+        queue.items.clone_from(&event.items);
+        self.queues.put(key, queue)?;
+        for item in &event.quiet {
+            self.items.update(item, |row| row.start_reported = true)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn failures_counted(&mut self, event: &FailuresCounted) -> Result<(), FoldRefused> {
+        let key = (event.tenant.clone(), event.pipeline.clone());
+        if event.failures == 0 && !event.disabled {
+            self.failures.delete(&key)?;
+            return Ok(());
+        }
+        Ok(self.failures.put(key, FailuresRow { failures: event.failures, disabled: event.disabled })?)
+    }
+
     pub(super) fn submit_requested(
         &mut self,
         record: &EventRecord,
@@ -267,14 +291,13 @@ impl<B: Backing> GateTables<B> {
         if event.done.outcome != SubmitOutcome::Merged {
             return Ok(());
         }
-        let item = self.items.need(&event.item)?.into_owned();
+        let item = self.items.need(&event.item)?;
         for subject in &item.subjects {
             let key = (item.tenant.clone(), subject.project.clone(), subject_name(subject));
-            if let Some(mut row) = self.changes.get(&key)?.map(|row| row.into_owned()) {
+            self.changes.change(&key, &mut |row| {
                 row.facts.open = false;
                 row.facts.merged = true;
-                self.changes.put(key, row)?;
-            }
+            })?;
         }
         Ok(())
     }

@@ -33,6 +33,10 @@ impl<B: Backing> GateTables<B> {
                 return Err(FoldRefused::Illegal(format!("{} is not a change", facts.subject.git_ref)));
             };
             let key = (tenant.clone(), key.project, key.change);
+            // Nobody stands on artifacts of a change that is closed.
+            if !facts.open {
+                self.artifacts.delete(&key)?;
+            }
             // An answer to an older question says nothing new.
             if self.changes.get(&key)?.is_none_or(|row| row.as_of <= pending.requested) {
                 self.changes.put(key, ChangeRow { facts: facts.clone(), as_of: pending.requested })?;

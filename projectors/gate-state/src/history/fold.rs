@@ -11,10 +11,10 @@ use gatelog_record::{BuildsetId, Event, EventRecord, ItemId, Timestamp, Value};
 use gatelog_tables::{Backing, FoldRefused, ReadTables, Table, TableExt};
 
 use super::GateRead;
-use super::held::{as_of, begin, end, held, next, replace};
+use super::held::{as_of, begin, end, held, look, next, replace};
 use super::rows::{
-    AttemptEntry, BuildEntry, BuildHistory, BuildsetEntry, EndEntry, FrozenEntry, ItemEntry, ItemHistory, LayoutEntry,
-    Moment, PreparedEntry, RefusedEntry, ReportEntry, ResetEntry, SubmitEntry, TenantEntry, TriggerEntry, WaitEntry,
+    AttemptEntry, BuildEntry, BuildsetEntry, EndEntry, FrozenEntry, ItemEntry, ItemHistory, LayoutEntry, Moment,
+    PreparedEntry, RefusedEntry, ReportEntry, ResetEntry, SubmitEntry, TenantEntry, TriggerEntry, WaitEntry,
 };
 use crate::live::{GateLive, WaitKey, subject_name};
 
@@ -82,6 +82,11 @@ impl<B: Backing> GateRead<B> {
             | GateEvent::FreezeWanted(_)
             | GateEvent::OutcomeIgnored(_)
             | GateEvent::WindowChanged(_)
+            | GateEvent::QueueReordered(_)
+            | GateEvent::FailuresCounted(_)
+            | GateEvent::BuildPaused(_)
+            | GateEvent::BuildResumed(_)
+            | GateEvent::ArtifactsNoted(_)
             | GateEvent::WorkResent(_) => Ok(()),
         }
     }
@@ -93,7 +98,8 @@ impl<B: Backing> GateRead<B> {
             Event::Gate(event) => about(event),
             Event::Partition(_) | Event::Capacity(_) => (None, None),
         };
-        self.moments.insert(
+        // Whatever has the event's own number in its key is new: nobody need look.
+        self.moments.put(
             record.sequence,
             Moment {
                 at: record.recorded_at,
@@ -145,7 +151,6 @@ impl<B: Backing> GateRead<B> {
             row.config_problem.clone_from(&event.problem);
             Ok(())
         })
-        .map(|_| ())
     }
 
     fn layout_activated(&mut self, record: &EventRecord, event: &LayoutActivated) -> Result<(), FoldRefused> {
@@ -230,12 +235,12 @@ impl<B: Backing> GateRead<B> {
 
     fn item_enqueued(&mut self, record: &EventRecord, event: &ItemEnqueued) -> Result<(), FoldRefused> {
         let sequence = record.sequence;
-        if held(&self.items, &event.item, sequence)?.is_some() {
+        if look(&self.items, &event.item, sequence, |_| ())?.is_some() {
             return Err(FoldRefused::exists::<ItemHistory>(&(event.item, sequence)));
         }
-        self.items_of_tenant.insert((event.tenant.clone(), sequence), event.item)?;
+        self.items_of_tenant.put((event.tenant.clone(), sequence), event.item)?;
         if let Some(trigger) = event.trigger {
-            self.items_of_trigger.insert((trigger, sequence), event.item)?;
+            self.items_of_trigger.put((trigger, sequence), event.item)?;
         }
         let row = ItemEntry {
             tenant: event.tenant.clone(),
@@ -258,12 +263,12 @@ impl<B: Backing> GateRead<B> {
     }
 
     /// Changes an item that is in its pipeline.
-    fn change_item(
+    fn change_item<A>(
         &mut self,
         record: &EventRecord,
         item: ItemId,
-        change: impl FnOnce(&mut ItemEntry) -> Result<(), FoldRefused>,
-    ) -> Result<ItemEntry, FoldRefused> {
+        change: impl FnOnce(&mut ItemEntry) -> Result<A, FoldRefused>,
+    ) -> Result<A, FoldRefused> {
         next(&mut self.items, item, record.sequence, |row| {
             if row.end.is_some() {
                 return Err(illegal(format!("item {item} has left its pipeline")));
@@ -279,11 +284,11 @@ impl<B: Backing> GateRead<B> {
                 return Err(illegal(format!("item {} has a buildset already", event.item)));
             }
             row.buildset = Some(event.buildset);
-            Ok(())
+            Ok(row.clone())
         })?;
-        self.buildsets_of_tenant.insert((item.tenant.clone(), sequence), event.buildset)?;
-        self.buildsets_of_pipeline.insert((item.tenant.clone(), item.pipeline.clone(), sequence), event.buildset)?;
-        self.buildsets_of_item.insert((event.item, sequence), event.buildset)?;
+        self.buildsets_of_tenant.put((item.tenant.clone(), sequence), event.buildset)?;
+        self.buildsets_of_pipeline.put((item.tenant.clone(), item.pipeline.clone(), sequence), event.buildset)?;
+        self.buildsets_of_item.put((event.item, sequence), event.buildset)?;
         for subject in &item.subjects {
             // A cycle may hold several changes of one project: the list names the buildset once.
             let key = (item.tenant.clone(), subject.project.clone(), sequence);
@@ -328,7 +333,6 @@ impl<B: Backing> GateRead<B> {
             row.prepared = Some(prepared);
             Ok(())
         })
-        .map(|_| ())
     }
 
     fn frozen(&mut self, record: &EventRecord, event: &Frozen) -> Result<(), FoldRefused> {
@@ -355,18 +359,15 @@ impl<B: Backing> GateRead<B> {
         let buildset = next(&mut self.buildsets, event.buildset, sequence, |row| {
             row.frozen = Some(frozen);
             row.builds.clone_from(&event.builds);
-            Ok(())
+            Ok(row.clone())
         })?;
         let item = held(&self.items, &buildset.item, sequence)?
             .ok_or_else(|| FoldRefused::missing::<ItemHistory>(&(buildset.item, sequence)))?
             .row;
         for (ordinal, (job, build)) in (0_u32..).zip(frozen_jobs.iter().zip(&event.builds)) {
-            if held(&self.builds, build, sequence)?.is_some() {
-                return Err(FoldRefused::exists::<BuildHistory>(&(*build, sequence)));
-            }
             let tenant = || buildset.tenant.clone();
-            self.builds_of_tenant.insert((tenant(), sequence, ordinal), *build)?;
-            self.builds_of_job.insert((tenant(), job.name.clone(), sequence, ordinal), *build)?;
+            self.builds_of_tenant.put((tenant(), sequence, ordinal), *build)?;
+            self.builds_of_job.put((tenant(), job.name.clone(), sequence, ordinal), *build)?;
             for subject in &item.subjects {
                 self.builds_of_project.put((tenant(), subject.project.clone(), sequence, ordinal), *build)?;
                 self.builds_of_change.put((tenant(), subject_name(subject), sequence, ordinal), *build)?;
@@ -402,13 +403,11 @@ impl<B: Backing> GateRead<B> {
             row.failing.clone_from(&event.reasons);
             Ok(())
         })
-        .map(|_| ())
     }
 
     fn item_reset(&mut self, record: &EventRecord, event: &ItemReset) -> Result<(), FoldRefused> {
-        let mut given_up = None;
-        self.change_item(record, event.item, |row| {
-            given_up = row.buildset.take();
+        let given_up = self.change_item(record, event.item, |row| {
+            let given_up = row.buildset.take();
             row.failing.clear();
             row.ahead = event.ahead;
             row.resets.push(ResetEntry {
@@ -419,7 +418,7 @@ impl<B: Backing> GateRead<B> {
                 code: event.code.clone(),
                 detail: event.detail.clone(),
             });
-            Ok(())
+            Ok(given_up)
         })?;
         match given_up {
             Some(buildset) => self.end_buildset(record, buildset, |row| {
@@ -430,7 +429,7 @@ impl<B: Backing> GateRead<B> {
     }
 
     fn item_dequeued(&mut self, record: &EventRecord, event: &ItemDequeued) -> Result<(), FoldRefused> {
-        let item = self.change_item(record, event.item, |row| {
+        let buildset = self.change_item(record, event.item, |row| {
             row.end = Some(EndEntry {
                 at: record.recorded_at,
                 result: event.result,
@@ -438,10 +437,10 @@ impl<B: Backing> GateRead<B> {
                 detail: event.detail.clone(),
                 merged: event.merged,
             });
-            Ok(())
+            Ok(row.buildset)
         })?;
         end(&mut self.waits, &WaitKey(WaitSubject::Item(event.item)), record.sequence)?;
-        match item.buildset {
+        match buildset {
             Some(buildset) => self.end_buildset(record, buildset, |row| row.result = Some(event.result)),
             None => Ok(()),
         }
@@ -454,15 +453,15 @@ impl<B: Backing> GateRead<B> {
         buildset: BuildsetId,
         change: impl FnOnce(&mut BuildsetEntry),
     ) -> Result<(), FoldRefused> {
-        let row = next(&mut self.buildsets, buildset, record.sequence, |row| {
+        let builds = next(&mut self.buildsets, buildset, record.sequence, |row| {
             row.finished_at = Some(record.recorded_at);
             change(row);
-            Ok(())
+            Ok(row.builds.clone())
         })?;
-        for build in row.builds {
+        for build in builds {
             end(&mut self.waits, &WaitKey(WaitSubject::Build(build)), record.sequence)?;
-            let unfinished = held(&self.builds, &build, record.sequence)?.is_some_and(|held| held.row.result.is_none());
-            if unfinished {
+            let unfinished = look(&self.builds, &build, record.sequence, |held| held.row.result.is_none())?;
+            if unfinished == Some(true) {
                 next(&mut self.builds, build, record.sequence, |row| {
                     row.finished_at = Some(record.recorded_at);
                     Ok(())
@@ -498,7 +497,6 @@ impl<B: Backing> GateRead<B> {
             });
             Ok(())
         })
-        .map(|_| ())
     }
 
     fn lease_end_wanted(&mut self, record: &EventRecord, event: &LeaseEndWanted) -> Result<(), FoldRefused> {
@@ -507,25 +505,24 @@ impl<B: Backing> GateRead<B> {
             attempt.let_go = Some((event.reason.clone(), record.recorded_at));
             Ok(())
         })
-        .map(|_| ())
     }
 
     fn build_started(&mut self, record: &EventRecord, event: &BuildStarted) -> Result<(), FoldRefused> {
         let started = &event.started;
-        let row = next(&mut self.builds, started.build, record.sequence, |row| {
+        let buildset = next(&mut self.builds, started.build, record.sequence, |row| {
             open(row, "begins")?;
             let attempt = attempt(row, started.attempt)?;
             attempt.lease = Some(started.lease);
             attempt.worker = Some(started.worker.clone());
             attempt.started_at = Some(started.started_at);
-            Ok(())
+            Ok(row.buildset)
         })?;
-        self.buildset_span(record, row.buildset, Some(started.started_at), None)
+        self.buildset_span(record, buildset, Some(started.started_at), None)
     }
 
     fn build_finished(&mut self, record: &EventRecord, event: &BuildFinished) -> Result<(), FoldRefused> {
         let finished = &event.finished;
-        let row = next(&mut self.builds, finished.build, record.sequence, |row| {
+        let (buildset, tenant, job) = next(&mut self.builds, finished.build, record.sequence, |row| {
             open(row, "ends")?;
             let attempt = attempt(row, finished.attempt)?;
             attempt.worker = Some(finished.worker.clone());
@@ -542,17 +539,17 @@ impl<B: Backing> GateRead<B> {
                 row.detail.clone_from(&finished.detail);
                 row.finished_at = Some(record.recorded_at);
             }
-            Ok(())
+            Ok((row.buildset, row.tenant.clone(), row.job.clone()))
         })?;
         if event.result.is_some() {
             end(&mut self.waits, &WaitKey(WaitSubject::Build(finished.build)), record.sequence)?;
         }
         if event.result == Some(BuildResult::Success) {
             let took = finished.finished_at.millis_since(finished.started_at);
-            let key = (row.tenant, row.job, record.sequence);
+            let key = (tenant, job, record.sequence);
             self.durations_of_job.put(key, u64::try_from(took).unwrap_or(0))?;
         }
-        self.buildset_span(record, row.buildset, Some(finished.started_at), Some(finished.finished_at))
+        self.buildset_span(record, buildset, Some(finished.started_at), Some(finished.finished_at))
     }
 
     fn build_settled(&mut self, record: &EventRecord, event: &BuildSettled) -> Result<(), FoldRefused> {
@@ -575,8 +572,8 @@ impl<B: Backing> GateRead<B> {
         start: Option<Timestamp>,
         stop: Option<Timestamp>,
     ) -> Result<(), FoldRefused> {
-        let before = held(&self.buildsets, &buildset, record.sequence)?.map(|held| held.row);
-        let (mut first, mut last) = before.map(|row| (row.first_start, row.last_end)).unwrap_or_default();
+        let span = |held: &super::held::Held<BuildsetEntry>| (held.row.first_start, held.row.last_end);
+        let (mut first, mut last) = look(&self.buildsets, &buildset, record.sequence, span)?.unwrap_or_default();
         let spanned = (first, last);
         first = first.into_iter().chain(start).min();
         last = last.into_iter().chain(stop).max();
@@ -588,7 +585,6 @@ impl<B: Backing> GateRead<B> {
             row.last_end = last;
             Ok(())
         })
-        .map(|_| ())
     }
 
     // ---- merging for real, reporting ----
@@ -604,7 +600,6 @@ impl<B: Backing> GateRead<B> {
             });
             Ok(())
         })
-        .map(|_| ())
     }
 
     fn submitted(&mut self, record: &EventRecord, event: &Submitted) -> Result<(), FoldRefused> {
@@ -618,7 +613,6 @@ impl<B: Backing> GateRead<B> {
             submit.outcome = Some(event.done.outcome.clone());
             Ok(())
         })
-        .map(|_| ())
     }
 
     fn report_requested(&mut self, record: &EventRecord, event: &ReportRequested) -> Result<(), FoldRefused> {
@@ -636,18 +630,17 @@ impl<B: Backing> GateRead<B> {
         };
         begin(&mut self.reports, event.work, record.sequence, row)?;
         let Some(item) = event.item else { return Ok(()) };
-        self.reports_of_item.insert((item, record.sequence), event.work)?;
+        self.reports_of_item.put((item, record.sequence), event.work)?;
         // Zuul: a buildset's message is what was reported of it at its end.
         if matches!(event.action, ReportAction::Enqueue | ReportAction::Start | ReportAction::Dequeue) {
             return Ok(());
         }
-        let buildset = held(&self.items, &item, record.sequence)?.and_then(|held| held.row.buildset);
+        let buildset = look(&self.items, &item, record.sequence, |held| held.row.buildset)?.flatten();
         match buildset {
             Some(buildset) => next(&mut self.buildsets, buildset, record.sequence, |row| {
                 row.message = Some(event.message.clone());
                 Ok(())
-            })
-            .map(|_| ()),
+            }),
             None => Ok(()),
         }
     }
@@ -658,7 +651,6 @@ impl<B: Backing> GateRead<B> {
             row.failed = event.done.failed.clone().map(|(code, message, _)| (code, message));
             Ok(())
         })
-        .map(|_| ())
     }
 }
 
@@ -694,6 +686,9 @@ fn about(event: &GateEvent) -> (Option<ItemId>, Option<gatelog_record::BuildId>)
         GateEvent::LeaseEndWanted(event) => (None, Some(event.build)),
         GateEvent::BuildStarted(event) => (Some(event.item), Some(event.started.build)),
         GateEvent::BuildFinished(event) => (Some(event.item), Some(event.finished.build)),
+        GateEvent::BuildPaused(event) => (Some(event.item), Some(event.paused.build)),
+        GateEvent::BuildResumed(event) => (Some(event.item), Some(event.build)),
+        GateEvent::ArtifactsNoted(event) => (Some(event.item), None),
         GateEvent::BuildSettled(event) => (Some(event.item), Some(event.build)),
         GateEvent::ItemFailing(event) => (Some(event.item), None),
         GateEvent::ItemReset(event) => (Some(event.item), None),
@@ -720,6 +715,8 @@ fn about(event: &GateEvent) -> (Option<ItemId>, Option<gatelog_record::BuildId>)
         | GateEvent::EnqueueRefused(_)
         | GateEvent::OutcomeIgnored(_)
         | GateEvent::WindowChanged(_)
+        | GateEvent::QueueReordered(_)
+        | GateEvent::FailuresCounted(_)
         | GateEvent::WorkResent(_) => (None, None),
     }
 }

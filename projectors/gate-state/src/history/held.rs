@@ -36,9 +36,23 @@ where
     R: Clone,
     T: TableDef<Key = (K, u64), Row = Held<R>>,
 {
+    look(table, key, sequence, Held::clone)
+}
+
+/// The same, looked at where it stands.
+pub(super) fn look<K, R, T, A>(
+    table: &impl Table<T>,
+    key: &K,
+    sequence: u64,
+    look: impl FnOnce(&Held<R>) -> A,
+) -> Result<Option<A>, TableError>
+where
+    K: TableKey,
+    R: Clone,
+    T: TableDef<Key = (K, u64), Row = Held<R>>,
+{
     let (first, last) = ((key.clone(), 0), (key.clone(), sequence));
-    let mut rows = table.range_back(Bound::Included(&first), Bound::Included(&last))?;
-    Ok(rows.next().transpose()?.map(|(_, held)| held.into_owned()))
+    Ok(table.newest(&first, &last)?.map(|held| look(&held)))
 }
 
 /// Every stretch of a subject that began at or before an event, oldest first.
@@ -65,36 +79,48 @@ where
     R: Clone,
     T: TableDef<Key = (K, u64), Row = Held<R>>,
 {
-    match held(table, &key, sequence)? {
-        Some(before) if before.until.is_none() => Err(FoldRefused::exists::<T>(&(key, before.from))),
+    match look(table, &key, sequence, |held| (held.from, held.until))? {
+        Some((from, None)) => Err(FoldRefused::exists::<T>(&(key, from))),
         _ => Ok(table.put((key, sequence), Held { from: sequence, until: None, row })?),
     }
 }
 
-/// Replaces the row that holds, which must be there, and gives what follows it.
-pub(super) fn next<K, R, T>(
+/// Replaces the row that holds, which must be there; gives what the change has to say.
+pub(super) fn next<K, R, T, A>(
     table: &mut impl Table<T>,
     key: K,
     sequence: u64,
-    change: impl FnOnce(&mut R) -> Result<(), FoldRefused>,
-) -> Result<R, FoldRefused>
+    change: impl FnOnce(&mut R) -> Result<A, FoldRefused>,
+) -> Result<A, FoldRefused>
 where
     K: TableKey,
     R: Clone,
     T: TableDef<Key = (K, u64), Row = Held<R>>,
 {
-    let before = match held(table, &key, sequence)? {
-        Some(before) if before.until.is_none() => before,
-        _ => return Err(FoldRefused::missing::<T>(&(key, sequence))),
+    let open = |held: &Held<R>| held.until.is_none().then(|| (held.from, held.row.clone()));
+    let Some((from, mut row)) = look(table, &key, sequence, open)?.flatten() else {
+        return Err(FoldRefused::missing::<T>(&(key, sequence)));
     };
-    let mut row = before.row.clone();
-    change(&mut row)?;
+    let said = change(&mut row)?;
     // One event may change a row twice: the second time it is the event's own row.
-    if before.from < sequence {
-        table.put((key.clone(), before.from), Held { until: Some(sequence), ..before })?;
+    if from < sequence {
+        until(table, (key.clone(), from), sequence)?;
     }
-    table.put((key, sequence), Held { from: sequence, until: None, row: row.clone() })?;
-    Ok(row)
+    table.put((key, sequence), Held { from: sequence, until: None, row })?;
+    Ok(said)
+}
+
+/// A stretch is over.
+fn until<K, R, T>(table: &mut impl Table<T>, key: (K, u64), sequence: u64) -> Result<(), FoldRefused>
+where
+    K: TableKey,
+    R: Clone,
+    T: TableDef<Key = (K, u64), Row = Held<R>>,
+{
+    match table.change(&key, &mut |held| held.until = Some(sequence))? {
+        true => Ok(()),
+        false => Err(FoldRefused::missing::<T>(&key)),
+    }
 }
 
 /// Puts a row in, in place of the one that holds, if one does.
@@ -115,12 +141,12 @@ where
     R: Clone,
     T: TableDef<Key = (K, u64), Row = Held<R>>,
 {
-    match held(table, key, sequence)? {
-        Some(before) if before.until.is_none() => {
-            if before.from == sequence {
+    match look(table, key, sequence, |held| (held.from, held.until))? {
+        Some((from, None)) => {
+            if from == sequence {
                 table.delete(&(key.clone(), sequence))?;
             } else {
-                table.put((key.clone(), before.from), Held { until: Some(sequence), ..before })?;
+                until(table, (key.clone(), from), sequence)?;
             }
             Ok(true)
         }

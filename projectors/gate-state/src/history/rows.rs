@@ -22,6 +22,8 @@ macro_rules! temporal {
             const ID: u16 = $id;
             const NAME: &'static str = $text;
             const LIFE: Life = Life::Temporal;
+            // Every key ends in the event that put it (a build's, in its place in that event's list).
+            const GROWS: bool = $id < 109;
             type Key = $key;
             type Row = $row;
         }

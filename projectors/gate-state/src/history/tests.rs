@@ -419,6 +419,7 @@ fn job(name: &str) -> FrozenJob {
         noop: false,
         success_message: None,
         failure_message: None,
+        traits: Default::default(),
     }
 }
 

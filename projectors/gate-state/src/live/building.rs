@@ -63,6 +63,8 @@ pub struct BuildRow {
     pub settled: Option<String>,
     /// Zuul: `child_jobs` the job returned; of the jobs that wait for it only these run.
     pub child_jobs: Option<Vec<String>>,
+    /// Whether its newest attempt succeeded so far and waits for the jobs that need it.
+    pub paused: bool,
 }
 
 impl BuildRow {
@@ -70,6 +72,31 @@ impl BuildRow {
     pub fn holds_lease(&self) -> bool {
         matches!(self.state, BuildState::Leased | BuildState::Running)
     }
+}
+
+/// What became of artifacts of changes that are open: tenant, project and change, then pipeline, patchset
+/// and artifact in one.
+#[derive(Debug)]
+pub struct Artifacts;
+impl TableDef for Artifacts {
+    const ID: u16 = 37;
+    const NAME: &'static str = "artifacts";
+    const LIFE: Life = Life::Live;
+    type Key = (String, String, String);
+    type Row = Vec<ArtifactRow>;
+}
+
+/// What became of an artifact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArtifactRow {
+    /// The pipeline in which it was made.
+    pub pipeline: String,
+    /// The patchset it was made of.
+    pub patchset: Option<String>,
+    /// Its name.
+    pub artifact: String,
+    /// Whether it is there.
+    pub made: bool,
 }
 
 /// Builds that hold a tenant's semaphore: tenant, semaphore, build.

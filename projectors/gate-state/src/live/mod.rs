@@ -5,14 +5,14 @@ mod configuration;
 mod queueing;
 mod waiting;
 
-pub use building::{BuildRow, BuildState, Builds, SemaphoreHolders};
+pub use building::{ArtifactRow, Artifacts, BuildRow, BuildState, Builds, SemaphoreHolders};
 pub(crate) use configuration::branch_key;
 pub use configuration::{
     Branches, ConfigFiles, LayoutRow, Layouts, ProjectReads, TenantRow, Tenants, Unread, UnreadRow,
 };
 pub use queueing::{
-    Ahead, BuildsetProblem, BuildsetRow, Buildsets, ItemRow, Items, ItemsByChange, Phase, ProblemKind, QueueRow,
-    Queues, subject_name,
+    Ahead, BuildsetProblem, BuildsetRow, Buildsets, Failures, FailuresRow, ItemRow, Items, ItemsByChange, Phase,
+    ProblemKind, QueueRow, Queues, subject_name,
 };
 pub use waiting::{ChangeRow, Changes, PendingRow, PendingWork, TriggerRow, Triggers, WaitKey, WaitRow, Waits, Work};
 
@@ -54,6 +54,10 @@ gatelog_tables::tables! {
         pending_work: PendingWork,
         /// How new each project's configuration is.
         project_reads: ProjectReads,
+        /// What failed in a row in pipelines.
+        failures: Failures,
+        /// What became of artifacts of open changes.
+        artifacts: Artifacts,
     }
 }
 

@@ -27,6 +27,26 @@ pub struct QueueRow {
     pub items: Vec<ItemId>,
 }
 
+/// What failed in a row in a pipeline, by tenant and pipeline; no row means nothing.
+#[derive(Debug)]
+pub struct Failures;
+impl TableDef for Failures {
+    const ID: u16 = 36;
+    const NAME: &'static str = "failures";
+    const LIFE: Life = Life::Live;
+    type Key = (String, String);
+    type Row = FailuresRow;
+}
+
+/// What failed in a row in a pipeline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FailuresRow {
+    /// How many items.
+    pub failures: u32,
+    /// Whether the pipeline tells nobody but its `disabled` reporters.
+    pub disabled: bool,
+}
+
 /// Items that are in a pipeline.
 #[derive(Debug)]
 pub struct Items;

@@ -29,6 +29,7 @@ impl Decision<'_> {
             return self.nothing("older-tenant-file");
         }
         self.emit(GateEvent::TenantConfigured(TenantConfigured { tenant: loaded.clone() }))?;
+        self.enable_pipelines(&loaded.tenant)?;
         self.want_config_read(&loaded.tenant, ConfigScope::Tenant, loaded.projects.clone())
     }
 
@@ -159,7 +160,8 @@ impl Decision<'_> {
         }
         let before = self.gate().layouts.row(&made.tenant).map_or(0, |row| row.generation);
         let generation = if failed { before } else { before + 1 };
-        self.emit(GateEvent::LayoutActivated(LayoutActivated { made: made.clone(), generation }))
+        self.emit(GateEvent::LayoutActivated(LayoutActivated { made: made.clone(), generation }))?;
+        if failed { Ok(()) } else { self.renew_windows(&made.tenant) }
     }
 
     /// A branch moved, or came, or went: that is recorded, and its configuration is read again, unless

@@ -68,6 +68,8 @@ impl<'a> Decision<'a> {
             GateInput::ChangesFound(found) => self.changes_found(found),
             GateInput::EnqueueAsked(asked) => self.enqueue_asked(asked),
             GateInput::DequeueAsked(asked) => self.dequeue_asked(asked),
+            GateInput::PromoteAsked(asked) => self.promote_asked(asked),
+            GateInput::AttemptPaused(paused) => self.attempt_paused(paused),
             GateInput::PrepareDone(done) => self.prepare_done(done),
             GateInput::FreezeDone(done) => self.freeze_done(done),
             GateInput::AttemptStarted(started) => self.attempt_started(started),
@@ -205,5 +207,7 @@ fn tenant_named(input: &GateInput) -> Option<&str> {
         GateInput::ReportDone(body) => &body.tenant,
         GateInput::EnqueueAsked(body) => &body.tenant,
         GateInput::DequeueAsked(body) => &body.tenant,
+        GateInput::PromoteAsked(body) => &body.tenant,
+        GateInput::AttemptPaused(body) => &body.tenant,
     })
 }

@@ -1,23 +1,25 @@
-//! What a change needs, in an order in which it can be tested.
+//! What a change needs, in an order in which it can be tested. Changes that need each other in a circle
+//! stand together: they are tested and merged as one item.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use gatelog_record::draft::gate::ChangeKey;
+use gatelog_record::draft::gate::{ChangeKey, Subject};
 
 use crate::decision::Decision;
 
 /// The most changes one change may need, over any number of steps.
 const MAX_NEEDS: usize = 200;
 
+/// Changes that are tested as one; nearly always one alone.
+pub(crate) type Group = Vec<ChangeKey>;
+
 /// Why there is no such order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NeedsError {
-    /// Changes need each other.
-    Cycle(Vec<ChangeKey>),
     /// A needed change does not exist, or nothing is known of it.
     Missing(ChangeKey),
     /// A needed change was closed without being merged.
-    Closed(ChangeKey),
+    Closed(ChangeKey, String),
     /// There are too many.
     TooMany,
 }
@@ -26,43 +28,56 @@ impl NeedsError {
     /// A code, and a sentence for people.
     pub(crate) fn describe(&self) -> (&'static str, String) {
         match self {
-            NeedsError::Cycle(members) => {
-                let names: Vec<&str> = members.iter().map(|key| key.change.as_str()).collect();
-                ("dependency-cycle", format!("These changes depend on each other: {}.", names.join(", ")))
-            }
             NeedsError::Missing(key) => {
                 ("needs-missing", format!("It depends on {} of {}, which does not exist.", key.change, key.project))
             }
-            NeedsError::Closed(key) => {
-                ("needs-abandoned", format!("It depends on {} of {}, which was abandoned.", key.change, key.project))
-            }
+            NeedsError::Closed(_, name) => ("needs-abandoned", format!("It depends on {name}, which was abandoned.")),
             NeedsError::TooMany => ("needs-limit", format!("It depends on more than {MAX_NEEDS} changes.")),
         }
     }
 }
 
+/// A change on the way from the one asked for to the one looked at, with what is left of its needs.
+struct Visit {
+    key: ChangeKey,
+    rest: std::vec::IntoIter<ChangeKey>,
+    /// The earliest change on the way that can be reached from here.
+    low: usize,
+    at: usize,
+}
+
 impl Decision<'_> {
-    /// What a change needs that is not merged, each behind what it needs itself. Without the change.
-    pub(crate) fn needs(&self, tenant: &str, change: &ChangeKey) -> Result<Vec<ChangeKey>, NeedsError> {
-        let mut order = Vec::new();
-        let mut done = BTreeSet::new();
-        // Changes on the way from the one asked for to the one looked at, with what is left of their needs.
-        let mut path: Vec<(ChangeKey, std::vec::IntoIter<ChangeKey>)> = Vec::new();
-        path.push((change.clone(), self.needs_of(tenant, change).into_iter()));
-        while let Some((_, rest)) = path.last_mut() {
-            let Some(next) = rest.next() else {
-                if let Some((finished, _)) = path.pop()
-                    && done.insert(finished.clone())
-                    && finished != *change
-                {
-                    order.push(finished);
+    /// What a change needs that is not merged, each behind what it needs itself, the change's own group
+    /// last. (Tarjan's way: groups come out in the order in which they can be tested.)
+    pub(crate) fn needs(&self, tenant: &str, change: &ChangeKey) -> Result<Vec<Group>, NeedsError> {
+        let mut groups = Vec::new();
+        let mut seen: BTreeMap<ChangeKey, usize> = BTreeMap::new();
+        let mut open: Vec<ChangeKey> = Vec::new();
+        let mut path: Vec<Visit> = Vec::new();
+        let visit = |seen: &mut BTreeMap<ChangeKey, usize>, open: &mut Vec<ChangeKey>, key: ChangeKey| {
+            let at = seen.len();
+            seen.insert(key.clone(), at);
+            open.push(key.clone());
+            let rest = self.needs_of(tenant, &key).into_iter();
+            Visit { key, rest, low: at, at }
+        };
+        path.push(visit(&mut seen, &mut open, change.clone()));
+        while let Some(top) = path.last_mut() {
+            let Some(next) = top.rest.next() else {
+                let Some(done) = path.pop() else { break };
+                if done.low == done.at {
+                    let start = open.iter().position(|key| *key == done.key).unwrap_or(open.len());
+                    groups.push(self.in_git_order(tenant, open.split_off(start)));
+                }
+                if let Some(before) = path.last_mut() {
+                    before.low = before.low.min(done.low);
                 }
                 continue;
             };
-            if let Some(start) = path.iter().position(|(key, _)| *key == next) {
-                return Err(NeedsError::Cycle(path.iter().skip(start).map(|(key, _)| key.clone()).collect()));
-            }
-            if done.contains(&next) {
+            if let Some(at) = seen.get(&next) {
+                if open.contains(&next) {
+                    top.low = top.low.min(*at);
+                }
                 continue;
             }
             let Some(row) = self.change(tenant, &next) else { return Err(NeedsError::Missing(next)) };
@@ -70,19 +85,76 @@ impl Decision<'_> {
                 continue;
             }
             if !row.facts.open {
-                return Err(NeedsError::Closed(next));
+                let name = row.facts.subject.url.clone();
+                return Err(NeedsError::Closed(next, name));
             }
-            if order.len() + path.len() > MAX_NEEDS {
+            if seen.len() > MAX_NEEDS {
                 return Err(NeedsError::TooMany);
             }
-            let needs = self.needs_of(tenant, &next);
-            path.push((next, needs.into_iter()));
+            path.push(visit(&mut seen, &mut open, next));
         }
-        Ok(order)
+        Ok(groups)
+    }
+
+    /// The members of a circle, each behind the commit it stands on; the one asked for last, as Zuul does.
+    fn in_git_order(&self, tenant: &str, members: Group) -> Group {
+        let mut ordered: Group = Vec::with_capacity(members.len());
+        let mut left: Vec<ChangeKey> = members.into_iter().rev().collect();
+        while !left.is_empty() {
+            let free = |key: &ChangeKey| {
+                let below = self.stacked_on(tenant, key);
+                !left.iter().any(|other| Some(&other.change) == below.as_ref() && other.project == key.project)
+            };
+            let next = left.iter().position(free).unwrap_or(0);
+            ordered.push(left.remove(next));
+        }
+        ordered
+    }
+
+    /// An older patchset of a change that one of these commits stands on and none names otherwise.
+    pub(crate) fn stood_on<'k>(
+        &self,
+        tenant: &str,
+        by: impl Iterator<Item = &'k ChangeKey> + Clone,
+        subject: &Subject,
+    ) -> Option<Subject> {
+        let row = |key: &ChangeKey| self.change(tenant, key).map(|row| &row.facts);
+        if by.clone().filter_map(row).any(|facts| facts.depends_on.iter().any(|text| *text == subject.url)) {
+            return None;
+        }
+        by.filter_map(row).find_map(|facts| {
+            let stacked = facts.attributes.as_map()?.get("stacked-on")?.as_map()?;
+            let told = |key: &str| stacked.get(key).and_then(|value| value.as_str()).map(str::to_owned);
+            let ours = facts.subject.project == subject.project && told("change") == subject.change;
+            (ours && told("patchset") != subject.patchset).then(|| Subject {
+                patchset: told("patchset"),
+                commit: told("commit"),
+                git_ref: told("ref").unwrap_or_default(),
+                ..subject.clone()
+            })
+        })
+    }
+
+    /// The change a commit stands on, where the code-review system says.
+    fn stacked_on(&self, tenant: &str, key: &ChangeKey) -> Option<String> {
+        let attributes = &self.change(tenant, key)?.facts.attributes;
+        let stacked = attributes.as_map()?.get("stacked-on")?.as_map()?;
+        stacked.get("change")?.as_str().map(str::to_owned)
     }
 
     /// What a change needs directly, as far as it is known.
     pub(crate) fn needs_of(&self, tenant: &str, change: &ChangeKey) -> Vec<ChangeKey> {
         self.change(tenant, change).map(|row| row.facts.needs.clone()).unwrap_or_default()
+    }
+
+    /// What the changes of a group need directly outside of it.
+    pub(crate) fn needs_of_group(&self, tenant: &str, group: &[ChangeKey]) -> BTreeSet<ChangeKey> {
+        let needs = group.iter().flat_map(|key| self.needs_of(tenant, key));
+        needs.filter(|need| !group.contains(need)).collect()
+    }
+
+    /// The changes of a group as they are now.
+    pub(crate) fn subjects_of(&self, tenant: &str, group: &[ChangeKey]) -> Vec<Subject> {
+        group.iter().filter_map(|key| self.current_subject(tenant, key)).collect()
     }
 }

@@ -2,9 +2,10 @@
 
 use gatelog_deciding::Refusal;
 use gatelog_gate_state::live::Work;
-use gatelog_record::draft::gate::{FreezeDone, FreezeOutcome, FreezeWanted, Frozen};
+use gatelog_record::draft::gate::{FreezeDone, FreezeOutcome, FreezeWanted, Frozen, JobTraits, PreparedState};
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BuildsetId, ItemId};
+use gatelog_rules_config::{FrozenJob, JobGraph};
 
 use crate::decision::Decision;
 use crate::queue_pass::Walk;
@@ -12,12 +13,64 @@ use crate::queue_pass::Walk;
 /// The most jobs an item may have.
 const MAX_JOBS: usize = 1_000;
 
+/// What the gate must know of a frozen job beyond how it runs. `changes` are those of the item's changes
+/// that the job is for, counted from 0.
+pub fn job_traits(graph: &JobGraph, job: &FrozenJob, changes: Vec<u32>) -> JobTraits {
+    JobTraits {
+        hold_following_changes: job.hold_following_changes,
+        fail_fast: graph.fail_fast == Some(true),
+        provides: job.provides.iter().cloned().collect(),
+        requires: job.requires.iter().cloned().collect(),
+        changes,
+    }
+}
+
+/// The jobs of an item that holds several changes: those of each change, and one in place of several that
+/// are the same. Zuul: `deduplicateJobs`. A graph stands with the canonical name of its change's project;
+/// the answer names for each job the graph it was taken from and all the changes it is for.
+pub fn combine(graphs: &[(String, JobGraph)]) -> Vec<(&JobGraph, &FrozenJob, Vec<u32>)> {
+    let mut jobs: Vec<(usize, &JobGraph, &FrozenJob, Vec<u32>)> = Vec::new();
+    // Zuul: what serves several is the job of the change that set the item off, which stands last.
+    let last = graphs.len().saturating_sub(1);
+    let order = graphs.iter().enumerate().skip(last).chain(graphs.iter().enumerate().take(last));
+    for (index, (project, graph)) in order {
+        let change = u32::try_from(index).unwrap_or(u32::MAX);
+        for job in &graph.jobs {
+            let same = jobs.iter_mut().find(|(first, _, other, _)| {
+                let near = job.required_projects.len() + other.required_projects.len() > 0
+                    || graphs.get(*first).is_some_and(|(theirs, _)| theirs == project);
+                job.name == other.name
+                    && job.deduplicate.unwrap_or(near || job.name == "noop")
+                    && other.deduplicate != Some(false)
+                    && alike(job, other)
+            });
+            match same {
+                Some((_, _, _, changes)) => changes.push(change),
+                None => jobs.push((index, graph, job, vec![change])),
+            }
+        }
+    }
+    jobs.into_iter().map(|(_, graph, job, changes)| (graph, job, changes)).collect()
+}
+
+/// Whether two jobs would do the same thing, however each came to be.
+fn alike(one: &FrozenJob, two: &FrozenJob) -> bool {
+    let bare = |job: &FrozenJob| FrozenJob { inheritance_path: Vec::new(), ..job.clone() };
+    bare(one) == bare(two)
+}
+
 impl Decision<'_> {
     /// Asks for the jobs of an item whose layout is known.
     pub(crate) fn want_freeze(&mut self, walk: &Walk<'_>, item: ItemId, buildset: BuildsetId) -> Result<(), Refusal> {
         let Some((layout, layout_ahead)) = self.layouts_for(walk, buildset) else { return Ok(()) };
         let Some(set) = self.buildset(buildset) else { return Ok(()) };
-        let Some(state) = set.state.clone() else { return Ok(()) };
+        let known = self.unmerged(walk, item);
+        let state = match &set.state {
+            // Zuul: what a code-review system says a change touches counts, also where merging it changes
+            // nothing any more.
+            Some(state) => PreparedState { files: known.files.or_else(|| state.files.clone()), ..state.clone() },
+            None => known,
+        };
         let steps = set.steps.clone();
         let projects = self.tenant(walk.tenant).map(|row| row.loaded.projects.clone()).unwrap_or_default();
         let work = self.deciding.id();
@@ -33,6 +86,21 @@ impl Decision<'_> {
             state,
             projects,
         }))
+    }
+
+    /// What is known of an item that does not merge: the files its changes touch.
+    fn unmerged(&self, walk: &Walk<'_>, item: ItemId) -> PreparedState {
+        let keys = self.keys_of(item);
+        let mut files = (!keys.is_empty()).then(Vec::new);
+        for key in keys {
+            let of_change = self.change(walk.tenant, &key).and_then(|row| row.facts.files.clone());
+            files = files.zip(of_change).map(|(mut all, more)| {
+                all.extend(more);
+                all
+            });
+        }
+        let (touches_config, item_touches_config) = (false, false);
+        PreparedState { branches: Vec::new(), files, config: Vec::new(), touches_config, item_touches_config }
     }
 
     /// Jobs were frozen, or could not be.

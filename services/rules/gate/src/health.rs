@@ -1,8 +1,6 @@
 //! What is wrong with an item: its change moved on, what it needs is gone, what it stands on changed,
 //! its jobs failed.
 
-use std::collections::BTreeSet;
-
 use gatelog_deciding::Refusal;
 use gatelog_gate_state::live::{Ahead, BuildState, ItemRow, Phase, Work};
 use gatelog_record::draft::gate::{BuildResult, ChangeKey, Subject};
@@ -19,6 +17,10 @@ impl Decision<'_> {
     pub(crate) fn outdated(&self, row: &ItemRow, pipeline: &Pipeline) -> Option<(&'static str, String)> {
         for subject in &row.subjects {
             let Some(key) = subject.change_key() else { continue };
+            // Zuul: a commit that stands on one which moved on is tested on what it stands on.
+            if !row.live && !self.is_wanted_current(row, subject) {
+                continue;
+            }
             let Some(facts) = self.change(&row.tenant, &key).map(|row| &row.facts) else {
                 return Some(("gone", "The change does not exist any more.".into()));
             };
@@ -26,7 +28,7 @@ impl Decision<'_> {
                 return Some(("abandoned", "The change was abandoned.".into()));
             }
             let moved_on = facts.subject.patchset != subject.patchset;
-            if moved_on && pipeline.dequeue_on_new_patchset && (row.live || self.is_wanted_current(row, subject)) {
+            if moved_on && pipeline.dequeue_on_new_patchset {
                 let patchset = facts.subject.patchset.clone().unwrap_or_default();
                 return Some(("new-patchset", format!("Patchset {patchset} took its place.")));
             }
@@ -72,13 +74,18 @@ impl Decision<'_> {
     }
 
     /// The items ahead that hold what an item needs; an error names what is in no branch and not ahead.
-    pub(crate) fn needed_items(&self, walk: &Walk<'_>, row: &ItemRow, ahead: &[ItemId]) -> Result<Vec<ItemId>, String> {
+    pub(crate) fn needed_items(
+        &self,
+        walk: &Walk<'_>,
+        row: &ItemRow,
+        ahead: &[ItemId],
+    ) -> Result<Vec<ItemId>, (&'static str, String)> {
         let mut found = Vec::new();
         if walk.pipeline.ignore_dependencies {
             return Ok(found);
         }
-        let needs = row.subjects.iter().filter_map(Subject::change_key);
-        for need in needs.flat_map(|key| self.needs_of(walk.tenant, &key)).collect::<BTreeSet<ChangeKey>>() {
+        let own: Vec<ChangeKey> = row.subjects.iter().filter_map(Subject::change_key).collect();
+        for need in self.needs_of_group(walk.tenant, &own) {
             let holds = |item: &&ItemId| {
                 let subjects = self.item(**item).map(|row| row.subjects.as_slice()).unwrap_or_default();
                 subjects.iter().any(|one| one.change_key().as_ref() == Some(&need))
@@ -89,8 +96,14 @@ impl Decision<'_> {
             }
             match self.change(walk.tenant, &need) {
                 Some(change) if change.facts.merged => {}
-                Some(change) => return Err(format!("Change {} is needed.", change.facts.subject.url)),
-                None => return Err(format!("Change {} of {} is needed.", need.change, need.project)),
+                Some(change) if !change.facts.open => {
+                    return Err((
+                        "needs-abandoned",
+                        format!("Change {} is needed, and was abandoned.", change.facts.subject.url),
+                    ));
+                }
+                Some(change) => return Err(("needs-gone", format!("Change {} is needed.", change.facts.subject.url))),
+                None => return Err(("needs-gone", format!("Change {} of {} is needed.", need.change, need.project))),
             }
         }
         Ok(found)

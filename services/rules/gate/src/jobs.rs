@@ -1,13 +1,13 @@
 //! An item's builds: which may run, their attempts, their results.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use gatelog_deciding::Refusal;
 use gatelog_gate_state::live::{BuildRow, BuildState};
 use gatelog_record::draft::capacity::{LeaseAsked, SemaphoreWanted};
 use gatelog_record::draft::gate::{
-    AttemptFinished, AttemptStarted, BuildFinished, BuildResult, BuildSettled, BuildStarted, LeaseEndWanted, LeaseLost,
-    LeaseWanted, ReportAction,
+    AttemptFinished, AttemptPaused, AttemptStarted, BuildFinished, BuildPaused, BuildResult, BuildResumed,
+    BuildSettled, BuildStarted, LeaseEndWanted, LeaseLost, LeaseWanted, ReportAction,
 };
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BuildId, BuildsetId, Domain, ItemId, Partition, Value};
@@ -28,6 +28,10 @@ pub(crate) enum Hold {
     Job(String),
     /// A semaphore is taken.
     Semaphore(String),
+    /// A job of an item ahead must succeed first.
+    Following(String),
+    /// An artifact of a change ahead is not there yet.
+    Artifact(String),
 }
 
 /// What is next for a build that has neither lease nor result.
@@ -38,28 +42,111 @@ enum Next {
     Wait,
     /// It will never run.
     Skip { code: &'static str, detail: String },
+    /// It failed without running.
+    Fail { code: &'static str, detail: String },
     /// It is done without a worker.
     Noop,
 }
 
-/// The builds of a buildset by their jobs' names.
-pub(crate) type ByName<'b> = BTreeMap<&'b str, &'b BuildRow>;
+/// The builds of a buildset.
+pub(crate) type Builds<'b> = Vec<(BuildId, &'b BuildRow)>;
+
+/// Whether two jobs of an item are for a change in common.
+fn together(one: &BuildRow, two: &BuildRow) -> bool {
+    let (one, two) = (&one.job.traits.changes, &two.job.traits.changes);
+    one.is_empty() || two.is_empty() || one.iter().any(|change| two.contains(change))
+}
+
+/// The builds of the job of this name that a build waits for: in a circle there may be several.
+fn named<'b>(builds: &Builds<'b>, name: &str, row: &BuildRow) -> Vec<&'b BuildRow> {
+    let fits = |other: &&BuildRow| other.job.name == name && together(other, row);
+    builds.iter().map(|(_, other)| *other).filter(fits).collect()
+}
 
 impl Decision<'_> {
     /// Brings every build of an item as far as it can go.
     pub(crate) fn run_jobs(&mut self, walk: &Walk<'_>, item: ItemId, buildset: BuildsetId) -> Result<(), Refusal> {
         let Some(set) = self.buildset(buildset) else { return Ok(()) };
         let builds = set.builds.clone();
+        if set.problem.is_some() {
+            return self.skip_all(item, buildset, &builds);
+        }
         self.report_start(walk.tenant, walk.pipeline, item)?;
+        let following = self.holds_following(&walk.chain);
         // A build that is skipped or done at once may decide about others: a round for each at most.
         for _ in 0..=builds.len() {
             let before = self.deciding.events().len();
             for build in &builds {
-                self.run_job(walk, item, buildset, *build)?;
+                self.run_job(walk, (item, buildset), *build, following.as_deref())?;
             }
             if self.deciding.events().len() == before {
                 break;
             }
+        }
+        if self.fails_fast(&builds) {
+            let detail = "A voting job failed, and the project wants to know that at once.";
+            return self.give_up_builds(item, "fail-fast", detail);
+        }
+        self.resume_paused(item, buildset)
+    }
+
+    /// Nothing runs of an item that does not merge.
+    fn skip_all(&mut self, item: ItemId, buildset: BuildsetId, builds: &[BuildId]) -> Result<(), Refusal> {
+        for build in builds {
+            if self.build(*build).is_some_and(|row| row.state == BuildState::Waiting) {
+                self.emit(GateEvent::BuildSettled(BuildSettled {
+                    build: *build,
+                    item,
+                    buildset,
+                    result: BuildResult::Skipped,
+                    code: "merge-conflict".into(),
+                    detail: "Skipped because the change does not merge".into(),
+                }))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Zuul: `fail-fast`. The first voting job that failed ends the others.
+    fn fails_fast(&self, builds: &[BuildId]) -> bool {
+        let failed = |build: &BuildId| {
+            self.build(*build).is_some_and(|row| {
+                row.job.traits.fail_fast
+                    && row.job.voting
+                    && row.result.is_some_and(|result| !matches!(result, BuildResult::Success | BuildResult::Skipped))
+            })
+        };
+        let open = |build: &BuildId| self.build(*build).is_some_and(|row| row.state != BuildState::Done);
+        builds.iter().any(failed) && builds.iter().any(open)
+    }
+
+    /// Lets paused builds go on once all jobs that need them are done.
+    fn resume_paused(&mut self, item: ItemId, buildset: BuildsetId) -> Result<(), Refusal> {
+        let builds = self.builds_of(buildset);
+        let mut resumed = Vec::new();
+        for (id, row) in builds.iter().filter(|(_, row)| row.paused) {
+            let needs = |other: &BuildRow| {
+                let mut seen = BTreeSet::new();
+                let mut todo = vec![other];
+                while let Some(next) = todo.pop() {
+                    if !seen.insert(next.job.name.as_str()) {
+                        continue;
+                    }
+                    for (name, _) in &next.job.dependencies {
+                        if *name == row.job.name && together(next, row) {
+                            return true;
+                        }
+                        todo.extend(named(&builds, name, next));
+                    }
+                }
+                false
+            };
+            if builds.iter().all(|(_, other)| other.result.is_some() || !needs(other)) {
+                resumed.push((*id, row.attempt));
+            }
+        }
+        for (build, attempt) in resumed {
+            self.emit(GateEvent::BuildResumed(BuildResumed { build, attempt, item, buildset }))?;
         }
         Ok(())
     }
@@ -75,15 +162,24 @@ impl Decision<'_> {
         self.report_to(tenant, pipeline, Some(item), ReportAction::Start, &row.subjects, message)
     }
 
-    fn run_job(&mut self, walk: &Walk<'_>, item: ItemId, buildset: BuildsetId, build: BuildId) -> Result<(), Refusal> {
+    fn run_job(
+        &mut self,
+        walk: &Walk<'_>,
+        (item, buildset): (ItemId, BuildsetId),
+        build: BuildId,
+        following: Option<&str>,
+    ) -> Result<(), Refusal> {
         let Some(row) = self.build(build).filter(|row| row.state == BuildState::Waiting) else { return Ok(()) };
         let settle = |result, code: &str, detail: String| {
             GateEvent::BuildSettled(BuildSettled { build, item, buildset, result, code: code.into(), detail })
         };
-        match self.next(buildset, build, row) {
+        match self.next(walk, buildset, (build, row), following) {
             Next::Wait => Ok(()),
             Next::Skip { code, detail } => self.emit(settle(BuildResult::Skipped, code, detail)),
+            Next::Fail { code, detail } => self.emit(settle(BuildResult::Failure, code, detail)),
             Next::Noop => self.emit(settle(BuildResult::Success, "noop", String::new())),
+            // What fails fast starts nothing more.
+            Next::Run if self.buildset(buildset).is_some_and(|set| self.fails_fast(&set.builds)) => Ok(()),
             Next::Run => {
                 let ask = self.lease(walk, build, row);
                 self.emit(GateEvent::LeaseWanted(LeaseWanted { item, buildset, ask }))
@@ -112,30 +208,53 @@ impl Decision<'_> {
         }
     }
 
-    /// The builds of a buildset by name.
-    pub(crate) fn by_name(&self, buildset: BuildsetId) -> ByName<'_> {
+    /// The builds of a buildset, in the order of the graph.
+    pub(crate) fn builds_of(&self, buildset: BuildsetId) -> Builds<'_> {
         let builds = self.buildset(buildset).map(|set| set.builds.as_slice()).unwrap_or_default();
-        builds.iter().filter_map(|build| self.build(*build)).map(|row| (row.job.name.as_str(), row)).collect()
+        builds.iter().filter_map(|build| Some((*build, self.build(*build)?))).collect()
     }
 
-    fn next(&self, buildset: BuildsetId, build: BuildId, row: &BuildRow) -> Next {
-        let by_name = self.by_name(buildset);
-        if let Some((code, detail)) = skipped(&by_name, row) {
+    fn next(
+        &self,
+        walk: &Walk<'_>,
+        buildset: BuildsetId,
+        (build, row): (BuildId, &BuildRow),
+        following: Option<&str>,
+    ) -> Next {
+        let builds = self.builds_of(buildset);
+        if let Some((code, detail)) = skipped(&builds, row) {
             return Next::Skip { code, detail };
         }
-        match self.hold(&by_name, build, row) {
+        match self.hold(&builds, &walk.chain, following, (build, row)) {
             Some(_) => Next::Wait,
             None if row.job.noop => Next::Noop,
-            None => Next::Run,
+            None => match self.lost_artifact(walk, row) {
+                Some(detail) => Next::Fail { code: "artifact-missing", detail },
+                None => Next::Run,
+            },
         }
     }
 
-    /// What keeps a build from asking for its lease.
-    pub(crate) fn hold(&self, by_name: &ByName<'_>, build: BuildId, row: &BuildRow) -> Option<Hold> {
+    /// What keeps a build from asking for its lease. `ahead` is what its item stands on, `following` the job of
+    /// one of these for which everything behind waits.
+    pub(crate) fn hold(
+        &self,
+        builds: &Builds<'_>,
+        ahead: &[ItemId],
+        following: Option<&str>,
+        (build, row): (BuildId, &BuildRow),
+    ) -> Option<Hold> {
         for (name, _) in &row.job.dependencies {
-            if by_name.get(name.as_str()).is_some_and(|other| other.result.is_none()) {
+            // Zuul: jobs may run while one they need is paused.
+            if named(builds, name, row).iter().any(|other| other.result.is_none() && !other.paused) {
                 return Some(Hold::Job(name.clone()));
             }
+        }
+        if let Some(job) = following {
+            return Some(Hold::Following(job.to_owned()));
+        }
+        if let Some(artifact) = self.awaited_artifact(ahead, row) {
+            return Some(Hold::Artifact(artifact));
         }
         if row.job.noop {
             return None;
@@ -169,6 +288,17 @@ impl Decision<'_> {
         }
         let (item, buildset) = (row.item, row.buildset);
         self.emit(GateEvent::BuildStarted(BuildStarted { started: started.clone(), item, buildset }))
+    }
+
+    /// A worker says that a job waits for those that need it.
+    pub(crate) fn attempt_paused(&mut self, paused: &AttemptPaused) -> Result<(), Refusal> {
+        let subject = format!("pause of build {} attempt {}", paused.build, paused.attempt);
+        let Some(row) = self.current_attempt(paused.build, paused.attempt, &subject)? else { return Ok(()) };
+        if row.state != BuildState::Running || row.paused {
+            return self.ignore(subject, "already-had");
+        }
+        let (item, buildset) = (row.item, row.buildset);
+        self.emit(GateEvent::BuildPaused(BuildPaused { paused: paused.clone(), item, buildset }))
     }
 
     /// A worker ended an attempt.
@@ -247,43 +377,50 @@ impl Decision<'_> {
 }
 
 /// Whether a build will never run because of the jobs it waits for: a code and a sentence.
-fn skipped(by_name: &ByName<'_>, row: &BuildRow) -> Option<(&'static str, String)> {
+fn skipped(builds: &Builds<'_>, row: &BuildRow) -> Option<(&'static str, String)> {
     for (name, soft) in &row.job.dependencies {
-        let Some(other) = by_name.get(name.as_str()) else { continue };
-        let Some(result) = other.result else { continue };
-        match result {
-            BuildResult::Success => {
-                let kept = other.child_jobs.as_ref().is_none_or(|kept| kept.contains(&row.job.name));
-                if !kept {
-                    return Some(("child-jobs", format!("Skipped by job {name}")));
+        for other in named(builds, name, row) {
+            let result = match other.result {
+                // What it returned so far counts while it is paused.
+                None if other.paused => BuildResult::Success,
+                None => continue,
+                Some(result) => result,
+            };
+            match result {
+                BuildResult::Success => {
+                    let kept = other.child_jobs.as_ref().is_none_or(|kept| kept.contains(&row.job.name));
+                    if !kept {
+                        return Some(("child-jobs", format!("Skipped by job {name}")));
+                    }
                 }
+                BuildResult::Skipped if *soft => {}
+                BuildResult::Skipped => {
+                    let hidden = matches!(other.settled.as_deref(), Some("child-jobs" | "dependency-skipped"));
+                    let code = if hidden { "dependency-skipped" } else { "dependency-failed" };
+                    return Some((code, format!("Skipped due to skipped job {name}")));
+                }
+                _ => return Some(("dependency-failed", format!("Skipped due to failed job {name}"))),
             }
-            BuildResult::Skipped if *soft => {}
-            BuildResult::Skipped => {
-                let hidden = matches!(other.settled.as_deref(), Some("child-jobs" | "dependency-skipped"));
-                let code = if hidden { "dependency-skipped" } else { "dependency-failed" };
-                return Some((code, format!("Skipped due to skipped job {name}")));
-            }
-            _ => return Some(("dependency-failed", format!("Skipped due to failed job {name}"))),
         }
     }
     // Zuul: a soft dependency forgives that a job is not there, not that something before it failed.
-    failed_before(by_name, row).map(|name| ("dependency-failed", format!("Skipped due to failed job {name}")))
+    failed_before(builds, row).map(|name| ("dependency-failed", format!("Skipped due to failed job {name}")))
 }
 
 /// A job that failed, anywhere before this one.
-fn failed_before(by_name: &ByName<'_>, row: &BuildRow) -> Option<String> {
+fn failed_before(builds: &Builds<'_>, row: &BuildRow) -> Option<String> {
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     let mut todo: Vec<&str> = row.job.dependencies.iter().map(|(name, _)| name.as_str()).collect();
     while let Some(name) = todo.pop() {
-        let Some(other) = by_name.get(name) else { continue };
         if !seen.insert(name) {
             continue;
         }
-        if other.result.is_some_and(|result| !matches!(result, BuildResult::Success | BuildResult::Skipped)) {
-            return Some(name.to_owned());
+        for other in named(builds, name, row) {
+            if other.result.is_some_and(|result| !matches!(result, BuildResult::Success | BuildResult::Skipped)) {
+                return Some(name.to_owned());
+            }
+            todo.extend(other.job.dependencies.iter().map(|(name, _)| name.as_str()));
         }
-        todo.extend(other.job.dependencies.iter().map(|(name, _)| name.as_str()));
     }
     None
 }

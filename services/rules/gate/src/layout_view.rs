@@ -15,6 +15,7 @@ pub struct LayoutView {
     pipelines: Vec<Shared<Pipeline>>,
     projects: BTreeMap<String, ProjectView>,
     in_pipeline: BTreeSet<(String, String)>,
+    max_changes_per_pipeline: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -44,6 +45,7 @@ impl LayoutView {
     pub fn of(layout: &Layout) -> LayoutView {
         let pipelines = layout.pipeline_order.iter().filter_map(|name| layout.pipelines.get(name)).cloned();
         let mut view = LayoutView { pipelines: pipelines.collect(), ..LayoutView::default() };
+        view.max_changes_per_pipeline = layout.max_changes_per_pipeline.and_then(|limit| u64::try_from(limit).ok());
         for (name, project) in &layout.projects {
             let queue = layout.queue_of(name).map(|queue| QueueView {
                 name: queue.name.clone(),
@@ -93,6 +95,11 @@ impl LayoutView {
     /// Whether changes of this project may need each other in a circle.
     pub fn allows_cycles(&self, project: &str) -> bool {
         self.projects.get(project).and_then(|project| project.queue.as_ref()).is_some_and(|queue| queue.circular)
+    }
+
+    /// How many changes may be in one pipeline; none is without limit.
+    pub fn max_changes_per_pipeline(&self) -> Option<u64> {
+        self.max_changes_per_pipeline
     }
 
     /// Whether a project names a pipeline, itself or by a template.

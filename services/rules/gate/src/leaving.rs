@@ -90,8 +90,14 @@ impl Decision<'_> {
         detail: &str,
         shrink: bool,
     ) -> Result<(), Refusal> {
-        let Some(row) = self.item(item).cloned() else { return Ok(()) };
+        let Some(mut row) = self.item(item).cloned() else { return Ok(()) };
+        self.note_artifacts(item)?;
         self.give_up_builds(item, "dequeued", detail)?;
+        if matches!(code, "needs-gone" | "needs-abandoned" | "cannot-merge") && row.buildset.is_some() {
+            // What its jobs came to no longer counts.
+            self.emit(GateEvent::ItemReset(ItemReset { item, ahead: None, code: code.into(), detail: detail.into() }))?;
+            row.buildset = None;
+        }
         if let Some(layout) = self.layout(&row.tenant)?
             && let Some(pipeline) = layout.pipeline(&row.pipeline)
         {
@@ -102,7 +108,11 @@ impl Decision<'_> {
                 _ => ReportAction::Failure,
             };
             let message = self.result_message(item, &row, pipeline, action, detail);
-            self.report_to(&row.tenant, pipeline, Some(item), action, &row.subjects, message)?;
+            let told = self.told_as(&row.tenant, pipeline, action);
+            self.report_to(&row.tenant, pipeline, Some(item), told, &row.subjects, message)?;
+            if result == ItemResult::Failure && code == "reported" {
+                self.count_failures(&row.tenant, pipeline, true)?;
+            }
             if shrink {
                 self.shrink_window(&row, pipeline)?;
             }
@@ -151,12 +161,19 @@ impl Decision<'_> {
         merged: bool,
     ) -> Result<(), Refusal> {
         let Some(row) = self.item(item).cloned() else { return Ok(()) };
+        if !merged {
+            self.note_artifacts(item)?;
+        }
         if let Some(layout) = self.layout(&row.tenant)?
             && let Some(pipeline) = layout.pipeline(&row.pipeline)
         {
             let message = self.result_message(item, &row, pipeline, ReportAction::Success, detail);
-            self.report_to(&row.tenant, pipeline, Some(item), ReportAction::Success, &row.subjects, message)?;
-            self.grow_window(&row, pipeline)?;
+            let told = self.told_as(&row.tenant, pipeline, ReportAction::Success);
+            self.report_to(&row.tenant, pipeline, Some(item), told, &row.subjects, message)?;
+            self.count_failures(&row.tenant, pipeline, false)?;
+            if code != "already-merged" {
+                self.grow_window(&row, pipeline)?;
+            }
         }
         self.emit(GateEvent::ItemDequeued(ItemDequeued {
             item,

@@ -12,6 +12,7 @@
 //! the tenant it concerns is brought to rest: configuration, triggers and queues are looked at until
 //! nothing more happens, and the reasons for every wait are written down.
 
+mod artifacts;
 mod changes;
 mod config;
 mod decision;
@@ -25,6 +26,7 @@ pub mod layout_view;
 mod leaving;
 mod managers;
 mod prepare;
+mod promote;
 mod queue_pass;
 mod report;
 pub mod routing;
@@ -36,6 +38,7 @@ mod window;
 mod work;
 
 pub use decision::Decision;
+pub use freeze::{combine, job_traits};
 pub use layout_view::LayoutView;
 pub use routing::{RoutedInput, Router};
 pub use rules::GateRules;

@@ -8,13 +8,17 @@
 use std::sync::Arc;
 
 use gatelog_deciding::Refusal;
-use gatelog_gate_state::live::Phase;
+use gatelog_gate_state::live::{BuildsetProblem, Phase, ProblemKind, Work};
 use gatelog_record::ItemId;
-use gatelog_record::draft::gate::ItemResult;
+use gatelog_record::draft::gate::{FactsPurpose, ItemResult};
 use gatelog_rules_config::Pipeline;
 
 use crate::decision::Decision;
 use crate::layout_view::LayoutView;
+
+fn is_conflict(problem: &BuildsetProblem) -> bool {
+    problem.kind == ProblemKind::Conflict
+}
 
 /// Why an item is failing because of what it needs.
 pub(crate) const NEEDED_FAILING: &str = "needed-failing";
@@ -46,7 +50,7 @@ impl Decision<'_> {
     /// Looks once at every queue of a tenant.
     pub(crate) fn run_queues(&mut self, tenant: &str) -> Result<(), Refusal> {
         let Some(layout) = self.layout(tenant)? else { return Ok(()) };
-        for key in self.queue_keys(tenant) {
+        for key in self.queues_in_order(tenant, &layout) {
             let Some(pipeline) = layout.pipeline(&key.1) else {
                 self.empty_queue(&key)?;
                 continue;
@@ -75,6 +79,19 @@ impl Decision<'_> {
         let from = (tenant.to_owned(), String::new(), String::new());
         let rows = self.gate().queues.rows(std::ops::Bound::Included(&from), std::ops::Bound::Unbounded);
         rows.take_while(|(key, _)| key.0 == tenant).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// The queues of a tenant in the order in which they are looked at: what may be taken by one alone goes
+    /// to the pipeline that is defined first, and there to the item that came first.
+    fn queues_in_order(&self, tenant: &str, layout: &LayoutView) -> Vec<(String, String, String)> {
+        let mut keys = self.queue_keys(tenant);
+        let place = |name: &str| layout.pipelines().iter().position(|one| one.name == name).unwrap_or(usize::MAX);
+        keys.sort_by_cached_key(|key| {
+            let items = self.gate().queues.row(key).map(|row| row.items.as_slice()).unwrap_or_default();
+            let first = items.iter().filter_map(|item| self.item(*item)).map(|row| row.enqueued).min();
+            (place(&key.1), first.unwrap_or(u64::MAX))
+        });
+        keys
     }
 
     /// The pipeline of a queue is gone: so are its items.
@@ -119,12 +136,12 @@ impl Decision<'_> {
         let ahead = walk.items.get(..index).unwrap_or_default();
         let needed = match self.needed_items(walk, &row, ahead) {
             Ok(needed) => needed,
-            Err(detail) if row.live => {
-                self.leave_failing(item, ItemResult::Failure, "needs-gone", &detail, true)?;
+            Err((code, detail)) if row.live => {
+                self.leave_failing(item, ItemResult::Failure, code, &detail, true)?;
                 return Ok(Step::Left);
             }
-            Err(detail) => {
-                self.leave_silently(item, "needs-gone", &detail)?;
+            Err((code, detail)) => {
+                self.leave_silently(item, code, &detail)?;
                 return Ok(Step::Left);
             }
         };
@@ -140,7 +157,9 @@ impl Decision<'_> {
         if let Some(needed) = needed.iter().find(failing) {
             let detail = format!("{}, which it needs, is failing.", self.name_of(*needed));
             self.give_up_builds(item, "needed-failing", &detail)?;
-            self.set_failing(item, vec![NEEDED_FAILING.to_owned()])?;
+            let mut reasons = vec![NEEDED_FAILING.to_owned()];
+            reasons.extend(self.reasons_to_fail(item));
+            self.set_failing(item, reasons)?;
             return Ok(Step::Fails);
         }
         if row.failing.iter().any(|reason| reason == NEEDED_FAILING) {
@@ -155,7 +174,10 @@ impl Decision<'_> {
     fn go_on(&mut self, walk: &Walk<'_>, index: usize, item: ItemId) -> Result<Step, Refusal> {
         let Some((buildset, set)) = self.buildset_of(item) else {
             let in_window = walk.window == 0 || (index as u64) < u64::from(walk.window);
-            if in_window && walk.chain.iter().all(|ahead| self.is_prepared(*ahead)) {
+            if in_window
+                && walk.chain.iter().all(|ahead| self.is_prepared(*ahead))
+                && !walk.chain.iter().any(|ahead| self.is_leaving(*ahead))
+            {
                 self.open_buildset(walk, item)?;
             }
             return Ok(Step::Carries);
@@ -165,6 +187,10 @@ impl Decision<'_> {
                 Phase::Prepared => self.choose_layout(walk, item, buildset)?,
                 Phase::LayoutReady => self.want_freeze(walk, item, buildset)?,
                 Phase::Frozen => self.run_jobs(walk, item, buildset)?,
+                // Zuul: the jobs of what does not merge are known, and skipped.
+                Phase::Ended if set.layout.is_none() && set.problem.as_ref().is_some_and(is_conflict) => {
+                    self.want_freeze(walk, item, buildset)?;
+                }
                 Phase::Opened | Phase::Preparing | Phase::Layout | Phase::Freezing | Phase::Ended => {}
             }
         }
@@ -175,6 +201,16 @@ impl Decision<'_> {
             return Ok(Step::Left);
         }
         Ok(if reasons.is_empty() { Step::Carries } else { Step::Fails })
+    }
+
+    /// Whether an item is on its way into the branch: what enters now is better tested on that branch.
+    pub(crate) fn is_leaving(&self, item: ItemId) -> bool {
+        let work = self.item(item).and_then(|row| row.work).and_then(|work| self.pending(work)).map(|row| &row.work);
+        match work {
+            Some(Work::Submit(_)) => true,
+            Some(Work::Changes(wanted)) => matches!(wanted.purpose, FactsPurpose::BeforeSubmit { .. }),
+            _ => false,
+        }
     }
 
     /// An item that is not live has nothing to prepare.

@@ -1,8 +1,10 @@
 //! Reports: what is said, to whom, and what becomes of it.
 
 use gatelog_deciding::Refusal;
-use gatelog_gate_state::live::{BuildRow, ItemRow, Work};
-use gatelog_record::draft::gate::{BuildResult, ReportAction, ReportDelivered, ReportDone, ReportRequested, Subject};
+use gatelog_gate_state::live::{BuildRow, BuildsetRow, ItemRow, ProblemKind, Work};
+use gatelog_record::draft::gate::{
+    BuildResult, FailuresCounted, ReportAction, ReportDelivered, ReportDone, ReportRequested, Subject,
+};
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BuildId, ItemId, Timestamp};
 use gatelog_rules_config::Pipeline;
@@ -90,14 +92,18 @@ impl Decision<'_> {
             ReportAction::Start => &messages.start,
             ReportAction::Enqueue => &messages.enqueue,
             ReportAction::Dequeue => &messages.dequeue,
-            ReportAction::Failure | ReportAction::ConfigError => &messages.failure,
+            ReportAction::Failure | ReportAction::ConfigError | ReportAction::Disabled => &messages.failure,
         };
         let url = match (root, row.buildset) {
             ("", _) | (_, None) => String::new(),
             (root, Some(buildset)) => format!("{root}/t/{}/buildset/{buildset}", row.tenant),
         };
+        // Zuul: of an item that does not merge, or that was thrown out, no job is listed.
+        let shows_jobs =
+            |set: &BuildsetRow| set.problem.as_ref().is_none_or(|problem| problem.kind != ProblemKind::Conflict);
         let builds: Vec<(BuildId, &BuildRow)> = self
             .buildset_of(item)
+            .filter(|(_, set)| shows_jobs(set))
             .map(|(_, set)| set.builds.as_slice())
             .unwrap_or_default()
             .iter()
@@ -115,6 +121,40 @@ impl Decision<'_> {
         };
         let text = filled(text, pipeline, &url);
         paragraphs([text.as_str(), &url, detail, &lines.join("\n"), &skipped, &messages.footer])
+    }
+
+    /// Who is told of a result: nobody but the `disabled` reporters once too much failed in a row.
+    pub(crate) fn told_as(&self, tenant: &str, pipeline: &Pipeline, action: ReportAction) -> ReportAction {
+        let row = self.gate().failures.row(&(tenant.to_owned(), pipeline.name.clone()));
+        if row.is_some_and(|row| row.disabled) { ReportAction::Disabled } else { action }
+    }
+
+    /// Counts an item that failed, or ends the count. Zuul: `disable-after-consecutive-failures`; the
+    /// report that reaches the limit is still told as usual.
+    pub(crate) fn count_failures(&mut self, tenant: &str, pipeline: &Pipeline, failed: bool) -> Result<(), Refusal> {
+        let Some(limit) = pipeline.disable_after_consecutive_failures else { return Ok(()) };
+        let row = self.gate().failures.row(&(tenant.to_owned(), pipeline.name.clone()));
+        let (before, was_disabled) = row.map_or((0, false), |row| (row.failures, row.disabled));
+        let failures = if failed { before.saturating_add(1) } else { 0 };
+        let disabled = was_disabled || failures >= limit;
+        if (failures, disabled) == (before, was_disabled) {
+            return Ok(());
+        }
+        let (tenant, pipeline) = (tenant.to_owned(), pipeline.name.clone());
+        self.emit(GateEvent::FailuresCounted(FailuresCounted { tenant, pipeline, failures, disabled }))
+    }
+
+    /// Zuul: a full reconfiguration enables every pipeline again.
+    pub(crate) fn enable_pipelines(&mut self, tenant: &str) -> Result<(), Refusal> {
+        let from = (tenant.to_owned(), String::new());
+        let rows = self.gate().failures.rows(std::ops::Bound::Included(&from), std::ops::Bound::Unbounded);
+        let pipelines: Vec<String> =
+            rows.take_while(|(key, _)| key.0 == tenant).map(|(key, _)| key.1.clone()).collect();
+        for pipeline in pipelines {
+            let tenant = tenant.to_owned();
+            self.emit(GateEvent::FailuresCounted(FailuresCounted { tenant, pipeline, failures: 0, disabled: false }))?;
+        }
+        Ok(())
     }
 
     /// Requests a report from all who report this action in a pipeline; nothing if nobody does.

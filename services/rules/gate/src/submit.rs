@@ -81,6 +81,12 @@ impl Decision<'_> {
             SubmitOutcome::BaseMoved { at, expected, found } => {
                 self.base_moved(item, &row, at, expected.clone(), found.clone())
             }
+            // Zuul: it is told so, and what was tested on top of it is tested again on what is there.
+            SubmitOutcome::Refused { code, message } if code == "already-merged" => {
+                // What was merged before it was prepared changed nothing, so it takes nothing away.
+                let nothing_new = wanted.targets.iter().all(|target| target.tested_base == target.tested_commit);
+                self.leave_succeeding(item, "already-merged", message, nothing_new)
+            }
             SubmitOutcome::Refused { code, message } => {
                 let detail = format!("It could not be merged: {message} ({code}).");
                 self.leave_failing(item, ItemResult::MergeFailure, "merge-failure", &detail, false)

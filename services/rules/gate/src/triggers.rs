@@ -29,6 +29,11 @@ pub(crate) fn verdict(pipeline: &str, code: &str, detail: impl Into<String>) -> 
     PipelineVerdict { pipeline: pipeline.to_owned(), code: code.to_owned(), detail: detail.into() }
 }
 
+/// Whether what somebody names is a ref and no change.
+fn is_ref(key: &ChangeKey) -> bool {
+    key.change.starts_with("refs/")
+}
+
 /// The lane of a trigger.
 pub(crate) fn lane(cause: &TriggerCause) -> Lane {
     match cause {
@@ -81,6 +86,8 @@ impl Decision<'_> {
                 let event = &received.event;
                 (event.connection.clone(), ChangeKey { project: event.project.clone(), change })
             }),
+            // A ref is where it is; nobody need be asked.
+            TriggerCause::Asked(asked) if is_ref(&asked.change) => None,
             TriggerCause::Asked(asked) => Some((asked.connection.clone(), asked.change.clone())),
         };
         self.emit(GateEvent::TriggerWaiting(TriggerWaiting {
@@ -203,11 +210,14 @@ impl Decision<'_> {
         let Some(pipeline) = layout.pipeline(&asked.pipeline) else {
             return Ok(vec![verdict(&asked.pipeline, "no-such-pipeline", "the tenant has no such pipeline")]);
         };
-        let Some(row) = self.change(tenant, &asked.change) else {
+        let known = match is_ref(&asked.change) {
+            true => self.ref_subject(tenant, asked),
+            false => self.change(tenant, &asked.change).map(|row| row.facts.subject.clone()),
+        };
+        let Some(subject) = known else {
             let detail = format!("{} of {} does not exist", asked.change.change, asked.change.project);
             return Ok(vec![verdict(&asked.pipeline, "change-missing", detail)]);
         };
-        let subject = row.facts.subject.clone();
         Ok(vec![self.enter(&Entry {
             tenant,
             layout,
@@ -217,6 +227,23 @@ impl Decision<'_> {
             reason: "admin",
             asked: true,
         })?])
+    }
+
+    /// A branch that somebody names by its ref, where it is now.
+    fn ref_subject(&self, tenant: &str, asked: &EnqueueAsked) -> Option<Subject> {
+        let branch = asked.change.change.strip_prefix("refs/heads/")?.to_owned();
+        let commit = self.gate().branches.row(&(tenant.to_owned(), asked.change.project.clone(), branch.clone()))?;
+        Some(Subject {
+            connection: asked.connection.clone(),
+            project: asked.change.project.clone(),
+            branch: Some(branch),
+            git_ref: asked.change.change.clone(),
+            change: None,
+            patchset: None,
+            commit: Some(commit.clone()),
+            old_commit: None,
+            url: String::new(),
+        })
     }
 
     /// Somebody asks to dequeue a change. Zuul: the first live item that holds it goes.

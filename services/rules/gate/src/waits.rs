@@ -35,8 +35,8 @@ impl Decision<'_> {
                 let active = queue.window == 0 || (index as u64) < u64::from(queue.window);
                 let reason = self.why_item(tenant, row, &chain, active);
                 all.insert(WaitKey(WaitSubject::Item(*item)), Some(reason));
-                self.why_builds(row, &mut all);
-                if row.live && row.failing.is_empty() {
+                self.why_builds(row, &chain, &mut all);
+                if row.failing.is_empty() {
                     chain.push(*item);
                 }
             }
@@ -122,6 +122,9 @@ impl Decision<'_> {
         let ahead = chain.last().map(|item| self.name_of(*item));
         let Some(set) = row.buildset.and_then(|buildset| self.buildset(buildset)) else {
             return match ahead {
+                Some(ahead) if active && chain.iter().any(|item| self.is_leaving(*item)) => {
+                    why(WaitCode::ItemAhead, format!("{ahead} is being merged first"), "that item, when it leaves")
+                }
                 _ if !active => why(WaitCode::Window, "the queue's window is full", "an item ahead, when it leaves"),
                 Some(ahead) => {
                     why(WaitCode::ItemAhead, format!("the state of {ahead} is prepared first"), "its preparation")
@@ -150,25 +153,39 @@ impl Decision<'_> {
         builds.iter().any(|build| self.build(*build).is_some_and(|row| row.state != BuildState::Done))
     }
 
-    fn why_builds(&self, row: &ItemRow, all: &mut BTreeMap<WaitKey, Option<Why>>) {
+    fn why_builds(&self, row: &ItemRow, chain: &[ItemId], all: &mut BTreeMap<WaitKey, Option<Why>>) {
         let Some(buildset) = row.buildset else { return };
-        let by_name = self.by_name(buildset);
-        for build in self.buildset(buildset).map(|set| set.builds.as_slice()).unwrap_or_default() {
-            let Some(row) = self.build(*build) else { continue };
+        let builds = self.builds_of(buildset);
+        let waiting = builds.iter().any(|(_, row)| row.state == BuildState::Waiting);
+        let following = if waiting { self.holds_following(chain) } else { None };
+        for (build, row) in &builds {
             let reason = match row.state {
                 BuildState::Done => continue,
                 BuildState::Leased => why(WaitCode::Lease, "nodes and a worker are asked for", "capacity"),
+                BuildState::Running if row.paused => {
+                    why(WaitCode::Paused, "it waits for the jobs that need it", "the last of them")
+                }
                 BuildState::Running => {
                     let worker = row.worker.as_deref().unwrap_or("a worker");
                     why(WaitCode::Running, format!("{worker} runs it"), "its end")
                 }
-                BuildState::Waiting => match self.hold(&by_name, *build, row) {
+                BuildState::Waiting => match self.hold(&builds, chain, following.as_deref(), (*build, row)) {
                     Some(Hold::Semaphore(name)) => {
                         why(WaitCode::Semaphore, format!("semaphore {name} is taken"), "a build that holds it")
                     }
                     Some(Hold::Job(name)) => {
                         why(WaitCode::JobDependency, format!("job {name} must end first"), "that job")
                     }
+                    Some(Hold::Following(name)) => why(
+                        WaitCode::HoldFollowing,
+                        format!("job {name} of an item ahead must succeed first"),
+                        "that job",
+                    ),
+                    Some(Hold::Artifact(name)) => why(
+                        WaitCode::Artifact,
+                        format!("{name} of a change ahead is not there yet"),
+                        "the job that makes it",
+                    ),
                     None => why(WaitCode::Lease, "its lease is to be asked for", "the next decision"),
                 },
             };

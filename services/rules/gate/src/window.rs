@@ -38,6 +38,22 @@ impl Decision<'_> {
         self.change_window(item, pipeline, "failure", shrunk)
     }
 
+    /// Zuul: with a new configuration every queue begins with the window it is configured to have.
+    pub(crate) fn renew_windows(&mut self, tenant: &str) -> Result<(), Refusal> {
+        let Some(layout) = self.layout(tenant)? else { return Ok(()) };
+        for key in self.queue_keys(tenant) {
+            let Some(window) = self.gate().queues.row(&key).map(|row| row.window) else { continue };
+            let Some(pipeline) = layout.pipeline(&key.1) else { continue };
+            if pipeline.manager != Manager::Dependent || window == pipeline.window.size {
+                continue;
+            }
+            let (tenant, pipeline, queue, window) = (key.0, key.1, key.2, pipeline.window.size);
+            let code = "reconfigured".into();
+            self.emit(GateEvent::WindowChanged(WindowChanged { tenant, pipeline, queue, window, code }))?;
+        }
+        Ok(())
+    }
+
     fn change_window(
         &mut self,
         item: &ItemRow,

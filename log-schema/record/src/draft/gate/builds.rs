@@ -110,6 +110,55 @@ pub struct BuildStarted {
     pub buildset: BuildsetId,
 }
 
+/// Input: an attempt succeeded so far and waits for the jobs that need it. Zuul: `zuul.pause`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AttemptPaused {
+    /// The tenant.
+    pub tenant: String,
+    /// The build.
+    pub build: BuildId,
+    /// Which attempt.
+    pub attempt: u32,
+    /// The worker.
+    pub worker: String,
+    /// What the job returned so far.
+    pub data: Value,
+}
+
+/// An attempt waits for the jobs that need it; they may run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BuildPaused {
+    /// What the worker said.
+    pub paused: AttemptPaused,
+    /// The item.
+    pub item: ItemId,
+    /// The buildset.
+    pub buildset: BuildsetId,
+}
+
+/// Every job that needs a paused build is done: it may go on to its end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BuildResumed {
+    /// The build.
+    pub build: BuildId,
+    /// Which attempt.
+    pub attempt: u32,
+    /// The item.
+    pub item: ItemId,
+    /// The buildset.
+    pub buildset: BuildsetId,
+}
+
+/// What became of the artifacts that an item's jobs make, when the item left: jobs of changes that need
+/// these may ask later.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ArtifactsNoted {
+    /// The item.
+    pub item: ItemId,
+    /// Each artifact by its name, and whether it is there.
+    pub artifacts: Vec<(String, bool)>,
+}
+
 /// Something a build left behind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Artifact {

@@ -108,6 +108,8 @@ pub enum ReportAction {
     NoJobs,
     /// `dequeue`
     Dequeue,
+    /// `disabled`: instead of any other, once a pipeline failed too often in a row.
+    Disabled,
 }
 
 impl ReportAction {
@@ -122,6 +124,7 @@ impl ReportAction {
             ReportAction::ConfigError => "config-error",
             ReportAction::NoJobs => "no-jobs",
             ReportAction::Dequeue => "dequeue",
+            ReportAction::Disabled => "disabled",
         }
     }
 }

@@ -208,6 +208,24 @@ pub struct FrozenJob {
     pub success_message: Option<String>,
     /// What is said instead of FAILURE, if anything.
     pub failure_message: Option<String>,
+    /// How it stands to other jobs, items and changes.
+    pub traits: JobTraits,
+}
+
+/// How a job stands to other jobs, to other items and to the changes of its own item.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobTraits {
+    /// Items behind start nothing before it succeeded. Zuul: `hold-following-changes`.
+    pub hold_following_changes: bool,
+    /// When a voting job fails, what its item still runs is given up. Zuul: `fail-fast`.
+    pub fail_fast: bool,
+    /// Artifacts it makes, by name.
+    pub provides: Vec<String>,
+    /// Artifacts of changes ahead that it needs, by name.
+    pub requires: Vec<String>,
+    /// Which of the item's changes it is for, counted from 0; several when it serves them together.
+    /// Empty stands for all of them.
+    pub changes: Vec<u32>,
 }
 
 /// How freezing ended.

@@ -42,6 +42,39 @@ pub struct WindowChanged {
     pub code: String,
 }
 
+/// A queue's items were put into another order. Those that have to begin anew are reset beside it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueueReordered {
+    /// The tenant.
+    pub tenant: String,
+    /// The pipeline.
+    pub pipeline: String,
+    /// The queue.
+    pub queue: String,
+    /// All its items in their new order.
+    pub items: Vec<ItemId>,
+    /// Items whose start is not reported any more, whether it was or not. Zuul: what is promoted begins
+    /// again quietly.
+    pub quiet: Vec<ItemId>,
+    /// A code: `promoted`.
+    pub code: String,
+    /// Why, in the words of whoever asked.
+    pub detail: String,
+}
+
+/// What failed in a row in a pipeline was counted. Zuul: `disable-after-consecutive-failures`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FailuresCounted {
+    /// The tenant.
+    pub tenant: String,
+    /// The pipeline.
+    pub pipeline: String,
+    /// How many items failed in a row by now.
+    pub failures: u32,
+    /// Whether the pipeline tells nobody but its `disabled` reporters from here on.
+    pub disabled: bool,
+}
+
 /// What can wait.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum WaitSubject {
@@ -92,6 +125,12 @@ pub enum WaitCode {
     Report,
     /// It runs nothing itself: it stands for what an item behind it needs.
     NotLive,
+    /// A job of an item ahead must succeed first.
+    HoldFollowing,
+    /// An artifact of a change ahead is not there yet.
+    Artifact,
+    /// It has succeeded so far and waits for the jobs that need it.
+    Paused,
 }
 
 impl WaitCode {
@@ -115,6 +154,9 @@ impl WaitCode {
             WaitCode::Submit => "submit",
             WaitCode::Report => "report",
             WaitCode::NotLive => "not-live",
+            WaitCode::HoldFollowing => "hold-following",
+            WaitCode::Artifact => "artifact",
+            WaitCode::Paused => "paused",
         }
     }
 }

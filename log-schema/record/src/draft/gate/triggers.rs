@@ -210,3 +210,16 @@ pub struct DequeueAsked {
     /// Why, in their words.
     pub reason: String,
 }
+
+/// Input: somebody asks that changes go to the head of their queues, in this order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PromoteAsked {
+    /// The tenant.
+    pub tenant: String,
+    /// The pipeline.
+    pub pipeline: String,
+    /// The changes, the one to go first first.
+    pub changes: Vec<ChangeKey>,
+    /// Why, in their words.
+    pub reason: String,
+}

@@ -8,11 +8,25 @@ use gatelog_record::draft::gate::{ChangeKey, PipelineVerdict, Subject};
 
 use super::{Entry, Place};
 use crate::decision::Decision;
+use crate::dependencies::Group;
 use crate::filters;
 use crate::triggers::verdict;
 
 /// How many changes one change may pull in behind itself.
 const MAX_BEHIND: usize = 200;
+
+/// What becomes of a change that is needed.
+enum Ahead {
+    /// It is in the branch.
+    Merged,
+    /// It is in the queue.
+    There,
+    /// It is to be pulled in.
+    Wanted(Subject),
+}
+
+/// Why a change may not enter: a code, a sentence, and whether it is reported.
+type Hindrance = (&'static str, String, bool);
 
 impl Decision<'_> {
     pub(crate) fn enter_dependent(&mut self, entry: &Entry<'_>) -> Result<PipelineVerdict, Refusal> {
@@ -29,79 +43,131 @@ impl Decision<'_> {
 
     /// Enqueues a change, with all it needs ahead of it, or says why not.
     fn enter_with_needs(&mut self, entry: &Entry<'_>, key: &ChangeKey) -> Result<PipelineVerdict, Refusal> {
-        let Some(row) = self.change(entry.tenant, key) else {
-            return self.turn_away(entry, "change-missing", "nothing is known of the change", false);
+        let groups = if entry.pipeline.ignore_dependencies {
+            vec![vec![key.clone()]]
+        } else {
+            match self.needs(entry.tenant, key) {
+                Ok(groups) => groups,
+                Err(why) => {
+                    let (code, detail) = why.describe();
+                    // Zuul: what a change needs and cannot merge means silence.
+                    return self.turn_away(entry, code, &detail, code != "needs-abandoned");
+                }
+            }
         };
-        if let Err(why) = filters::can_merge(entry.pipeline, &row.facts) {
-            return self.turn_away(entry, "cannot-merge", &why, false);
-        }
-        let queue = entry.layout.queue_name(&entry.subject.project, entry.subject.branch.as_deref());
-        let needs = match self.needs_in_queue(entry, key, &queue) {
-            Ok(needs) => needs,
-            Err((code, detail, report)) => return self.turn_away(entry, code, &detail, report),
-        };
-        for subject in &needs {
-            self.put_in_queue(entry, Place { queue: queue.clone(), subject, live: true, reason: "needs" })?;
-        }
-        self.put_in_queue(entry, Place { queue, subject: entry.subject, live: true, reason: entry.reason })?;
-        let detail = match needs.len() {
-            0 => String::new(),
-            count => format!("with {count} changes it needs ahead of it"),
-        };
-        Ok(verdict(&entry.pipeline.name, "enqueued", detail))
+        let own = groups.last().cloned().unwrap_or_else(|| vec![key.clone()]);
+        Ok(match self.enter_group(entry, &own, &groups)? {
+            Some(refused) => refused,
+            None => verdict(&entry.pipeline.name, "enqueued", ""),
+        })
     }
 
-    /// What a change needs and is not in its queue yet; all of it may enter. The error is a code, a
-    /// sentence, and whether it is reported.
-    fn needs_in_queue(
-        &self,
+    /// Enqueues changes that are tested as one, behind what they need; says why not if they may not enter.
+    /// Zuul: whatever is pulled in is asked the same questions, and what is wrong with it is told to it.
+    fn enter_group(
+        &mut self,
         entry: &Entry<'_>,
-        key: &ChangeKey,
-        queue: &str,
-    ) -> Result<Vec<Subject>, (&'static str, String, bool)> {
-        if entry.pipeline.ignore_dependencies {
-            return Ok(Vec::new());
+        group: &Group,
+        groups: &[Group],
+    ) -> Result<Option<PipelineVerdict>, Refusal> {
+        let queue = entry.layout.queue_name(&entry.subject.project, entry.subject.branch.as_deref());
+        if let Some((code, why)) = self.unfit_member(entry, group) {
+            return self.turn_away(entry, code, &why, false).map(Some);
         }
-        let needs = self.needs(entry.tenant, key).map_err(|why| {
-            let (code, mut detail) = why.describe();
-            if code == "dependency-cycle" && entry.layout.allows_cycles(&key.project) {
-                detail.push_str(" Its queue allows that, but gatelog cannot test changes as one yet.");
-            }
-            // Zuul: what a change needs and cannot merge means silence.
-            (code, detail, !matches!(code, "needs-abandoned"))
-        })?;
-        let mut wanted = Vec::new();
+        if let Some(verdict) = self.refuse_group(entry, group)? {
+            return Ok(Some(verdict));
+        }
+        let needs = match entry.pipeline.ignore_dependencies {
+            true => BTreeSet::new(),
+            false => self.needs_of_group(entry.tenant, group),
+        };
+        let mut pulled = Vec::new();
         for need in needs {
-            let Some(row) = self.change(entry.tenant, &need) else { continue };
-            let subject = &row.facts.subject;
-            let theirs = entry.layout.queue_name(&subject.project, subject.branch.as_deref());
-            if theirs != queue {
-                let detail = format!(
-                    "It depends on {} of {}, which is gated in queue {theirs:?}, not in {queue:?}.",
-                    need.change, need.project
-                );
-                return Err(("needs-other-queue", detail, true));
+            match self.fits_ahead(entry, &need, &queue) {
+                Ok(Ahead::Merged | Ahead::There) => {}
+                Ok(Ahead::Wanted(subject)) => pulled.push((need, subject)),
+                Err((code, detail, report)) => return self.turn_away(entry, code, &detail, report).map(Some),
             }
-            let there = self.items_in(entry.tenant, &entry.pipeline.name, subject);
-            let there = there.into_iter().filter_map(|item| self.item(item));
-            if there
-                .into_iter()
-                .any(|item| item.queue == queue && item.subjects.iter().any(|one| super::same(one, subject)))
-            {
+        }
+        for (need, subject) in pulled {
+            // A circle that was pulled in for the need before may hold this one too.
+            if self.is_in_queue(entry, &subject, &queue) {
                 continue;
             }
-            let mut fit = filters::can_merge(entry.pipeline, &row.facts);
-            if fit.is_ok() && !entry.asked {
-                fit = filters::requirements(entry.pipeline, &row.facts, true);
-            }
-            if let Err(why) = fit {
-                let detail = format!("It depends on {} of {}, and {why}.", need.change, need.project);
+            let Some(theirs) = groups.iter().find(|group| group.contains(&need)) else { continue };
+            let ahead = Entry { subject: &subject, reason: "needs", ..*entry };
+            if self.enter_group(&ahead, theirs, groups)?.is_some() {
                 // Zuul: silence; it enters by itself once what it needs does.
-                return Err(("needs-unapproved", detail, false));
+                let detail = format!("It depends on {}, which may not enter.", subject.url);
+                return self.turn_away(entry, "needs-unapproved", &detail, false).map(Some);
             }
-            wanted.push(subject.clone());
         }
-        Ok(wanted)
+        let subjects = match group.len() {
+            0 | 1 => vec![entry.subject.clone()],
+            _ => self.subjects_of(entry.tenant, group),
+        };
+        // Zuul: what is pulled in leaves room for the change that needs it.
+        let room = usize::from(entry.reason == "needs");
+        if let Some(verdict) = self.refuse_too_many(entry, 0, subjects.len().saturating_add(room))? {
+            return Ok(Some(verdict));
+        }
+        self.put_in_queue(entry, Place { queue, subjects: &subjects, live: true, reason: entry.reason })?;
+        Ok(None)
+    }
+
+    /// A member that may not enter: then none does, and nothing is said.
+    fn unfit_member(&self, entry: &Entry<'_>, group: &[ChangeKey]) -> Option<(&'static str, String)> {
+        for member in group {
+            let Some(row) = self.change(entry.tenant, member) else {
+                return Some(("change-missing", "nothing is known of the change".into()));
+            };
+            let mut fit = filters::can_merge(entry.pipeline, &row.facts).map_err(|why| ("cannot-merge", why));
+            if fit.is_ok() && !entry.asked {
+                fit = filters::requirements(entry.pipeline, &row.facts, true, self.now())
+                    .map_err(|why| ("requirements", why));
+            }
+            if let Err((code, why)) = fit {
+                let own = entry.subject.change_key().as_ref() == Some(member);
+                let why = if own { why } else { format!("{}, to be merged with it: {why}", row.facts.subject.url) };
+                return Some((code, why));
+            }
+        }
+        None
+    }
+
+    fn is_in_queue(&self, entry: &Entry<'_>, subject: &Subject, queue: &str) -> bool {
+        let there = self.items_in(entry.tenant, &entry.pipeline.name, subject);
+        there
+            .into_iter()
+            .filter_map(|item| self.item(item))
+            .any(|item| item.queue == queue && item.subjects.iter().any(|one| super::same(one, subject)))
+    }
+
+    /// What is to be done about a change that is needed.
+    fn fits_ahead(&self, entry: &Entry<'_>, need: &ChangeKey, queue: &str) -> Result<Ahead, Hindrance> {
+        let Some(row) = self.change(entry.tenant, need) else {
+            let detail = format!("It depends on {} of {}, which does not exist.", need.change, need.project);
+            return Err(("needs-missing", detail, true));
+        };
+        if row.facts.merged {
+            return Ok(Ahead::Merged);
+        }
+        let subject = &row.facts.subject;
+        let theirs = entry.layout.queue_name(&subject.project, subject.branch.as_deref());
+        if theirs != queue {
+            let detail =
+                format!("It depends on {}, which is gated in queue {theirs:?}, not in {queue:?}.", subject.url);
+            return Err(("needs-other-queue", detail, true));
+        }
+        if self.is_in_queue(entry, subject, queue) {
+            return Ok(Ahead::There);
+        }
+        if let Err(why) = filters::can_merge(entry.pipeline, &row.facts) {
+            let detail = format!("It depends on {}, and {why}.", subject.url);
+            // Zuul: silence; it enters by itself once what it needs does.
+            return Err(("needs-unapproved", detail, false));
+        }
+        Ok(Ahead::Wanted(subject.clone()))
     }
 
     /// Enqueues the changes that need one which is in the queue, and those that need these.
@@ -110,6 +176,10 @@ impl Decision<'_> {
             return Ok(());
         }
         let Some(start) = entry.subject.change_key() else { return Ok(()) };
+        // Zuul: what needs a member of a circle is not pulled in behind it.
+        if self.is_in_circle(entry, entry.subject) {
+            return Ok(());
+        }
         let mut seen = BTreeSet::from([start.clone()]);
         let mut todo = VecDeque::from([start]);
         while let Some(key) = todo.pop_front() {
@@ -120,7 +190,7 @@ impl Decision<'_> {
                 }
                 let Some(row) = self.change(entry.tenant, &behind) else { continue };
                 // Zuul: whoever asked, what is pulled in behind must meet the requirements.
-                if filters::requirements(entry.pipeline, &row.facts, true).is_err() || !row.facts.open {
+                if filters::requirements(entry.pipeline, &row.facts, true, self.now()).is_err() || !row.facts.open {
                     continue;
                 }
                 if filters::can_merge(entry.pipeline, &row.facts).is_err() {
@@ -139,9 +209,16 @@ impl Decision<'_> {
                         continue;
                     }
                 }
-                todo.push_back(behind);
+                if !self.is_in_circle(entry, &subject) {
+                    todo.push_back(behind);
+                }
             }
         }
         Ok(())
+    }
+
+    fn is_in_circle(&self, entry: &Entry<'_>, subject: &Subject) -> bool {
+        let there = self.items_in(entry.tenant, &entry.pipeline.name, subject);
+        there.iter().filter_map(|item| self.item(*item)).any(|row| row.subjects.len() > 1)
     }
 }

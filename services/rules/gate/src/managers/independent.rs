@@ -2,7 +2,7 @@
 
 use gatelog_deciding::Refusal;
 use gatelog_record::WorkId;
-use gatelog_record::draft::gate::PipelineVerdict;
+use gatelog_record::draft::gate::{PipelineVerdict, Subject};
 
 use super::{Entry, Place};
 use crate::decision::Decision;
@@ -10,13 +10,29 @@ use crate::triggers::verdict;
 
 impl Decision<'_> {
     pub(crate) fn enter_independent(&mut self, entry: &Entry<'_>) -> Result<PipelineVerdict, Refusal> {
-        let mut ahead = Vec::new();
+        let mut ahead: Vec<Vec<Subject>> = Vec::new();
+        let mut own = vec![entry.subject.clone()];
         if let Some(key) = entry.subject.change_key()
             && !entry.pipeline.ignore_dependencies
         {
             match self.needs(entry.tenant, &key) {
-                Ok(needs) => {
-                    ahead.extend(needs.iter().filter_map(|need| self.current_subject(entry.tenant, need)));
+                Ok(mut groups) => {
+                    let group = groups.pop().unwrap_or_default();
+                    if let Some(verdict) = self.refuse_group(entry, &group)? {
+                        return Ok(verdict);
+                    }
+                    ahead.extend(groups.iter().map(|group| self.subjects_of(entry.tenant, group)));
+                    for subject in ahead.iter_mut().flatten() {
+                        // Zuul: a commit is tested on the patchset it stands on, even if there is a newer one.
+                        if let Some(stood_on) =
+                            self.stood_on(entry.tenant, groups.iter().chain([&group]).flatten(), subject)
+                        {
+                            *subject = stood_on;
+                        }
+                    }
+                    if group.len() > 1 {
+                        own = self.subjects_of(entry.tenant, &group);
+                    }
                 }
                 Err(why) => {
                     let (code, detail) = why.describe();
@@ -24,13 +40,26 @@ impl Decision<'_> {
                 }
             }
         }
+        ahead.retain(|subjects| !subjects.is_empty());
+        let mut changes = 0_usize;
+        for subjects in &ahead {
+            let pulled = Entry { subject: subjects.first().unwrap_or(entry.subject), ..*entry };
+            // Zuul: room is left for the change that pulls it in.
+            if let Some(verdict) = self.refuse_too_many(&pulled, changes, subjects.len().saturating_add(1))? {
+                return Ok(verdict);
+            }
+            changes = changes.saturating_add(subjects.len());
+        }
+        if let Some(verdict) = self.refuse_too_many(entry, changes, own.len())? {
+            return Ok(verdict);
+        }
         // Any id will do for a queue that only this item is in.
         let queue = self.deciding.id::<WorkId>().to_string();
-        for subject in &ahead {
-            self.put_in_queue(entry, Place { queue: queue.clone(), subject, live: false, reason: "needs" })?;
+        for subjects in &ahead {
+            self.put_in_queue(entry, Place { queue: queue.clone(), subjects, live: false, reason: "needs" })?;
         }
-        self.put_in_queue(entry, Place { queue, subject: entry.subject, live: true, reason: entry.reason })?;
-        let detail = match ahead.len() {
+        self.put_in_queue(entry, Place { queue, subjects: &own, live: true, reason: entry.reason })?;
+        let detail = match changes {
             0 => String::new(),
             count => format!("with {count} changes it needs ahead of it"),
         };

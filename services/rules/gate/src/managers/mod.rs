@@ -3,6 +3,8 @@
 
 mod dependent;
 mod independent;
+mod serial;
+mod supercedent;
 
 use gatelog_deciding::Refusal;
 use gatelog_record::ItemId;
@@ -39,8 +41,8 @@ pub(crate) struct Entry<'e> {
 pub(crate) struct Place<'p> {
     /// The queue.
     pub queue: String,
-    /// What enters.
-    pub subject: &'p Subject,
+    /// What enters: one change or ref, or the changes of a circle.
+    pub subjects: &'p [Subject],
     /// Whether it runs jobs and reports.
     pub live: bool,
     /// Why, as a code.
@@ -66,17 +68,15 @@ impl Decision<'_> {
             && let Some(row) = self.change(entry.tenant, &key)
         {
             let current = row.facts.subject.patchset == entry.subject.patchset;
-            if let Err(why) = filters::requirements(entry.pipeline, &row.facts, current) {
+            if let Err(why) = filters::requirements(entry.pipeline, &row.facts, current, self.now()) {
                 return self.turn_away(entry, "requirements", &why, false);
             }
         }
         match entry.pipeline.manager {
             Manager::Independent => self.enter_independent(entry),
             Manager::Dependent => self.enter_dependent(entry),
-            Manager::Serial | Manager::Supercedent => {
-                let why = "pipelines of this manager take nothing in yet: make it independent or dependent";
-                self.turn_away(entry, "manager-not-supported", why, false)
-            }
+            Manager::Serial => self.enter_serial(entry),
+            Manager::Supercedent => self.enter_supercedent(entry),
         }
     }
 
@@ -113,6 +113,44 @@ impl Decision<'_> {
         Ok(verdict(&entry.pipeline.name, code, detail))
     }
 
+    /// Refuses changes that need each other in a circle where one of their queues does not allow it.
+    /// Zuul: told to the change that set it off.
+    pub(crate) fn refuse_group(
+        &mut self,
+        entry: &Entry<'_>,
+        group: &[ChangeKey],
+    ) -> Result<Option<PipelineVerdict>, Refusal> {
+        if group.len() < 2 || group.iter().all(|key| entry.layout.allows_cycles(&key.project)) {
+            return Ok(None);
+        }
+        let subjects = self.subjects_of(entry.tenant, group);
+        let names: Vec<&str> = subjects.iter().map(|subject| subject.url.as_str()).collect();
+        let detail =
+            format!("These changes depend on each other: {}. Not every queue of theirs allows that.", names.join(", "));
+        self.turn_away(entry, "dependency-cycle", &detail, true).map(Some)
+    }
+
+    /// Refuses what would be too many changes in a pipeline. Zuul: `max-changes-per-pipeline`.
+    /// `coming` are those that will enter before.
+    pub(crate) fn refuse_too_many(
+        &mut self,
+        entry: &Entry<'_>,
+        coming: usize,
+        more: usize,
+    ) -> Result<Option<PipelineVerdict>, Refusal> {
+        let Some(limit) = entry.layout.max_changes_per_pipeline() else { return Ok(None) };
+        let name = entry.pipeline.name.as_str();
+        let queues = self.queue_keys(entry.tenant).into_iter().filter(|key| key.1 == name);
+        let items: Vec<ItemId> =
+            queues.filter_map(|key| self.gate().queues.row(&key)).flat_map(|row| row.items.iter().copied()).collect();
+        let there: usize = items.iter().filter_map(|item| self.item(*item)).map(|row| row.subjects.len()).sum();
+        if there.saturating_add(coming).saturating_add(more) as u64 <= limit {
+            return Ok(None);
+        }
+        let detail = format!("More changes than the pipeline's limit of {limit} would be in {name}.");
+        self.turn_away(entry, "limit", &detail, true).map(Some)
+    }
+
     /// Puts an item at the end of a queue.
     pub(crate) fn put_in_queue(&mut self, entry: &Entry<'_>, place: Place<'_>) -> Result<ItemId, Refusal> {
         let key = (entry.tenant.to_owned(), entry.pipeline.name.clone(), place.queue.clone());
@@ -120,6 +158,8 @@ impl Decision<'_> {
         let ahead = row.and_then(|row| row.items.last().copied());
         let window = match (row, entry.pipeline.manager) {
             (None, Manager::Dependent) => Some(entry.pipeline.window.size),
+            // Zuul: one at a time, whatever happens.
+            (None, Manager::Serial | Manager::Supercedent) => Some(1),
             _ => None,
         };
         let item = self.deciding.id();
@@ -128,7 +168,7 @@ impl Decision<'_> {
             tenant: entry.tenant.to_owned(),
             pipeline: entry.pipeline.name.clone(),
             queue: place.queue,
-            subjects: vec![place.subject.clone()],
+            subjects: place.subjects.to_vec(),
             live: place.live,
             ahead,
             trigger: if place.reason == entry.reason { entry.trigger } else { None },
@@ -136,10 +176,11 @@ impl Decision<'_> {
             window,
         }))?;
         if place.live {
-            let subjects = std::slice::from_ref(place.subject);
             let message = crate::report::filled(&entry.pipeline.messages.enqueue, entry.pipeline, "");
-            self.report_to(entry.tenant, entry.pipeline, Some(item), ReportAction::Enqueue, subjects, message)?;
-            self.supersede(entry, place.subject)?;
+            self.report_to(entry.tenant, entry.pipeline, Some(item), ReportAction::Enqueue, place.subjects, message)?;
+            for subject in place.subjects {
+                self.supersede(entry, subject)?;
+            }
         }
         Ok(item)
     }

@@ -13,6 +13,7 @@ use gatelog_record::draft::gate::{
 use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, BuildId, InputId, InputRecord, LeaseId, Timestamp, Value, WorkId, codec};
 use gatelog_rules_config as config;
+use gatelog_rules_gate::{combine, job_traits};
 
 use super::forge::{Forge, Tree};
 use super::shell::World;
@@ -298,49 +299,58 @@ impl World {
         };
         let layout = read(&wanted.layout)?;
         let ahead = wanted.layout_ahead.as_ref().map(read).transpose()?;
-        let own =
-            wanted.steps.iter().rev().find(|step| step.item == wanted.item).ok_or("it is not in its own chain")?;
-        let subject = config::FreezeSubject {
-            project: own.subject.project.clone(),
-            branch: own.subject.branch.clone(),
-            files: wanted.state.files.clone(),
-            updates_config: wanted.state.item_touches_config,
-            ..config::FreezeSubject::default()
-        };
         let options = config::FreezeOptions { ahead: ahead.as_ref(), ..config::FreezeOptions::default() };
         let trace = BlobHash::default();
-        Ok(match config::freeze(&layout, &subject, &wanted.pipeline, options) {
-            config::FreezeOutcome::Frozen { graph, .. } => {
-                let jobs = graph
-                    .jobs
+        let (mut graphs, mut in_pipeline) = (Vec::new(), false);
+        for own in wanted.steps.iter().filter(|step| step.item == wanted.item) {
+            let subject = config::FreezeSubject {
+                project: own.subject.project.clone(),
+                branch: own.subject.branch.clone(),
+                files: wanted.state.files.clone(),
+                updates_config: wanted.state.item_touches_config,
+                ..config::FreezeSubject::default()
+            };
+            let graph = match config::freeze(&layout, &subject, &wanted.pipeline, options) {
+                config::FreezeOutcome::Frozen { graph, .. } => graph,
+                config::FreezeOutcome::NoJobs { .. } => config::JobGraph::default(),
+                config::FreezeOutcome::NotInPipeline { .. } => {
+                    graphs.push((own.subject.project.clone(), config::JobGraph::default()));
+                    continue;
+                }
+                config::FreezeOutcome::Refused { problem, .. } => {
+                    return Ok(FreezeOutcome::Refused { trace, message: problem.to_string() });
+                }
+            };
+            in_pipeline = true;
+            graphs.push((own.subject.project.clone(), graph));
+        }
+        let together = graphs.len() > 1;
+        let jobs: Vec<FrozenJob> = combine(&graphs)
+            .into_iter()
+            .map(|(graph, job, changes)| FrozenJob {
+                name: job.name.clone(),
+                spec: BlobHash::of(job.name.as_bytes()),
+                voting: job.voting,
+                attempts: u32::try_from(job.attempts).unwrap_or(1),
+                dependencies: job.dependencies.iter().map(|one| (one.name.clone(), one.soft)).collect(),
+                semaphores: job
+                    .semaphores
                     .iter()
-                    .map(|job| FrozenJob {
-                        name: job.name.clone(),
-                        spec: BlobHash::of(job.name.as_bytes()),
-                        voting: job.voting,
-                        attempts: u32::try_from(job.attempts).unwrap_or(1),
-                        dependencies: job.dependencies.iter().map(|one| (one.name.clone(), one.soft)).collect(),
-                        semaphores: job
-                            .semaphores
-                            .iter()
-                            .map(|one| SemaphoreWanted {
-                                name: one.name.clone(),
-                                max: u32::try_from(layout.semaphore_max(&one.name)).unwrap_or(1),
-                            })
-                            .collect(),
-                        nodes: Vec::new(),
-                        noop: job.name == "noop",
-                        success_message: job.success_message.clone(),
-                        failure_message: job.failure_message.clone(),
+                    .map(|one| SemaphoreWanted {
+                        name: one.name.clone(),
+                        max: u32::try_from(layout.semaphore_max(&one.name)).unwrap_or(1),
                     })
-                    .collect();
-                FreezeOutcome::Frozen { graph: BlobHash::default(), trace, jobs, repo_state: Vec::new() }
-            }
-            config::FreezeOutcome::NoJobs { .. } => FreezeOutcome::NoJobs { trace, in_pipeline: true },
-            config::FreezeOutcome::NotInPipeline { .. } => FreezeOutcome::NoJobs { trace, in_pipeline: false },
-            config::FreezeOutcome::Refused { problem, .. } => {
-                FreezeOutcome::Refused { trace, message: problem.to_string() }
-            }
+                    .collect(),
+                nodes: Vec::new(),
+                noop: job.name == "noop",
+                success_message: job.success_message.clone(),
+                failure_message: job.failure_message.clone(),
+                traits: job_traits(graph, job, if together { changes } else { Vec::new() }),
+            })
+            .collect();
+        Ok(match jobs.is_empty() {
+            true => FreezeOutcome::NoJobs { trace, in_pipeline },
+            false => FreezeOutcome::Frozen { graph: BlobHash::default(), trace, jobs, repo_state: Vec::new() },
         })
     }
 

@@ -5,9 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gatelog_gate_state::live::{ItemRow, WaitKey};
+use gatelog_gate_state::live::{BuildState, ItemRow, WaitKey};
 use gatelog_record::draft::gate::{
-    BuildResult, DequeueAsked, EnqueueAsked, LeaseLost, TenantLoaded, TenantProject, WaitSubject,
+    AttemptPaused, BuildResult, DequeueAsked, EnqueueAsked, LeaseLost, PromoteAsked, TenantLoaded, TenantProject,
+    WaitSubject,
 };
 use gatelog_record::draft::intake::{ForgeEvent, TenantFile};
 use gatelog_record::input::{GateInput, IntakeInput};
@@ -192,6 +193,16 @@ impl Story {
                     reason: String::new(),
                 };
                 self.world.say(TENANT, GateInput::DequeueAsked(asked))
+            }
+            ["ask", "promote", rest @ .., "in", pipeline] => {
+                let changes = rest.iter().map(|change| self.world.forge.key(change).ok_or("no such change"));
+                let asked = PromoteAsked {
+                    tenant: TENANT.into(),
+                    pipeline: (*pipeline).into(),
+                    changes: changes.collect::<Result<_, _>>()?,
+                    reason: String::new(),
+                };
+                self.world.say(TENANT, GateInput::PromoteAsked(asked))
             }
             ["something", "old", "is", "said", "again", number] => {
                 let number: usize = number.parse().map_err(|_| "not a number")?;
@@ -440,6 +451,14 @@ impl Story {
             ["starts"] => self.world.start_build(build),
             ["succeeds"] => end(BuildResult::Success),
             ["fails"] => end(BuildResult::Failure),
+            ["pauses"] => {
+                if row.state == BuildState::Leased {
+                    self.world.start_build(build)?;
+                }
+                let (tenant, worker) = (TENANT.into(), "worker-1".into());
+                let paused = AttemptPaused { tenant, build, attempt: row.attempt, worker, data: Value::Null };
+                self.world.say(TENANT, GateInput::AttemptPaused(paused))
+            }
             ["retries"] => end(BuildResult::Retry),
             ["aborts"] => end(BuildResult::Aborted),
             ["loses", "its", "worker"] => {
@@ -480,8 +499,9 @@ impl Story {
 
     fn name(&self, item: ItemId) -> String {
         let Some(row) = self.world.live.gate.items.rows.get(&item) else { return item.to_string() };
-        let name = row.subjects.first().map(|one| one.change.clone().unwrap_or_else(|| one.git_ref.clone()));
-        let name = Forge::short(&name.unwrap_or_default()).to_owned();
+        let names = row.subjects.iter().map(|one| one.change.clone().unwrap_or_else(|| one.git_ref.clone()));
+        let names: Vec<String> = names.map(|name| Forge::short(&name).to_owned()).collect();
+        let name = names.join("+");
         if row.live { name } else { format!("({name})") }
     }
 
