@@ -154,19 +154,11 @@ pub const DEDUP_ROWS: u64 = 100_000;
 impl<B: Backing> PartitionTables<B> {
     /// Folds what every event says of its partition.
     pub fn apply(&mut self, record: &EventRecord) -> Result<(), FoldRefused> {
-        let mut writer = self.writer.get(&())?.map(|row| row.into_owned()).unwrap_or_default();
-        if record.sequence != writer.sequence + 1 {
-            return Err(FoldRefused::Illegal(format!(
-                "event {} cannot follow event {}",
-                record.sequence, writer.sequence
-            )));
+        let newest = self.writer.get(&())?.map_or(0, |row| row.sequence);
+        if record.sequence != newest + 1 {
+            return Err(FoldRefused::Illegal(format!("event {} cannot follow event {newest}", record.sequence)));
         }
-        writer.sequence = record.sequence;
-        writer.recorded_at = record.recorded_at;
-        writer.wall_at = record.wall_at;
         if let Some(decision) = &record.decision {
-            writer.input_sequence = decision.input_sequence;
-            writer.last_input_offset = Some(decision.input_offset);
             if let Some(source) = &decision.source {
                 let sender = (source.partition.domain as u8, source.partition.index);
                 let taken = (source.sequence, source.ordinal);
@@ -178,9 +170,26 @@ impl<B: Backing> PartitionTables<B> {
             self.remember(&decision.input_id, decision.input_sequence, record)?;
         }
         if let Event::Partition(event) = &record.event {
-            self.apply_own(&mut writer, record, event)?;
+            self.apply_own(record, event)?;
         }
-        self.writer.put((), writer)?;
+        self.change_writer(|writer| {
+            writer.sequence = record.sequence;
+            writer.recorded_at = record.recorded_at;
+            writer.wall_at = record.wall_at;
+            if let Some(decision) = &record.decision {
+                writer.input_sequence = decision.input_sequence;
+                writer.last_input_offset = Some(decision.input_offset);
+            }
+        })
+    }
+
+    /// Changes the one row of the writer's place, which every event does: where it stands, not in a copy.
+    fn change_writer(&mut self, change: impl Fn(&mut WriterRow)) -> Result<(), FoldRefused> {
+        if !self.writer.change(&(), &mut |row| change(row))? {
+            let mut first = WriterRow::default();
+            change(&mut first);
+            self.writer.put((), first)?;
+        }
         Ok(())
     }
 
@@ -192,35 +201,31 @@ impl<B: Backing> PartitionTables<B> {
             self.dedup_age.put(input_sequence, id)?;
         }
         if let Some(oldest) = input_sequence.checked_sub(DEDUP_ROWS)
-            && let Some(old) = self.dedup_age.get(&oldest)?.map(|id| id.into_owned())
+            && let Some(old) = self.dedup_age.take(&oldest)?
         {
-            self.dedup_age.delete(&oldest)?;
             self.dedup.delete(&old)?;
         }
         Ok(())
     }
 
-    fn apply_own(
-        &mut self,
-        writer: &mut WriterRow,
-        record: &EventRecord,
-        event: &PartitionEvent,
-    ) -> Result<(), FoldRefused> {
+    fn apply_own(&mut self, record: &EventRecord, event: &PartitionEvent) -> Result<(), FoldRefused> {
         match event {
             PartitionEvent::WriterStarted(started) => {
-                if started.term <= writer.term {
-                    return Err(FoldRefused::Illegal(format!(
-                        "term {} cannot follow term {}",
-                        started.term, writer.term
-                    )));
+                let term = self.writer.get(&())?.map_or(0, |row| row.term);
+                if started.term <= term {
+                    return Err(FoldRefused::Illegal(format!("term {} cannot follow term {term}", started.term)));
                 }
-                writer.term = started.term;
-                writer.site = started.site;
-                writer.generation = started.generation;
-                writer.build = started.build.clone();
+                self.change_writer(|writer| {
+                    writer.term = started.term;
+                    writer.site = started.site;
+                    writer.generation = started.generation;
+                    writer.build.clone_from(&started.build);
+                })?;
             }
-            PartitionEvent::LogRestored(restored) => writer.generation = restored.generation,
-            PartitionEvent::LevelRaised(raised) => writer.level = raised.level,
+            PartitionEvent::LogRestored(restored) => {
+                self.change_writer(|writer| writer.generation = restored.generation)?;
+            }
+            PartitionEvent::LevelRaised(raised) => self.change_writer(|writer| writer.level = raised.level)?,
             PartitionEvent::TimerSet(set) => {
                 self.timers.put(set.timer.clone(), TimerRow { due_at: set.due_at, key: record.key.clone() })?;
             }

@@ -14,6 +14,15 @@ pub struct StateDigest {
 }
 
 impl StateDigest {
+    /// Takes in one row. Whoever has the bytes at hand anyway need not write them down twice.
+    pub fn row(&mut self, table: u16, key: &[u8], row: &[u8]) {
+        self.hash.update(table.to_le_bytes());
+        self.hash.update((key.len() as u32).to_le_bytes());
+        self.hash.update(key);
+        self.hash.update((row.len() as u32).to_le_bytes());
+        self.hash.update(row);
+    }
+
     /// The digest.
     pub fn finish(self) -> [u8; 32] {
         self.hash.finalize().into()
@@ -27,11 +36,7 @@ impl<B: Backing> TableVisitor<B> for StateDigest {
             let key = key.to_bytes();
             let row = codec::encode(row.as_ref())
                 .map_err(|error| TableError::Store { table: T::NAME, message: error.to_string() })?;
-            self.hash.update(T::ID.to_le_bytes());
-            self.hash.update((key.len() as u32).to_le_bytes());
-            self.hash.update(&key);
-            self.hash.update((row.len() as u32).to_le_bytes());
-            self.hash.update(&row);
+            self.row(T::ID, &key, &row);
         }
         Ok(())
     }

@@ -61,6 +61,11 @@ impl<T: TableDef> Table<T> for MapTable<T> {
         Ok(Box::new(self.rows.range((from, to)).rev().map(|(key, row)| Ok((key.clone(), Cow::Borrowed(row))))))
     }
 
+    fn newest(&self, from: &T::Key, to: &T::Key) -> Result<Option<Cow<'_, T::Row>>, TableError> {
+        let last = (from <= to).then(|| self.rows.range(from..=to).next_back()).flatten();
+        Ok(last.map(|(_, row)| Cow::Borrowed(row)))
+    }
+
     fn put(&mut self, key: T::Key, row: T::Row) -> Result<(), TableError> {
         self.rows.insert(key, row);
         Ok(())
@@ -68,5 +73,16 @@ impl<T: TableDef> Table<T> for MapTable<T> {
 
     fn delete(&mut self, key: &T::Key) -> Result<bool, TableError> {
         Ok(self.rows.remove(key).is_some())
+    }
+
+    fn change(&mut self, key: &T::Key, change: &mut dyn FnMut(&mut T::Row)) -> Result<bool, TableError> {
+        let row = self.rows.get_mut(key);
+        let there = row.is_some();
+        row.into_iter().for_each(change);
+        Ok(there)
+    }
+
+    fn take(&mut self, key: &T::Key) -> Result<Option<T::Row>, TableError> {
+        Ok(self.rows.remove(key))
     }
 }

@@ -118,4 +118,16 @@ impl<T: TableDef> Table<T> for OverlayTable<'_, T> {
         self.changes.insert(key.clone(), None);
         Ok(there)
     }
+
+    fn change(&mut self, key: &T::Key, change: &mut dyn FnMut(&mut T::Row)) -> Result<bool, TableError> {
+        if let Some(changed) = self.changes.get_mut(key) {
+            let there = changed.is_some();
+            changed.iter_mut().for_each(change);
+            return Ok(there);
+        }
+        let Some(mut row) = self.base.rows.get(key).cloned() else { return Ok(false) };
+        change(&mut row);
+        self.changes.insert(key.clone(), Some(row));
+        Ok(true)
+    }
 }

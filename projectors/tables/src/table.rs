@@ -27,6 +27,9 @@ pub trait TableDef: Debug + Send + Sync + 'static {
     const NAME: &'static str;
     /// How long its rows live.
     const LIFE: Life;
+    /// Whether a new key always comes after all keys that [`Table::newest`] may be asked about together with it:
+    /// its last part is the number of the event that put it. Rows that are there may be replaced at any time.
+    const GROWS: bool = false;
     /// Its key; the order of keys is the order of their bytes.
     type Key: TableKey;
     /// Its row.
@@ -70,10 +73,33 @@ pub trait Table<T: TableDef> {
     fn range(&self, from: Bound<&T::Key>, to: Bound<&T::Key>) -> Result<Rows<'_, T>, TableError>;
     /// The rows between two keys, backwards.
     fn range_back(&self, from: Bound<&T::Key>, to: Bound<&T::Key>) -> Result<Rows<'_, T>, TableError>;
+    /// The last row between two keys, both included.
+    fn newest(&self, from: &T::Key, to: &T::Key) -> Result<Option<Cow<'_, T::Row>>, TableError> {
+        let last = self.range_back(Bound::Included(from), Bound::Included(to))?.next();
+        Ok(last.transpose()?.map(|(_, row)| row))
+    }
+
     /// Puts a row in, in place of the one that was there.
     fn put(&mut self, key: T::Key, row: T::Row) -> Result<(), TableError>;
     /// Takes a row out; says whether there was one.
     fn delete(&mut self, key: &T::Key) -> Result<bool, TableError>;
+
+    /// Changes a row where it stands; says whether there was one. A backing that holds its rows need not copy them.
+    fn change(&mut self, key: &T::Key, change: &mut dyn FnMut(&mut T::Row)) -> Result<bool, TableError> {
+        let Some(mut row) = self.get(key)?.map(Cow::into_owned) else { return Ok(false) };
+        change(&mut row);
+        self.put(key.clone(), row)?;
+        Ok(true)
+    }
+
+    /// Takes a row out and gives it.
+    fn take(&mut self, key: &T::Key) -> Result<Option<T::Row>, TableError> {
+        let row = self.get(key)?.map(Cow::into_owned);
+        if row.is_some() {
+            self.delete(key)?;
+        }
+        Ok(row)
+    }
 }
 
 /// What folds say most often. An event that refers to a missing row, or makes one that is there, is
@@ -94,16 +120,18 @@ pub trait TableExt<T: TableDef>: Table<T> {
 
     /// Changes a row, which must be there.
     fn update(&mut self, key: &T::Key, change: impl FnOnce(&mut T::Row)) -> Result<(), FoldRefused> {
-        let mut row = self.need(key)?.into_owned();
-        change(&mut row);
-        Ok(self.put(key.clone(), row)?)
+        let mut once = Some(change);
+        let there = self.change(key, &mut |row| {
+            if let Some(change) = once.take() {
+                change(row);
+            }
+        })?;
+        if there { Ok(()) } else { Err(FoldRefused::missing::<T>(key)) }
     }
 
     /// Takes out a row, which must be there, and gives it.
     fn remove(&mut self, key: &T::Key) -> Result<T::Row, FoldRefused> {
-        let row = self.need(key)?.into_owned();
-        self.delete(key)?;
-        Ok(row)
+        self.take(key)?.ok_or_else(|| FoldRefused::missing::<T>(key))
     }
 
     /// Every row, in key order.
