@@ -144,7 +144,7 @@ impl<S: DomainState> Folder<S> {
     ///
     /// # Errors
     /// What stops the fold: everything before the event it names is committed and published. Every
-    /// later step gives the same error.
+    /// later step gives the same error, until [`Folder::try_again`].
     pub fn step(&mut self) -> Result<Stepped, RunnerError> {
         if let Some(stopped) = &self.stopped {
             return Err(stopped.clone());
@@ -154,6 +154,23 @@ impl<S: DomainState> Folder<S> {
             self.stopped = Some(error.clone());
         }
         stepped
+    }
+
+    /// Whether what stopped the fold may pass: the projection's disk was full, or out of reach.
+    pub fn may_pass(&self) -> bool {
+        matches!(&self.stopped, Some(RunnerError::Store(StoreError::System { .. })))
+    }
+
+    /// Goes on from the last commit after what stopped the fold may have passed.
+    pub fn try_again(&mut self) {
+        if self.may_pass() {
+            self.stopped = None;
+            let position = self.projection.position();
+            let tail = Tail { sequence: position.sequence, term: position.term, link: position.link };
+            self.reader = HistoryReader::after(self.partition, tail);
+            self.from = Offset(position.log_offset);
+            self.hinted = true;
+        }
     }
 
     fn read_and_fold(&mut self) -> Result<Stepped, RunnerError> {

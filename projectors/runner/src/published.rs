@@ -17,7 +17,8 @@ pub enum Health {
     CatchingUp,
     /// It follows the log.
     Following,
-    /// It stopped at the published position and does not go on by itself.
+    /// It stopped at the published position. It goes on by itself only where the disk below was full
+    /// or out of reach, and is no more.
     Stopped(Arc<RunnerError>),
     /// It was told to end.
     Ended,

@@ -16,6 +16,8 @@ use crate::published::{Health, Published};
 
 /// How long a wait for the log lasts before the thread looks whether it should end.
 const LOOK_UP: Duration = Duration::from_millis(50);
+/// How many times as long the thread waits before it tries again to write to a full disk.
+const LOOKS_BEFORE_AGAIN: u32 = 10;
 
 /// What there is to say about a partition's fold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +60,7 @@ impl<S: DomainState> Runner<S> {
             .name(format!("fold {partition}"))
             .spawn(move || {
                 let (published, warnings, end) = shared;
-                let ran = catch_unwind(AssertUnwindSafe(|| follow(&mut folder, &warnings, &end)));
+                let ran = catch_unwind(AssertUnwindSafe(|| keep_following(&mut folder, &published, &warnings, &end)));
                 match ran {
                     Ok(Ok(())) => published.set_health(Health::Ended),
                     Ok(Err(error)) => {
@@ -112,6 +114,34 @@ impl<S: DomainState> Runner<S> {
 impl<S: DomainState> Drop for Runner<S> {
     fn drop(&mut self) {
         self.end_thread();
+    }
+}
+
+/// Follows; where the projection's disk is full or out of reach, says so and tries again.
+fn keep_following<S: DomainState>(
+    folder: &mut Folder<S>,
+    published: &Published,
+    warnings: &Mutex<Vec<StoreWarning>>,
+    end: &AtomicBool,
+) -> Result<(), RunnerError> {
+    let mut told = None;
+    loop {
+        let error = match follow(folder, warnings, end) {
+            Err(error) if folder.may_pass() => error,
+            ended => return ended,
+        };
+        if told.as_ref() != Some(&error) {
+            tracing::error!(partition = %folder.partition(), "{error}; it is tried again");
+            told = Some(error.clone());
+        }
+        published.set_health(Health::Stopped(Arc::new(error)));
+        for _ in 0..LOOKS_BEFORE_AGAIN {
+            if end.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            published.wait_at_most(u64::MAX, LOOK_UP);
+        }
+        folder.try_again();
     }
 }
 

@@ -5,8 +5,8 @@
 //! top. Both can go back to the last commit.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::{BTreeSet, VecDeque};
 use std::iter::Peekable;
 use std::ops::Bound;
 use std::path::Path;
@@ -17,7 +17,7 @@ use gatelog_tables::table::Rows;
 use gatelog_tables::{Backing, Factory, Life, Table, TableDef, TableError, TableKey, TableVisitorMut};
 use rocksdb::WriteBatch;
 
-use crate::engine::{Engine, Stored};
+use crate::engine::{Engine, Stored, unreadable};
 use crate::error::StoreError;
 
 /// RocksDB.
@@ -39,8 +39,59 @@ pub struct RocksTable<T: TableDef> {
 enum Kept<T: TableDef> {
     /// All rows, and what the changed ones were at the last commit.
     Live { rows: BTreeMap<T::Key, T::Row>, before: BTreeMap<T::Key, Option<T::Row>> },
-    /// The rows changed since the last commit.
-    Temporal { changes: BTreeMap<T::Key, Option<T::Row>> },
+    /// The rows changed since the last commit, and those committed lately.
+    Temporal { changes: BTreeMap<T::Key, Option<T::Row>>, recent: Recent<T> },
+}
+
+/// How many rows of a table are remembered beyond their commit.
+const MAX_RECENT: usize = 16_384;
+
+/// Rows as they were committed lately. A fold goes back to the newest row of what it is about again and again:
+/// finding it here spares a search through the database. What is forgotten are whole commits, the oldest first, so
+/// that whatever was put after a remembered row is remembered too.
+#[derive(Debug)]
+struct Recent<T: TableDef> {
+    /// The row, and the commit that put it last.
+    rows: BTreeMap<T::Key, (u64, T::Row)>,
+    commits: VecDeque<(u64, Vec<T::Key>)>,
+    commit: u64,
+}
+
+impl<T: TableDef> Default for Recent<T> {
+    fn default() -> Self {
+        Recent { rows: BTreeMap::new(), commits: VecDeque::new(), commit: 0 }
+    }
+}
+
+impl<T: TableDef> Recent<T> {
+    /// A commit is there.
+    fn take_in(&mut self, changes: BTreeMap<T::Key, Option<T::Row>>) {
+        if changes.is_empty() {
+            return;
+        }
+        self.commit += 1;
+        let mut keys = Vec::with_capacity(changes.len());
+        for (key, row) in changes {
+            match row {
+                Some(row) => {
+                    keys.push(key.clone());
+                    self.rows.insert(key, (self.commit, row));
+                }
+                None => {
+                    self.rows.remove(&key);
+                }
+            }
+        }
+        self.commits.push_back((self.commit, keys));
+        while self.rows.len() > MAX_RECENT {
+            let Some((commit, keys)) = self.commits.pop_front() else { break };
+            for key in keys {
+                if self.rows.get(&key).is_some_and(|(last, _)| *last == commit) {
+                    self.rows.remove(&key);
+                }
+            }
+        }
+    }
 }
 
 /// The bytes of a row's key in the database: the table's number, so that a table's rows stand
@@ -66,7 +117,7 @@ fn read_row<T: TableDef>(key: &[u8], row: &[u8]) -> Result<T::Row, TableError> {
 }
 
 fn read_entry<T: TableDef>(entry: Stored) -> Result<(T::Key, T::Row), TableError> {
-    let (key, row) = entry.map_err(|error| TableError::Store { table: T::NAME, message: error.into_string() })?;
+    let (key, row) = entry.map_err(|error| unreadable(T::NAME, &error))?;
     let bare = key.get(2..).unwrap_or_default();
     let parsed = T::Key::from_bytes(bare).map_err(|error| damaged_row::<T>(bare, error.to_string()))?;
     Ok((parsed, read_row::<T>(bare, &row)?))
@@ -75,7 +126,7 @@ fn read_entry<T: TableDef>(entry: Stored) -> Result<(T::Key, T::Row), TableError
 impl<T: TableDef> RocksTable<T> {
     fn open(engine: Arc<Engine>) -> Result<Self, TableError> {
         let rows = match T::LIFE {
-            Life::Temporal => Kept::Temporal { changes: BTreeMap::new() },
+            Life::Temporal => Kept::Temporal { changes: BTreeMap::new(), recent: Recent::default() },
             Life::Live => {
                 let mut rows = BTreeMap::new();
                 for entry in engine.scan(T::ID.to_be_bytes().to_vec(), after_table::<T>(), false) {
@@ -90,7 +141,7 @@ impl<T: TableDef> RocksTable<T> {
 
     fn set(&mut self, key: T::Key, row: Option<T::Row>) {
         match &mut self.rows {
-            Kept::Temporal { changes } => {
+            Kept::Temporal { changes, .. } => {
                 changes.insert(key, row);
             }
             Kept::Live { rows, before } => {
@@ -122,7 +173,7 @@ impl<T: TableDef> RocksTable<T> {
                 let rows = rows.range((from, to)).map(|(key, row)| Ok((key.clone(), Cow::Borrowed(row))));
                 if backwards { Box::new(rows.rev()) } else { Box::new(rows) }
             }
-            Kept::Temporal { changes } => {
+            Kept::Temporal { changes, .. } => {
                 let low = match from {
                     Bound::Unbounded => T::ID.to_be_bytes().to_vec(),
                     Bound::Included(key) => database_key::<T>(key),
@@ -158,7 +209,7 @@ impl<T: TableDef> RocksTable<T> {
             Ok(())
         };
         match &self.rows {
-            Kept::Temporal { changes } => changes.iter().try_for_each(|(key, row)| put(batch, key, row.as_ref())),
+            Kept::Temporal { changes, .. } => changes.iter().try_for_each(|(key, row)| put(batch, key, row.as_ref())),
             Kept::Live { rows, before } => before.iter().try_for_each(|(key, was)| {
                 let row = rows.get(key);
                 if row == was.as_ref() { Ok(()) } else { put(batch, key, row) }
@@ -168,14 +219,15 @@ impl<T: TableDef> RocksTable<T> {
 
     fn forget(&mut self) {
         match &mut self.rows {
-            Kept::Temporal { changes } => changes.clear(),
+            Kept::Temporal { changes, recent } if T::GROWS => recent.take_in(std::mem::take(changes)),
+            Kept::Temporal { changes, .. } => changes.clear(),
             Kept::Live { before, .. } => before.clear(),
         }
     }
 
     fn go_back(&mut self) {
         match &mut self.rows {
-            Kept::Temporal { changes } => changes.clear(),
+            Kept::Temporal { changes, .. } => changes.clear(),
             Kept::Live { rows, before } => {
                 for (key, was) in std::mem::take(before) {
                     match was {
@@ -207,9 +259,10 @@ impl<T: TableDef> Table<T> for RocksTable<T> {
     fn get(&self, key: &T::Key) -> Result<Option<Cow<'_, T::Row>>, TableError> {
         match &self.rows {
             Kept::Live { rows, .. } => Ok(rows.get(key).map(Cow::Borrowed)),
-            Kept::Temporal { changes } => match changes.get(key) {
-                Some(change) => Ok(change.as_ref().map(Cow::Borrowed)),
-                None => Ok(self.stored(key)?.map(Cow::Owned)),
+            Kept::Temporal { changes, recent } => match (changes.get(key), recent.rows.get(key)) {
+                (Some(change), _) => Ok(change.as_ref().map(Cow::Borrowed)),
+                (None, Some((_, row))) => Ok(Some(Cow::Borrowed(row))),
+                (None, None) => Ok(self.stored(key)?.map(Cow::Owned)),
             },
         }
     }
@@ -220,6 +273,27 @@ impl<T: TableDef> Table<T> for RocksTable<T> {
 
     fn range_back(&self, from: Bound<&T::Key>, to: Bound<&T::Key>) -> Result<Rows<'_, T>, TableError> {
         Ok(self.rows_between(from, to, true))
+    }
+
+    fn newest(&self, from: &T::Key, to: &T::Key) -> Result<Option<Cow<'_, T::Row>>, TableError> {
+        if let Kept::Temporal { changes, recent } = &self.rows
+            && T::GROWS
+            && from <= to
+        {
+            // A new key is never less than one that is there, so what was put lately hides the rest; whoever was
+            // taken out again hides nothing.
+            let changed = changes.range(from..=to).next_back();
+            let known = recent.rows.range(from..=to).next_back();
+            match (changed, known) {
+                (Some((key, Some(row))), known) if known.is_none_or(|(other, _)| other <= key) => {
+                    return Ok(Some(Cow::Borrowed(row)));
+                }
+                (None, Some((_, (_, row)))) => return Ok(Some(Cow::Borrowed(row))),
+                _ => {}
+            }
+        }
+        let last = self.rows_between(Bound::Included(from), Bound::Included(to), true).next();
+        Ok(last.transpose()?.map(|(_, row)| row))
     }
 
     fn put(&mut self, key: T::Key, row: T::Row) -> Result<(), TableError> {
@@ -233,6 +307,34 @@ impl<T: TableDef> Table<T> for RocksTable<T> {
             self.set(key.clone(), None);
         }
         Ok(there)
+    }
+
+    fn change(&mut self, key: &T::Key, change: &mut dyn FnMut(&mut T::Row)) -> Result<bool, TableError> {
+        match &mut self.rows {
+            Kept::Live { rows, before } => {
+                let Some(row) = rows.get_mut(key) else { return Ok(false) };
+                if !before.contains_key(key) {
+                    before.insert(key.clone(), Some(row.clone()));
+                }
+                change(row);
+            }
+            Kept::Temporal { changes, recent } => {
+                if let Some(changed) = changes.get_mut(key) {
+                    let Some(row) = changed else { return Ok(false) };
+                    change(row);
+                    return Ok(true);
+                }
+                let known = recent.rows.get(key).map(|(_, row)| row.clone());
+                let row = match known {
+                    Some(row) => Some(row),
+                    None => self.stored(key)?,
+                };
+                let Some(mut row) = row else { return Ok(false) };
+                change(&mut row);
+                self.set(key.clone(), Some(row));
+            }
+        }
+        Ok(true)
     }
 }
 

@@ -143,7 +143,10 @@ impl Engine {
 
     /// The row of a key.
     pub fn get(&self, table: &'static str, key: &[u8]) -> Result<Option<rocksdb::DBPinnableSlice<'_>>, TableError> {
-        self.db.get_pinned(key).map_err(|error| TableError::Store { table, message: error.into_string() })
+        self.db.get_pinned(key).map_err(|error| {
+            self.note(&error);
+            unreadable(table, &error)
+        })
     }
 
     /// The rows from `low` up to but without `high` (no end when empty).
@@ -154,8 +157,30 @@ impl Engine {
             reading.set_iterate_upper_bound(high);
         }
         let mode = if backwards { IteratorMode::End } else { IteratorMode::Start };
-        self.db.iterator_opt(mode, reading)
+        self.db.iterator_opt(mode, reading).inspect(|entry| {
+            if let Err(error) = entry {
+                self.note(error);
+            }
+        })
     }
+
+    /// Where an error says that what is stored is damaged, the next start must not go on with it: a
+    /// start reads live rows, but not all others.
+    fn note(&self, error: &rocksdb::Error) {
+        if error.kind() == ErrorKind::Corruption {
+            // If even that cannot be written, the error still tells the cure.
+            let _ = self.mark_damaged(&error.to_string());
+        }
+    }
+}
+
+/// Rows of a table that cannot be read, with the cure where there is one.
+pub(crate) fn unreadable(table: &'static str, error: &rocksdb::Error) -> TableError {
+    let message = match error.kind() {
+        ErrorKind::Corruption => format!("{error}; restart gatelog: the projection is then rebuilt from the log"),
+        _ => error.to_string(),
+    };
+    TableError::Store { table, message }
 }
 
 /// What an error while opening means.
@@ -163,7 +188,10 @@ fn opening(path: &Path, error: &rocksdb::Error) -> StoreError {
     let message = error.to_string();
     let path = path.to_owned();
     match error.kind() {
-        ErrorKind::IOError if message.contains("lock") => StoreError::InUse { path },
+        // By RocksDB's own words: a path may well have a lock in its name.
+        ErrorKind::IOError if message.contains("While lock file") || message.contains("lock hold by") => {
+            StoreError::InUse { path }
+        }
         ErrorKind::IOError if !message.contains("No such file") => {
             StoreError::System { what: "cannot open the projection in", path, message }
         }

@@ -92,9 +92,9 @@ impl EncodedRung {
         live: &S::Live<B>,
     ) -> Result<EncodedRung, StoreError> {
         let encode = |message: String| StoreError::Encode { what: "a rung", message };
-        let rows = rows_of(live).map_err(|error| encode(error.to_string()))?;
-        let mut digest = StateDigest::default();
-        live.visit(&mut digest).map_err(|error| encode(error.to_string()))?;
+        let mut written = Rows::default();
+        live.visit(&mut written).map_err(|error| encode(error.to_string()))?;
+        let Rows { bytes: rows, digest } = written;
         let header = RungHeader {
             domain: partition.domain as u8,
             index: partition.index,
@@ -288,10 +288,11 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     Some(*head)
 }
 
-/// Writes rows down.
+/// Writes rows down, and takes their digest on the way.
 #[derive(Default)]
 struct Rows {
     bytes: Vec<u8>,
+    digest: StateDigest,
 }
 
 impl Rows {
@@ -311,7 +312,9 @@ impl<B: Backing> TableVisitor<B> for Rows {
             let (key, row) = entry?;
             let row = codec::encode(row.as_ref())
                 .map_err(|error| TableError::Store { table: T::NAME, message: error.to_string() })?;
-            self.put(&key.to_bytes());
+            let key = key.to_bytes();
+            self.digest.row(T::ID, &key, &row);
+            self.put(&key);
             self.put(&row);
             count += 1;
         }
