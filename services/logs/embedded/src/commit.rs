@@ -13,6 +13,7 @@ use crate::format::{Footer, FrameBuilder, FrameKind, RECORD_HEADER};
 use crate::home::write_hint;
 use crate::index::Tails;
 use crate::log::Shared;
+use crate::medium::Medium;
 use crate::recover::{Next, Tip, create_segment};
 
 /// Who is told of an append.
@@ -41,6 +42,8 @@ pub(crate) struct Queue {
     pub(crate) bytes: u64,
     /// The newest claim of each partition.
     pub(crate) claims: BTreeMap<Partition, u64>,
+    /// Claims of which an append could not be written: what they append next would not follow on.
+    pub(crate) failed: BTreeMap<Partition, (u64, LogError)>,
     /// No more is taken; what waits is written.
     pub(crate) closing: bool,
     /// What waits is not written either.
@@ -62,11 +65,10 @@ impl Item {
         }
     }
 
-    fn fail(self, message: &str) {
-        let error = || LogError::Stopped { message: message.to_owned() };
+    fn fail(self, error: &LogError) {
         match self {
-            Item::Append { owed: Owed::Inputs(completer), .. } => completer.complete(Err(error())),
-            Item::Append { owed: Owed::Events(_, _, completer), .. } => completer.complete(Err(error())),
+            Item::Append { owed: Owed::Inputs(completer), .. } => completer.complete(Err(error.clone())),
+            Item::Append { owed: Owed::Events(_, _, completer), .. } => completer.complete(Err(error.clone())),
             // Whoever waits looks at `stopped` then.
             Item::Barrier(completer) => completer.complete(()),
         }
@@ -86,6 +88,33 @@ pub(crate) struct Committer {
     /// Number of the segment after the tip; its base and digest count when there is no tip.
     pub(crate) next: Next,
     pub(crate) hint: File,
+    /// Whether the last write found no room.
+    pub(crate) full: bool,
+}
+
+/// Why a group was not written.
+struct Failed {
+    error: io::Error,
+    /// Whether the segment is as it was before.
+    undone: bool,
+}
+
+impl Failed {
+    /// What is on disk is not known.
+    fn unknown(error: io::Error) -> Failed {
+        Failed { error, undone: false }
+    }
+
+    /// Takes back what a write may have left behind a segment's end.
+    fn undo(error: io::Error, medium: &mut dyn Medium, end: u64) -> Failed {
+        let undone = medium.cut(end).is_ok();
+        Failed { error, undone }
+    }
+
+    /// Whether it is worth trying again: there was no room, and nothing was written.
+    fn is_full(&self) -> bool {
+        self.undone && matches!(self.error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    }
 }
 
 impl Drop for Committer {
@@ -102,22 +131,50 @@ impl Drop for Committer {
 }
 
 impl Committer {
-    /// Commits until the log closes or a write fails.
+    /// Commits until the log closes or a write fails. A full disk is no end: what found no room is
+    /// refused, and the next append tries again.
     pub(crate) fn run(mut self) {
-        while let Some(group) = self.take_group() {
-            if let Err((error, group)) = self.commit(group) {
-                let message = error.to_string();
-                tracing::error!(log = %self.shared.home.dir.display(), %message, "writing the log failed: it is stopped");
-                let rest = {
-                    let mut queue = self.shared.queue.lock();
-                    queue.stopped = Some(message.clone());
-                    queue.bytes = 0;
-                    std::mem::take(&mut queue.items)
-                };
-                group.into_iter().chain(rest).for_each(|item| item.fail(&message));
+        while let Some(mut group) = self.take_group() {
+            let Err(failed) = self.commit(&mut group) else { continue };
+            let full = failed.is_full();
+            self.refuse(group, &failed);
+            if !full {
                 return;
             }
         }
+    }
+
+    /// Refuses a group that could not be written, and what waits behind it.
+    fn refuse(&mut self, group: Vec<Item>, failed: &Failed) {
+        let log = self.shared.home.dir.display();
+        let message = failed.error.to_string();
+        let error = if failed.is_full() {
+            if !std::mem::replace(&mut self.full, true) {
+                tracing::error!(%log, %message, "there is no room for the log: appends are refused until there is");
+            }
+            let message = format!("{message}; make room on its file system, gatelog then goes on by itself");
+            LogError::System { what: format!("appending to the log in {log}"), message }
+        } else {
+            tracing::error!(%log, %message, "writing the log failed: it is stopped");
+            LogError::Stopped { message: message.clone() }
+        };
+        let all: Vec<Item> = {
+            let mut queue = self.shared.queue.lock();
+            let all: Vec<Item> = group.into_iter().chain(std::mem::take(&mut queue.items)).collect();
+            queue.bytes = 0;
+            if !failed.is_full() {
+                queue.stopped = Some(message);
+            }
+            for item in &all {
+                if let Item::Append { owed: Owed::Events(partition, ..), .. } = item
+                    && let Some(claim) = queue.claims.get(partition).copied()
+                {
+                    queue.failed.insert(*partition, (claim, error.clone()));
+                }
+            }
+            all
+        };
+        all.into_iter().for_each(|item| item.fail(&error));
     }
 
     /// Waits for work and takes as much as one commit may carry.
@@ -150,32 +207,31 @@ impl Committer {
         Some(group)
     }
 
-    /// Writes a group as one frame, makes it durable, and only then shows and acknowledges it.
-    fn commit(&mut self, group: Vec<Item>) -> Result<(), (io::Error, Vec<Item>)> {
+    /// Writes a group as one frame, makes it durable, and only then shows and acknowledges it; the
+    /// group is empty then.
+    fn commit(&mut self, group: &mut Vec<Item>) -> Result<(), Failed> {
         let appends = group.iter().filter(|item| matches!(item, Item::Append { .. })).count() as u64;
         if appends == 0 {
-            self.publish(0, 0, group);
+            self.publish(0, 0, std::mem::take(group));
             return Ok(());
         }
-        if let Err(error) = self.make_room(group.iter().map(Item::size).sum()) {
-            return Err((error, group));
-        }
+        self.make_room(group.iter().map(Item::size).sum())?;
         let Some(tip) = self.tip.as_mut() else {
-            return Err((io::Error::other("there is no segment to write to"), group));
+            return Err(Failed::unknown(io::Error::other("there is no segment to write to")));
         };
 
         let mut builder = FrameBuilder::new();
         let mut ends: BTreeMap<Stream, u64> = BTreeMap::new();
         {
             let view = self.shared.view.lock();
-            for item in &group {
+            for item in group.iter() {
                 if let Item::Append { stream, .. } = item {
                     ends.entry(*stream).or_insert_with(|| view.streams.get(stream).map_or(0, |state| state.end));
                 }
             }
         }
         let mut count = 0;
-        for item in &group {
+        for item in group.iter() {
             if let Item::Append { stream, records, .. } = item {
                 let end = ends.entry(*stream).or_default();
                 for record in records {
@@ -187,9 +243,11 @@ impl Committer {
         }
         let byte = tip.bytes;
         let frame = builder.finish(FrameKind::Records, tip.segment.base + byte, tip.segment.salt);
-        if let Err(error) = tip.medium.append(&frame).and_then(|()| tip.medium.sync()) {
-            return Err((error, group));
+        if let Err(error) = tip.medium.append(&frame) {
+            return Err(Failed::undo(error, &mut *tip.medium, byte));
         }
+        // A wait for the disk that fails leaves it open what is there: nothing is tried again.
+        tip.medium.sync().map_err(Failed::unknown)?;
         tip.hash.update(&frame);
         tip.bytes += frame.len() as u64;
         tip.frames += 1;
@@ -208,7 +266,10 @@ impl Committer {
         drop(frame);
 
         let index = tip.index;
-        self.publish(index, byte, group);
+        if std::mem::take(&mut self.full) {
+            tracing::info!(log = %self.shared.home.dir.display(), "there is room for the log again");
+        }
+        self.publish(index, byte, std::mem::take(group));
         Ok(())
     }
 
@@ -258,14 +319,16 @@ impl Committer {
     }
 
     /// Makes the tip a segment that has room for so many bytes more.
-    fn make_room(&mut self, size: u64) -> io::Result<()> {
+    fn make_room(&mut self, size: u64) -> Result<(), Failed> {
         if let Some(tip) = self.tip.as_ref() {
             if tip.frames == 0 || tip.bytes + size <= self.shared.options.segment_bytes {
                 return Ok(());
             }
             self.seal()?;
         }
-        let made = create_segment(&self.shared.home, self.shared.site, &self.next, &self.shared.options.medium)?;
+        // A segment that was not made leaves nothing behind that counts.
+        let made = create_segment(&self.shared.home, self.shared.site, &self.next, &self.shared.options.medium)
+            .map_err(|error| Failed { error, undone: true })?;
         let (segment, medium, header) = made;
         let mut hash = Sha256::new();
         hash.update(&header);
@@ -281,23 +344,26 @@ impl Committer {
     }
 
     /// Ends the tip with its footer; it never changes again.
-    fn seal(&mut self) -> io::Result<()> {
-        let Some(mut tip) = self.tip.take() else { return Ok(()) };
+    fn seal(&mut self) -> Result<(), Failed> {
+        let Some(tip) = self.tip.as_mut() else { return Ok(()) };
         let footer = Footer {
             frames: tip.frames,
             records: tip.records,
-            digest: tip.hash.finalize().into(),
+            digest: tip.hash.clone().finalize().into(),
             streams: self.shared.view.lock().summaries(tip.index),
         };
         let bytes = FrameBuilder::footer(&footer, tip.bytes, tip.segment.base + tip.bytes, tip.segment.salt);
-        tip.medium.append(&bytes)?;
-        tip.medium.sync()?;
-        let mut permissions = std::fs::metadata(&tip.segment.path)?.permissions();
+        if let Err(error) = tip.medium.append(&bytes) {
+            return Err(Failed::undo(error, &mut *tip.medium, tip.bytes));
+        }
+        tip.medium.sync().map_err(Failed::unknown)?;
+        let mut permissions = std::fs::metadata(&tip.segment.path).map_err(Failed::unknown)?.permissions();
         permissions.set_readonly(true);
-        std::fs::set_permissions(&tip.segment.path, permissions)?;
+        std::fs::set_permissions(&tip.segment.path, permissions).map_err(Failed::unknown)?;
         self.next.base = tip.segment.base + tip.bytes + bytes.len() as u64;
         self.next.previous_digest = footer.digest;
         tip.segment.close();
+        self.tip = None;
         let mut stats = self.shared.stats.lock();
         stats.syncs += 1;
         stats.sealed += 1;

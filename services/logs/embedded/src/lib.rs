@@ -11,9 +11,11 @@
 //! # Writing
 //! One thread commits. It takes everything that waits, writes it as **one frame** and makes it durable
 //! with **one `fdatasync`**; only then is anything seen or acknowledged. A frame is there whole or not
-//! at all, so the records of one append are too. After a failed write the log stops
-//! ([`gatelog_event_log::LogError::Stopped`]): what is on disk is then not known, and trying again could hide a
-//! loss. A full segment is sealed with a footer (counts, index, SHA-256 over all before) and never
+//! at all, so the records of one append are too. Where there is no room for a frame, what was written
+//! of it is taken back, its appends are refused ([`gatelog_event_log::LogError::System`]), and the next
+//! append tries again. After any other failed write, and after a failed `fdatasync`, the log stops
+//! ([`gatelog_event_log::LogError::Stopped`]): what is on disk is then not known, and trying again could
+//! hide a loss. A full segment is sealed with a footer (counts, index, SHA-256 over all before) and never
 //! changes again; the next one names its digest.
 //!
 //! # Opening

@@ -91,7 +91,8 @@ impl EmbeddedLog {
         write_hint(&hint, end).map_err(|error| system("writing the hint in", &home.dir, &error))?;
         let stats = Stats { cut_off: recovered.cut_off, ..Stats::default() };
         let shared = Shared::new(home, header, options, recovered.view, stats, None);
-        let committer = Committer { shared: Arc::clone(&shared), tip: recovered.tip, next: recovered.next, hint };
+        let committer =
+            Committer { shared: Arc::clone(&shared), tip: recovered.tip, next: recovered.next, hint, full: false };
         EmbeddedLog::start(shared, Some(lock), "log-commit", move || committer.run())
     }
 
@@ -459,7 +460,10 @@ impl EmbeddedWriter {
             return Err(refusal);
         }
         if queue.claims.get(&self.partition) == Some(&self.claim) {
-            return Ok(());
+            return match queue.failed.get(&self.partition) {
+                Some((claim, error)) if *claim == self.claim => Err(error.clone()),
+                _ => Ok(()),
+            };
         }
         Err(LogError::Fenced { partition: self.partition, term: self.term })
     }

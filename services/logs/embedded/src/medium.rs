@@ -8,6 +8,8 @@ use std::sync::Arc;
 pub(crate) trait Medium: Send {
     /// Writes all of these at the end.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+    /// Takes back everything behind this end.
+    fn cut(&mut self, end: u64) -> io::Result<()>;
     /// Returns once everything appended is on disk.
     fn sync(&mut self) -> io::Result<()>;
 }
@@ -18,6 +20,10 @@ pub(crate) type MediumFactory = Arc<dyn Fn(File) -> Box<dyn Medium> + Send + Syn
 impl Medium for File {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.write_all(bytes)
+    }
+
+    fn cut(&mut self, end: u64) -> io::Result<()> {
+        self.set_len(end)
     }
 
     fn sync(&mut self) -> io::Result<()> {

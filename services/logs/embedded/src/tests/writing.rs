@@ -19,6 +19,7 @@ pub(super) struct Disk {
     /// The write of so many bytes more fails, after the bytes that still fit.
     room: Mutex<Option<usize>>,
     fail_sync: Mutex<bool>,
+    fail_cut: Mutex<bool>,
 }
 
 struct Controlled(Arc<Disk>, File);
@@ -33,6 +34,13 @@ impl Medium for Controlled {
             *room -= bytes.len();
         }
         Medium::append(&mut self.1, bytes)
+    }
+
+    fn cut(&mut self, end: u64) -> io::Result<()> {
+        if *self.0.fail_cut.lock() {
+            return Err(io::Error::other("Input/output error"));
+        }
+        self.1.cut(end)
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -160,7 +168,7 @@ fn a_process_that_dies_acknowledges_nothing_more() {
 }
 
 #[test]
-fn after_a_full_disk_the_log_stops_and_keeps_what_it_acknowledged() {
+fn a_full_disk_refuses_appends_and_once_there_is_room_the_log_goes_on() {
     for room in [0, 1, 40, 100] {
         let dir = TempDir::new().unwrap();
         let disk = Arc::new(Disk::default());
@@ -169,22 +177,95 @@ fn after_a_full_disk_the_log_stops_and_keeps_what_it_acknowledged() {
         arrived(writer.append(scribe.several(3))).unwrap();
         put(&log, b"kept");
         *disk.room.lock() = Some(room);
-        let change = log.changed(INPUTS, Offset(1));
-        let stopped = LogError::Stopped { message: "No space left on device".to_owned() };
-        assert_eq!(arrived(log.append_inputs(INPUTS, vec![vec![7; 500]])), Err(stopped.clone()));
-        *disk.room.lock() = None;
-        assert_eq!(arrived(log.append_inputs(INPUTS, vec![b"no".to_vec()])), Err(stopped.clone()));
-        assert_eq!(arrived(writer.append(scribe.several(1))), Err(stopped.clone()));
-        assert_eq!(log.claim(GATE).map(|_| ()), Err(stopped));
+        let refused = arrived(log.append_inputs(INPUTS, vec![vec![7; 500]])).unwrap_err();
+        assert!(matches!(refused, LogError::System { .. }), "{refused:?}");
+        for words in ["appending to the log in", "No space left on device", "make room"] {
+            assert!(refused.to_string().contains(words), "{refused}");
+        }
+        let lost = scribe.several(2);
+        assert_eq!(arrived(writer.append(lost)), Err(refused.clone()));
         assert_eq!(contents(&log, INPUTS), [b"kept".to_vec()], "what is there can still be read");
-        drop(log);
-        assert_eq!(change.wait(), None);
-        let log = open(&dir, usual());
-        assert_eq!(log.stats().cut_off, room as u64);
-        assert_eq!(contents(&log, INPUTS), [b"kept".to_vec()]);
-        assert_eq!(history::verify(&log, GATE).tail.sequence, 3);
+        *disk.room.lock() = None;
         put(&log, b"goes on");
+        // An event was lost: what this claim appends would not follow on.
+        assert_eq!(arrived(writer.append(scribe.several(1))), Err(refused));
+        let (mut scribe, mut writer) = claim(&log);
+        arrived(writer.append(scribe.several(2))).unwrap();
+        assert_eq!(contents(&log, INPUTS), [b"kept".to_vec(), b"goes on".to_vec()]);
+        assert_eq!(history::verify(&log, GATE).tail.sequence, 5);
+        log.verify().unwrap();
+        drop(log);
+        let log = open(&dir, usual());
+        assert_eq!(log.stats().cut_off, 0, "nothing half-written was left");
+        assert_eq!(contents(&log, INPUTS), [b"kept".to_vec(), b"goes on".to_vec()]);
+        assert_eq!(history::verify(&log, GATE).tail.sequence, 5);
     }
+}
+
+#[test]
+fn what_waits_behind_an_append_without_room_is_refused_with_it() {
+    let dir = TempDir::new().unwrap();
+    let disk = Arc::new(Disk::default());
+    let log = open(&dir, disk.options(Options { group_bytes: 600, ..usual() }));
+    let (mut scribe, mut writer) = claim(&log);
+    disk.close();
+    let first = log.append_inputs(INPUTS, vec![vec![1; 500]]);
+    disk.until_syncs(1);
+    *disk.room.lock() = Some(100);
+    let (large, events) = (log.append_inputs(INPUTS, vec![vec![2; 500]]), writer.append(scribe.several(1)));
+    let next = writer.append(scribe.several(1));
+    disk.open();
+    assert_eq!(arrived(first), Ok(vec![Offset(0)]), "it had its room");
+    assert!(matches!(arrived(large), Err(LogError::System { .. })));
+    // No event without the one before it, whichever of them there would have been room for.
+    assert!(arrived(events).is_err() && arrived(next).is_err());
+    *disk.room.lock() = None;
+    assert!(arrived(writer.append(scribe.several(1))).is_err());
+    let (mut scribe, mut writer) = claim(&log);
+    arrived(writer.append(scribe.several(1))).unwrap();
+    assert_eq!(history::verify(&log, GATE).tail.sequence, 1);
+}
+
+#[test]
+fn a_segment_that_cannot_be_ended_for_want_of_room_is_ended_later() {
+    let dir = TempDir::new().unwrap();
+    let disk = Arc::new(Disk::default());
+    let log = open(&dir, disk.options(tiny()));
+    let mut kept = 0;
+    for round in 0..40_u8 {
+        // Now there is no room, now there is: for frames and for footers alike.
+        *disk.room.lock() = (round % 2 == 1).then_some(usize::from(round) * 3 % 50);
+        match arrived(log.append_inputs(INPUTS, vec![vec![round; 60]])) {
+            Ok(_) => kept += 1,
+            Err(error) => assert!(matches!(error, LogError::System { .. }), "{error}"),
+        }
+    }
+    assert!(kept >= 20 && log.stats().sealed >= 3, "{kept} {:?}", log.stats());
+    assert_eq!(contents(&log, INPUTS).len(), kept);
+    log.verify().unwrap();
+    drop(log);
+    let log = open(&dir, tiny());
+    assert_eq!(contents(&log, INPUTS).len(), kept);
+    assert_eq!(log.verify().unwrap().records, kept as u64);
+}
+
+#[test]
+fn where_a_write_cannot_be_taken_back_the_log_stops() {
+    let dir = TempDir::new().unwrap();
+    let disk = Arc::new(Disk::default());
+    let log = open(&dir, disk.options(usual()));
+    put(&log, b"kept");
+    (*disk.room.lock(), *disk.fail_cut.lock()) = (Some(40), true);
+    let stopped = LogError::Stopped { message: "No space left on device".to_owned() };
+    assert_eq!(arrived(log.append_inputs(INPUTS, vec![vec![7; 500]])), Err(stopped.clone()));
+    (*disk.room.lock(), *disk.fail_cut.lock()) = (None, false);
+    assert_eq!(arrived(log.append_inputs(INPUTS, vec![b"no".to_vec()])), Err(stopped.clone()));
+    assert_eq!(log.claim(GATE).map(|_| ()), Err(stopped));
+    drop(log);
+    let log = open(&dir, usual());
+    assert_eq!(log.stats().cut_off, 40);
+    assert_eq!(contents(&log, INPUTS), [b"kept".to_vec()]);
+    put(&log, b"goes on");
 }
 
 #[test]
