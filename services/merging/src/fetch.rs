@@ -96,10 +96,31 @@ fn open_source(project: &ProjectKey, url: &str) -> Result<Repository, MergeError
     })
 }
 
+/// libgit2 gives up on refs whose directories are nested more than a hundred deep, and on all that it
+/// would have read after them, without a word: branches would be taken for deleted.
+fn check_depth(project: &ProjectKey, source: &Repository, glob: &str) -> Result<(), MergeError> {
+    /// How deep directories of refs may be nested.
+    const DEEPEST: usize = 90;
+    let mut rest = vec![(source.path().join(glob.trim_end_matches('*')), 0)];
+    while let Some((path, depth)) = rest.pop() {
+        if depth > DEEPEST {
+            let subject = format!("{project} ({})", path.display());
+            let limit = u64::try_from(DEEPEST).unwrap_or(u64::MAX);
+            return Err(MergeError::TooMany { what: "levels of refs", subject, limit });
+        }
+        // Gone since it was listed: then it is not too deep any more.
+        let Ok(entries) = std::fs::read_dir(&path) else { continue };
+        let directories = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        rest.extend(directories.map(|entry| (entry.path(), depth + 1)));
+    }
+    Ok(())
+}
+
 fn read_offer(project: &ProjectKey, source: &Repository, wanted: &[String], limit: usize) -> Result<Offer, MergeError> {
     let wrap = |e| MergeError::git(project, "cannot read the refs", e);
     let mut refs = BTreeMap::new();
     for glob in ["refs/heads/*", "refs/tags/*"] {
+        check_depth(project, source, glob)?;
         for reference in source.references_glob(glob).map_err(wrap)? {
             let reference = reference.map_err(wrap)?;
             // Names that are not UTF-8 cannot be configured, so nobody asks for them.

@@ -142,13 +142,14 @@ impl Mirrors {
         let project = &request.project;
         let wrap = |e| MergeError::git(project, "cannot read the refs", e);
         let mut refs = BTreeMap::new();
-        for reference in mirror.references_glob("refs/*").map_err(wrap)? {
-            let reference = reference.map_err(wrap)?;
-            let (Ok(name), Some(id)) = (reference.name(), reference.target()) else { continue };
-            if let Some(branch) = name.strip_prefix("refs/heads/") {
-                refs.insert(format!("refs/remotes/origin/{branch}"), id);
-                refs.insert(name.to_owned(), id);
-            } else if name.starts_with("refs/tags/") {
+        // Not `refs/*`: a mirror keeps a ref for each commit it ever prepared, a file each.
+        for glob in ["refs/heads/*", "refs/tags/*"] {
+            for reference in mirror.references_glob(glob).map_err(wrap)? {
+                let reference = reference.map_err(wrap)?;
+                let (Ok(name), Some(id)) = (reference.name(), reference.target()) else { continue };
+                if let Some(branch) = name.strip_prefix("refs/heads/") {
+                    refs.insert(format!("refs/remotes/origin/{branch}"), id);
+                }
                 refs.insert(name.to_owned(), id);
             }
         }

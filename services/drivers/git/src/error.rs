@@ -71,6 +71,14 @@ pub enum ForgeError {
         /// The limit.
         limit: usize,
     },
+    /// A ref is nested so deeply that libgit2 does not read those beside it.
+    #[error("the refs of {project} cannot be read, because some are nested too deeply: remove what is in {path}", path = path.display())]
+    TooDeep {
+        /// The project.
+        project: String,
+        /// The directory that is too deep.
+        path: PathBuf,
+    },
     /// A hook that gatelog did not write is in the way.
     #[error("{path} was not written by gatelog: add its content to your own hook, or remove it", path = path.display())]
     ForeignHook {

@@ -29,6 +29,25 @@ name=$(git config --get gatelog.spool-name) || exit 0
 exit 0
 "#;
 
+/// How many levels a ref may have below its kind.
+const LEVELS: usize = 60;
+
+/// Refuses what libgit2 could not read back, and what would keep it from reading all other refs.
+/// `MOST` stands for the number of slashes allowed. (No pattern of many stars: a shell may try for hours.)
+const GUARD: &str = r#"#!/bin/sh
+# written by gatelog: refuses refs that could not be read back.
+while read -r old new ref; do
+    case "$new" in *[!0]*) ;; *) continue ;; esac
+    left=MOST
+    while [ "$ref" != "${ref#*/}" ]; do
+        ref=${ref#*/}
+        left=$((left - 1))
+    done
+    [ "$left" -ge 0 ] || { echo "gatelog: refused: a ref may have 60 levels at most"; exit 1; }
+done
+exit 0
+"#;
+
 /// The name in reflogs and on notes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
@@ -164,7 +183,9 @@ impl Forge {
         for hidden in ["refs/gatelog/", "refs/notes/gatelog"] {
             config.set_multivar("receive.hideRefs", &format!("^{hidden}$"), hidden).map_err(&wrap)?;
         }
-        install_hook(&path)?;
+        install_hook(&path, "post-receive", HOOK)?;
+        // Every slash is one level; the first two are those of `refs/heads/`.
+        install_hook(&path, "pre-receive", &GUARD.replace("MOST", &(LEVELS + 2).to_string()))?;
         Ok(path)
     }
 
@@ -240,22 +261,22 @@ impl Forge {
     }
 }
 
-fn install_hook(repository: &Path) -> Result<(), ForgeError> {
+fn install_hook(repository: &Path, name: &str, hook: &str) -> Result<(), ForgeError> {
     use std::os::unix::fs::PermissionsExt as _;
     let directory = repository.join("hooks");
     fs::create_dir_all(&directory).map_err(|e| ForgeError::io("cannot make", &directory, e))?;
-    let path = directory.join("post-receive");
+    let path = directory.join(name);
     match fs::read(&path) {
-        Ok(found) if found == HOOK.as_bytes() => return Ok(()),
+        Ok(found) if found == hook.as_bytes() => return Ok(()),
         Ok(found) if !String::from_utf8_lossy(&found).contains(HOOK_MARK) => {
             return Err(ForgeError::ForeignHook { path });
         }
         _ => {}
     }
     // Moved into place, so that no push ever runs half a hook.
-    let staging = directory.join("post-receive.gatelog-new");
+    let staging = directory.join(format!("{name}.gatelog-new"));
     let wrap = |e| ForgeError::io("cannot write the hook", &path, e);
-    fs::write(&staging, HOOK).map_err(wrap)?;
+    fs::write(&staging, hook).map_err(wrap)?;
     fs::set_permissions(&staging, fs::Permissions::from_mode(0o755)).map_err(wrap)?;
     fs::rename(&staging, &path).map_err(wrap)
 }

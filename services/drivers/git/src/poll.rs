@@ -12,6 +12,10 @@ use crate::patchsets::commit_of;
 
 const HEADS: &str = "refs/heads/";
 const TAGS: &str = "refs/tags/";
+/// What the name of a ref ends with here when it is no UTF-8; no ref's own name can have a space.
+const NOT_UTF8: &str = " (not UTF-8)";
+/// How deep directories of refs may be nested.
+const DEEPEST: usize = 90;
 
 /// What a project's refs were when they were last looked at. The caller keeps it, together with
 /// the events it came with; an empty one stands for a project never seen.
@@ -180,6 +184,9 @@ impl Forge {
                 continue;
             }
             let kind = match rank(name) {
+                _ if name.ends_with(NOT_UTF8) => {
+                    Some(EventKind::RefIgnored { reason: "the name of the ref is not UTF-8".to_owned() })
+                }
                 0 => Some(look.branch(name, old, new)),
                 1 => Some(tag(name, old, new)),
                 2 => Some(look.proposal(name, old, new, &mut proposed_anew)?),
@@ -208,6 +215,7 @@ impl Forge {
         let limit = self.config.limits.refs;
         let mut found = BTreeMap::new();
         for prefix in [HEADS, TAGS, FOR, APPROVED] {
+            check_depth(repo, project, prefix)?;
             for reference in repo.references_glob(&format!("{prefix}*")).map_err(&wrap)? {
                 let reference = match reference {
                     Ok(reference) => reference,
@@ -216,7 +224,12 @@ impl Forge {
                     Err(e) => return Err(wrap(e)),
                 };
                 let Some(id) = reference.target() else { continue };
-                found.insert(String::from_utf8_lossy(reference.name_bytes()).into_owned(), id.to_string());
+                let name = match std::str::from_utf8(reference.name_bytes()) {
+                    Ok(name) => name.to_owned(),
+                    // Two such names may read the same: nothing may be done by them, only told.
+                    Err(_) => format!("{}{NOT_UTF8}", String::from_utf8_lossy(reference.name_bytes())),
+                };
+                found.insert(name, id.to_string());
                 if found.len() > limit {
                     return Err(ForgeError::TooMany { what: "refs", subject: project.to_owned(), limit });
                 }
@@ -224,6 +237,23 @@ impl Forge {
         }
         Ok(found)
     }
+}
+
+/// libgit2 gives up on refs whose directories are nested more than a hundred deep, and on all that it
+/// would have read after them, without a word: they would be taken for deleted.
+fn check_depth(repo: &Repository, project: &str, prefix: &str) -> Result<(), ForgeError> {
+    let root = repo.path().join(prefix);
+    let mut rest = vec![(root, 0)];
+    while let Some((path, depth)) = rest.pop() {
+        if depth > DEEPEST {
+            return Err(ForgeError::TooDeep { project: project.to_owned(), path });
+        }
+        // Gone since it was listed: then it is not too deep any more.
+        let Ok(entries) = std::fs::read_dir(&path) else { continue };
+        let directories = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        rest.extend(directories.map(|entry| (entry.path(), depth + 1)));
+    }
+    Ok(())
 }
 
 fn rank(name: &str) -> u8 {

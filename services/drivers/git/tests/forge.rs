@@ -416,3 +416,60 @@ fn what_has_vanished_or_cannot_be_is_a_named_error() {
     assert!(matches!(error, ForgeError::NoProject { .. }), "{error}");
     assert!(matches!(Forge::open(ForgeConfig::new(site.dir.path(), "a/b")), Err(ForgeError::BadName { .. })));
 }
+
+#[test]
+fn refs_that_are_nested_too_deeply_hide_no_others() {
+    let site = Site::new();
+    let ann = site.project("library");
+    let before = RefSnapshot::default();
+    git(&ann.work, &["push", "-q", "origin", "HEAD:refs/for/master/fix"]);
+    let (_, before) = site.forge.poll("library", &before).unwrap();
+    for prefix in ["heads", "tags", "for"] {
+        let deep = format!("HEAD:refs/{prefix}/{}x", "d/".repeat(100));
+        let pushed = try_git(&ann.work, &["push", "-q", "origin", &deep]);
+        assert!(!pushed.status.success());
+        assert!(String::from_utf8_lossy(&pushed.stderr).contains("60 levels at most"), "{pushed:?}");
+        let fine = format!("HEAD:refs/{prefix}/{}x", "d/".repeat(50));
+        git(&ann.work, &["push", "-q", "origin", &fine]);
+    }
+    let (events, before) = site.forge.poll("library", &before).unwrap();
+    assert_eq!(events.len(), 3, "{events:#?}");
+    // Where it got past the hook, it is an error that names it, and nothing is taken for deleted.
+    let path = ann.bare.join("refs/for").join("e/".repeat(100));
+    std::fs::create_dir_all(&path).unwrap();
+    std::fs::write(path.join("x"), format!("{}\n", git(&ann.work, &["rev-parse", "HEAD"]))).unwrap();
+    let error = site.forge.poll("library", &before).unwrap_err();
+    assert!(
+        matches!(&error, ForgeError::TooDeep { path, .. } if path.starts_with(ann.bare.join("refs/for/e"))),
+        "{error}"
+    );
+    std::fs::remove_dir_all(ann.bare.join("refs/for/e")).unwrap();
+    assert_eq!(site.forge.poll("library", &before).unwrap().0, []);
+}
+
+#[test]
+#[cfg(unix)]
+fn a_ref_whose_name_is_not_utf_8_is_told_and_means_nothing() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let site = Site::new();
+    let ann = site.project("library");
+    let head = git(&ann.work, &["rev-parse", "HEAD"]);
+    let (_, before) = site.forge.poll("library", &RefSnapshot::default()).unwrap();
+    for name in [&b"refs/for/master/\xff"[..], b"refs/for/master/\xfe", b"refs/heads/\xc3\x28", b"refs/tags/\x80"] {
+        let done = std::process::Command::new("git")
+            .current_dir(&ann.bare)
+            .arg("update-ref")
+            .arg(std::ffi::OsStr::from_bytes(name))
+            .arg(&head)
+            .status();
+        assert!(done.unwrap().success());
+    }
+    let (events, after) = site.forge.poll("library", &before).unwrap();
+    assert!(!events.is_empty());
+    for event in &events {
+        let EventKind::RefIgnored { reason } = &event.kind else { panic!("{event:?}") };
+        assert!(reason.contains("not UTF-8") && event.ref_name.contains('\u{fffd}'), "{event:?}");
+    }
+    assert_eq!(site.forge.poll("library", &after).unwrap().0, []);
+    assert!(!git(&ann.bare, &["for-each-ref"]).contains("patchsets"), "nothing was kept of them");
+}
