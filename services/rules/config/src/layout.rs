@@ -32,6 +32,8 @@ pub struct LayoutProject {
     pub implied_branch_matchers: Option<bool>,
     /// Branches whose configuration is always read with the change.
     pub always_dynamic_branches: Vec<Pattern>,
+    /// Whether its lists may name reporter jobs.
+    pub allow_reporter_jobs: bool,
     /// How its changes are merged, if a stanza says.
     pub merge_mode: Option<String>,
     /// The queue it shares, if a stanza or template says.
@@ -49,6 +51,7 @@ impl From<&TenantProject> for LayoutProject {
             branches: project.branches.clone(),
             implied_branch_matchers: project.implied_branch_matchers,
             always_dynamic_branches: project.always_dynamic_branches.clone(),
+            allow_reporter_jobs: project.trusted || project.allow_reporter_jobs,
             merge_mode: None,
             queue: None,
         }
@@ -68,6 +71,10 @@ pub struct Layout {
     pub max_job_timeout: Option<i64>,
     /// Most nodes of a job.
     pub max_nodes_per_job: Option<i64>,
+    /// Most changes in one pipeline; none is without limit.
+    pub max_changes_per_pipeline: Option<i64>,
+    /// Whether labels nobody defines may be asked for all the same.
+    pub use_nodepool: bool,
     /// Its projects by canonical name.
     pub projects: BTreeMap<String, LayoutProject>,
     /// Canonical names by short name.
@@ -86,6 +93,8 @@ pub struct Layout {
     pub nodesets: BTreeMap<String, Shared<Nodeset>>,
     /// Secrets by name.
     pub secrets: BTreeMap<String, Shared<Secret>>,
+    /// Semaphores of the site this tenant may use, with their room; they win over its own.
+    pub global_semaphores: BTreeMap<String, i64>,
     /// Semaphores by name; one that nobody defines has room for one.
     pub semaphores: BTreeMap<String, Shared<Semaphore>>,
     /// Queues by name, implicit ones among them.
@@ -121,6 +130,15 @@ pub enum NodesetError {
     Cycle(String),
 }
 
+fn meet(seen: &mut Vec<(String, NodesetContent)>, name: &str, content: NodesetContent) -> Result<(), NodesetError> {
+    let met = (name.to_owned(), content);
+    if seen.contains(&met) {
+        return Err(NodesetError::Cycle(name.to_owned()));
+    }
+    seen.push(met);
+    Ok(())
+}
+
 impl Layout {
     /// The project a short or canonical name means.
     ///
@@ -145,7 +163,8 @@ impl Layout {
 
     /// How many may hold a semaphore. Zuul: an undefined one has room for one.
     pub fn semaphore_max(&self, name: &str) -> i64 {
-        self.semaphores.get(name).map_or(1, |semaphore| semaphore.max)
+        let global = self.global_semaphores.get(name).copied();
+        global.or_else(|| self.semaphores.get(name).map(|semaphore| semaphore.max)).unwrap_or(1)
     }
 
     /// The queue a project shares with others.
@@ -173,22 +192,20 @@ impl Layout {
     fn flatten_into(
         &self,
         nodeset: &Nodeset,
-        seen: &mut Vec<String>,
+        seen: &mut Vec<(String, NodesetContent)>,
         found: &mut Vec<(String, NodesetShape)>,
     ) -> Result<(), NodesetError> {
-        if !nodeset.name.is_empty() {
-            // Zuul: even a repetition that is no cycle is refused.
-            if seen.contains(&nodeset.name) {
-                return Err(NodesetError::Cycle(nodeset.name.clone()));
-            }
-            seen.push(nodeset.name.clone());
-        }
+        // Zuul: even a repetition that is no cycle is refused, of spelt out nodes too.
+        meet(seen, &nodeset.name, nodeset.content.clone())?;
         match &nodeset.content {
             NodesetContent::Shape(shape) => found.push((nodeset.name.clone(), shape.clone())),
             NodesetContent::Alternatives(alternatives) => {
                 for alternative in alternatives {
                     match alternative {
-                        Alternative::Inline(shape) => found.push((String::new(), shape.clone())),
+                        Alternative::Inline(shape) => {
+                            meet(seen, "", NodesetContent::Shape(shape.clone()))?;
+                            found.push((String::new(), shape.clone()));
+                        }
                         Alternative::Named(name) => {
                             let inner = self.nodesets.get(name).ok_or_else(|| NodesetError::Unknown(name.clone()))?;
                             self.flatten_into(inner, seen, found)?;

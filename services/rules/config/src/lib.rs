@@ -9,28 +9,41 @@
 //! Nothing here knows a clock, a file system or a network, and nothing on the way from outside
 //! panics: what is wrong becomes a [`Problem`] with its place and its cure, and the rest goes on.
 
+mod ansible;
+mod assemble;
+pub mod dialect;
+pub mod drivers;
 pub mod files;
+pub mod findings;
+pub mod folder;
 pub mod freeze;
+pub mod hints;
 pub mod layout;
 pub mod load;
 pub mod objects;
+pub mod oracle;
 pub mod place;
 pub mod problem;
+mod providers;
 pub mod regexes;
 pub mod schema;
 pub mod shared;
 pub mod tenant;
+mod tenant_file;
 mod validate;
 pub mod yaml;
 
+pub use assemble::assemble;
 pub use files::{is_config_path, select_config_files};
+pub use findings::Finding;
 pub use freeze::graph::{FrozenJob, JobGraph, Phase, Playbook};
 pub use freeze::trace::FreezeTrace;
 pub use freeze::{FreezeOptions, FreezeOutcome, FreezeSubject, freeze};
 pub use layout::Layout;
-pub use load::{ConfigFile, LoadInput, ParsedFile, assemble, load, parse_file};
+pub use load::{ConfigFile, LoadInput, ParsedFile, load, load_findings, parse_file};
 pub use objects::pipeline::Pipeline;
 pub use place::{Place, SourceContext};
 pub use problem::{Problem, Severity};
 pub use shared::Shared;
-pub use tenant::{TenantProject, TenantSettings, parse_tenant_file};
+pub use tenant::{TenantProject, TenantSettings};
+pub use tenant_file::parse_tenant_file;

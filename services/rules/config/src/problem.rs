@@ -27,6 +27,21 @@ impl fmt::Display for Severity {
     }
 }
 
+/// Zuul's label for everything that has no label of its own.
+pub const UNKNOWN: &str = "Unknown";
+
+const OF_SCHEMA: &[&str] = &[
+    "exclusive-attributes",
+    "missing-attribute",
+    "misplaced-tag",
+    "not-a-dictionary",
+    "out-of-range",
+    "unknown-attribute",
+    "unknown-value",
+    "variable-name",
+    "wrong-type",
+];
+
 /// One problem of a configuration, with its place and its cure.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Problem {
@@ -40,6 +55,8 @@ pub struct Problem {
     pub message: String,
     /// Where; line 0 means the file as a whole.
     pub place: Place,
+    /// Line at which the stanza starts that it is in, as Zuul tells places; 0 when it is in none.
+    pub stanza_line: u32,
     /// The attribute it is about, if it is about one.
     pub attribute: Option<String>,
     /// The lines around the place, as text with line numbers.
@@ -56,6 +73,7 @@ impl Problem {
             code: code.to_owned(),
             name: name.to_owned(),
             message: message.into(),
+            stanza_line: place.line,
             place,
             attribute: None,
             snippet: String::new(),
@@ -82,6 +100,19 @@ impl Problem {
         self
     }
 
+    /// The same in the stanza that starts at a line.
+    #[must_use]
+    pub fn in_stanza(mut self, line: u32) -> Self {
+        self.stanza_line = line;
+        self
+    }
+
+    /// Whether it is about the shape of a stanza. Zuul looks at the shape first, and at nothing else
+    /// where that is wrong.
+    pub fn is_of_schema(&self) -> bool {
+        self.is_error() && OF_SCHEMA.contains(&self.code.as_str())
+    }
+
     /// Whether what was said does not take effect.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
@@ -99,6 +130,7 @@ impl Problem {
             "path": self.place.context.path,
             "line": self.place.line,
             "column": self.place.column,
+            "stanza_line": self.stanza_line,
             "attribute": self.attribute,
             "snippet": self.snippet,
             "cure": self.cure,

@@ -134,6 +134,14 @@ impl Pattern {
         }
     }
 
+    /// Why RE2 does not take it, if it does not.
+    pub fn refused_by_re2(&self) -> Option<String> {
+        match self.check() {
+            Verdict::Good => None,
+            Verdict::Deprecated(why) | Verdict::Invalid(why) => Some(why),
+        }
+    }
+
     /// The pattern for people: `regex`, or `not regex`.
     pub fn describe(&self) -> String {
         if self.text.negate { format!("not {}", self.text.regex) } else { self.text.regex.clone() }
@@ -157,7 +165,8 @@ fn compile(text: &PatternText) -> Result<(Engine, Option<String>), String> {
         },
         Err(why) => why,
     };
-    fancy_regex::RegexBuilder::new(&anchored(&text.regex))
+    let body = from_python(&text.regex)?;
+    fancy_regex::RegexBuilder::new(&anchored(&body))
         .backtrack_limit(MAX_BACKTRACKS)
         .delegate_size_limit(MAX_PROGRAM)
         .build()
@@ -172,7 +181,7 @@ fn last_line(text: &str) -> String {
 }
 
 /// RE2's spelling to that of `regex`: literal braces and nested brackets, set operators that RE2
-/// does not have, and ASCII-only classes.
+/// does not have, ASCII-only classes, octal and quoted text.
 ///
 /// # Errors
 /// What RE2 refuses though `regex` would take it.
@@ -182,11 +191,17 @@ fn translate(source: &str) -> Result<String, String> {
     let mut out = String::with_capacity(source.len() + 16);
     let mut index = 0;
     let mut class = false;
+    // Whether what came before is a repetition, which cannot be repeated.
+    let mut repeated = false;
+    // Open groups: the anchors put around the expression must not be closed by it.
+    let mut depth = 0_u32;
     while let Some(c) = at(index) {
         let next = at(index + 1);
+        let was_repeated = std::mem::take(&mut repeated);
         match (c, class) {
             ('\\', _) => {
                 let Some(escaped) = next else { return Err("trailing \\ at end of expression".to_owned()) };
+                index += 2;
                 match (escaped, class) {
                     ('d', false) => out.push_str("[0-9]"),
                     ('d', true) => out.push_str("0-9"),
@@ -198,15 +213,35 @@ fn translate(source: &str) -> Result<String, String> {
                     ('W', _) => out.push_str("[^0-9A-Za-z_]"),
                     ('S', _) => out.push_str(r"[^\t\n\x0C\r ]"),
                     ('b', false) => out.push_str(r"(?-u:\b)"),
-                    ('Z' | '<' | '>' | 'G' | 'K' | 'h', _) => {
-                        return Err(format!("invalid escape sequence: \\{escaped}"));
+                    ('C', false) => out.push_str("(?s:.)"),
+                    ('<' | '>' | '_', _) => out.push(escaped),
+                    ('Q', false) => {
+                        while let Some(quoted) = at(index) {
+                            index += 1;
+                            if quoted == '\\' && at(index) == Some('E') {
+                                index += 1;
+                                break;
+                            }
+                            out.push_str(&regex::escape(quoted.encode_utf8(&mut [0; 4])));
+                        }
+                    }
+                    // One digit is a backreference, more of them are octal.
+                    ('0', _) => index = octal(&chars, index - 1, &mut out),
+                    ('1'..='7', _) if matches!(next_digit(&chars, index), Some('0'..='7')) => {
+                        index = octal(&chars, index - 1, &mut out);
+                    }
+                    ('A' | 'a' | 'B' | 'f' | 'n' | 'p' | 'P' | 'r' | 't' | 'v' | 'x' | 'z', _) => {
+                        out.push('\\');
+                        out.push(escaped);
+                    }
+                    (letter, _) if letter.is_ascii_alphanumeric() || !letter.is_ascii() => {
+                        return Err(format!("invalid escape sequence: \\{letter}"));
                     }
                     _ => {
                         out.push('\\');
                         out.push(escaped);
                     }
                 }
-                index += 2;
                 continue;
             }
             ('[', false) => {
@@ -252,8 +287,56 @@ fn translate(source: &str) -> Result<String, String> {
                 // `a--` is a range in neither; RE2 reads `--` within a class as a literal dash.
                 out.push_str(r"\-");
             }
-            ('{', false) if !is_repetition(&chars, index) => out.push_str(r"\{"),
-            ('}', false) if !closes_repetition(&chars, index) => out.push_str(r"\}"),
+            ('(', false) if next == Some('?') => {
+                // RE2 knows four flags.
+                let flags: String = chars.iter().skip(index + 2).take_while(|c| !matches!(c, ')' | ':')).collect();
+                if flags.chars().all(|c| c.is_ascii_alphabetic() || c == '-')
+                    && flags.chars().any(|c| !matches!(c, 'i' | 'm' | 's' | 'U' | '-'))
+                {
+                    return Err(format!("invalid perl operator: (?{flags}"));
+                }
+                depth = depth.saturating_add(1);
+                out.push('(');
+            }
+            ('(', false) => {
+                depth = depth.saturating_add(1);
+                out.push('(');
+            }
+            (')', false) => {
+                depth = depth
+                    .checked_sub(1)
+                    .ok_or_else(|| "unexpected ): a group is closed that is not open".to_owned())?;
+                out.push(')');
+            }
+            ('*' | '+' | '?', false) => {
+                if was_repeated {
+                    return Err(format!("bad repetition operator: {c}{c}"));
+                }
+                repeated = true;
+                out.push(c);
+                if next == Some('?') {
+                    out.push('?');
+                    index += 1;
+                }
+            }
+            ('{', false) if names(&chars, index) => out.push('{'),
+            ('{', false) => match repetition(&chars, index) {
+                None => out.push_str(r"\{"),
+                Some((_, most)) if was_repeated || most > MAX_REPEAT => {
+                    return Err("bad repetition operator: {".to_owned());
+                }
+                Some((length, _)) => {
+                    repeated = true;
+                    out.extend(chars.iter().skip(index).take(length));
+                    index += length;
+                    if at(index) == Some('?') {
+                        out.push('?');
+                        index += 1;
+                    }
+                    continue;
+                }
+            },
+            ('}', false) if !closes_name(&chars, index) => out.push_str(r"\}"),
             _ => out.push(c),
         }
         index += 1;
@@ -261,24 +344,177 @@ fn translate(source: &str) -> Result<String, String> {
     Ok(out)
 }
 
-/// Whether `{` starts `{n}`, `{n,}` or `{n,m}`.
-fn is_repetition(chars: &[char], open: usize) -> bool {
-    let body: String = chars.iter().skip(open + 1).take(10).take_while(|c| **c != '}').collect();
-    let closed = chars.get(open + 1 + body.chars().count()) == Some(&'}');
-    let (low, high) = body.split_once(',').unwrap_or((&body, ""));
-    closed && !low.is_empty() && low.bytes().chain(high.bytes()).all(|b| b.is_ascii_digit())
+/// Zuul's RE2 takes no more.
+const MAX_REPEAT: u32 = 1000;
+
+fn next_digit(chars: &[char], index: usize) -> Option<char> {
+    chars.get(index).copied().filter(char::is_ascii_digit)
 }
 
-fn closes_repetition(chars: &[char], close: usize) -> bool {
-    (close.saturating_sub(10)..close).rev().find(|at| chars.get(*at) == Some(&'{')).is_some_and(|open| {
-        // `\{` is literal, and so is what closes it; `\p{L}` closes a class name.
-        let escaped = open > 0 && chars.get(open - 1) == Some(&'\\');
-        let named =
-            open > 1 && matches!(chars.get(open - 1), Some('p' | 'P' | 'x')) && chars.get(open - 2) == Some(&'\\');
-        named || (!escaped && is_repetition(chars, open))
-    }) || (close.saturating_sub(40)..close).rev().find(|at| chars.get(*at) == Some(&'{')).is_some_and(|open| {
-        open > 1 && matches!(chars.get(open - 1), Some('p' | 'P' | 'x')) && chars.get(open - 2) == Some(&'\\')
-    })
+/// Up to three octal digits from `index` on; gives the index after them.
+fn octal(chars: &[char], index: usize, out: &mut String) -> usize {
+    let digits: Vec<u32> = chars.iter().skip(index).take(3).map_while(|c| c.to_digit(8)).collect();
+    let value = digits.iter().fold(0, |sum, digit| sum * 8 + digit);
+    out.push_str(&format!("\\x{{{value:x}}}"));
+    index + digits.len()
+}
+
+/// The length of `{n}`, `{n,}` or `{n,m}` at an index, and the larger number.
+fn repetition(chars: &[char], open: usize) -> Option<(usize, u32)> {
+    let body: String = chars.iter().skip(open + 1).take(12).take_while(|c| **c != '}').collect();
+    let length = body.chars().count() + 2;
+    let closed = chars.get(open + length - 1) == Some(&'}');
+    let (low, high) = body.split_once(',').unwrap_or((&body, ""));
+    let digits = !low.is_empty() && low.bytes().chain(high.bytes()).all(|b| b.is_ascii_digit());
+    let number = |text: &str| text.parse().unwrap_or(if text.is_empty() { 0 } else { u32::MAX });
+    (closed && digits).then(|| (length, number(low).max(number(high))))
+}
+
+/// Whether a brace closes the name in `\p{L}` or the number in `\x{41}`.
+fn closes_name(chars: &[char], close: usize) -> bool {
+    let open = (close.saturating_sub(40)..close).rev().find(|at| chars.get(*at) == Some(&'{'));
+    open.is_some_and(|open| names(chars, open))
+}
+
+/// Whether a brace opens such a name.
+fn names(chars: &[char], open: usize) -> bool {
+    open > 1 && matches!(chars.get(open - 1), Some('p' | 'P' | 'x')) && chars.get(open - 2) == Some(&'\\')
+}
+
+/// Python's spelling to that of `fancy-regex`, for what RE2 refuses.
+///
+/// # Errors
+/// What Python refuses though `fancy-regex` would take it.
+fn from_python(source: &str) -> Result<String, String> {
+    let chars: Vec<char> = source.chars().collect();
+    let at = |index: usize| chars.get(index).copied();
+    let mut out = String::with_capacity(source.len() + 16);
+    let mut index = 0;
+    let mut class = false;
+    // Whether there is something to repeat.
+    let mut repeatable = false;
+    let mut depth = 0_u32;
+    while let Some(c) = at(index) {
+        let next = at(index + 1);
+        if c == '\\' {
+            let Some(escaped) = next else { return Err("bad escape (end of pattern)".to_owned()) };
+            let known = if class { "abdDfnrsStuUvwWx" } else { "AabBdDfnrsStuUvwWxZ" };
+            if escaped.is_ascii_alphabetic() && !known.contains(escaped) {
+                return Err(format!("bad escape \\{escaped}"));
+            }
+            let hex = match escaped {
+                'x' => 2,
+                'u' => 4,
+                'U' => 8,
+                _ => 0,
+            };
+            if chars.iter().skip(index + 2).take(hex).filter(|c| c.is_ascii_hexdigit()).count() < hex {
+                return Err(format!("incomplete escape \\{escaped}"));
+            }
+            match escaped {
+                '0' => {
+                    index = octal(&chars, index + 1, &mut out);
+                    repeatable = true;
+                    continue;
+                }
+                'Z' if !class => out.push_str(r"\z"),
+                '<' | '>' => out.push(escaped),
+                _ => {
+                    out.push('\\');
+                    out.push(escaped);
+                }
+            }
+            repeatable = class || !matches!(escaped, 'A' | 'b' | 'B' | 'Z');
+            index += 2;
+            continue;
+        }
+        match (c, class) {
+            ('[', false) => {
+                class = true;
+                out.push('[');
+                if next == Some('^') {
+                    out.push('^');
+                    index += 1;
+                }
+                if at(index + 1) == Some(']') {
+                    out.push_str(r"\]");
+                    index += 1;
+                }
+            }
+            (']', true) => {
+                class = false;
+                repeatable = true;
+                out.push(']');
+            }
+            ('[', true) => out.push_str(r"\["),
+            ('(', false) => {
+                let flags: String = chars.iter().skip(index + 2).take_while(|c| c.is_ascii_alphabetic()).collect();
+                let closed = at(index + 2 + flags.len()) == Some(')');
+                if next == Some('?') && !flags.is_empty() && closed {
+                    if index > 0 {
+                        return Err("global flags not at the start of the expression".to_owned());
+                    }
+                    if flags.chars().any(|c| !"aimsux".contains(c)) {
+                        return Err("unknown flag".to_owned());
+                    }
+                    let kept: String = flags.chars().filter(|c| "imsx".contains(*c)).collect();
+                    if !kept.is_empty() {
+                        out.push_str(&format!("(?{kept})"));
+                    }
+                    index += flags.len() + 3;
+                    continue;
+                }
+                if next == Some('?') && at(index + 2) == Some('-') && at(index + 4) == Some(')') {
+                    return Err("missing :".to_owned());
+                }
+                repeatable = false;
+                depth = depth.saturating_add(1);
+                out.push('(');
+                if next == Some('?') {
+                    out.push('?');
+                    index += 1;
+                }
+            }
+            (')', false) => {
+                depth = depth.checked_sub(1).ok_or_else(|| "unbalanced parenthesis".to_owned())?;
+                repeatable = true;
+                out.push(')');
+            }
+            ('|' | '^' | '$', false) => {
+                repeatable = false;
+                out.push(c);
+            }
+            ('*' | '+' | '?' | '{', false) => {
+                let length = match c {
+                    '{' => repetition(&chars, index).map(|(length, _)| length),
+                    _ => Some(1),
+                };
+                let Some(length) = length else {
+                    repeatable = true;
+                    out.push_str(r"\{");
+                    index += 1;
+                    continue;
+                };
+                if !repeatable {
+                    return Err("nothing to repeat, or multiple repeat".to_owned());
+                }
+                out.extend(chars.iter().skip(index).take(length));
+                index += length;
+                if let Some(mark @ ('?' | '+')) = at(index) {
+                    out.push(mark);
+                    index += 1;
+                }
+                repeatable = false;
+                continue;
+            }
+            _ => {
+                repeatable = true;
+                out.push(c);
+            }
+        }
+        index += 1;
+    }
+    Ok(out)
 }
 
 #[cfg(test)]
@@ -325,6 +561,38 @@ mod tests {
         assert!(matches("[]a]+$", "]a"));
         assert!(matches(r"\p{Greek}$", "\u{03b1}"));
         assert!(matches("[[:alpha:]]+$", "ab"));
+    }
+
+    #[test]
+    fn what_re2_and_python_refuse_is_refused() {
+        let verdict = |regex: &str| match Pattern::new(regex, false, Anchor::Start).check() {
+            Verdict::Good => "good",
+            Verdict::Deprecated(_) => "deprecated",
+            Verdict::Invalid(_) => "invalid",
+        };
+        for regex in [
+            "docs/**",
+            "**/x",
+            "a**",
+            "(?!a)**",
+            "(?!a)\\h",
+            "x(?x)",
+            "a{1}{2}",
+            r"(?!a)\x{41}",
+            "(?!a)^*",
+            "a)|(b",
+            "(?!a))(b",
+        ] {
+            assert_eq!(verdict(regex), "invalid", "{regex}");
+        }
+        for regex in ["a++", "(?x)a", r"\u0041", r"a\Z", "a{1001}", r"(a)\1", "(?a)x", "(?>a)"] {
+            assert_eq!(verdict(regex), "deprecated", "{regex}");
+        }
+        for regex in [r"\<", r"\Qa.b\E+", r"\_", r"\012", "a{2}?", "(?i)a", r"[\d-]", r"\p{Greek}+", r"\x{41}"] {
+            assert_eq!(verdict(regex), "good", "{regex}");
+        }
+        assert!(matches(r"\Qa.b\E$", "a.b"));
+        assert!(matches(r"\101\x{42}$", "AB"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use gatelog_record::Value;
 
 use crate::place::{Place, SourceContext};
-use crate::problem::{Problem, Severity, did_you_mean, snippet};
+use crate::problem::{Problem, Severity, UNKNOWN, did_you_mean, snippet};
 use crate::regexes::{Anchor, Pattern, Verdict};
 use crate::shared::Shared;
 use crate::yaml::tree::mapping_value;
@@ -39,6 +39,8 @@ pub enum Kind {
     TextOrNumber,
     /// Text, or a list of texts.
     Texts,
+    /// A list of texts; a text alone does not do.
+    TextList,
     /// A regular expression, or a list of them.
     Patterns(Anchor),
     /// A dictionary.
@@ -145,6 +147,9 @@ impl Attribute {
     }
 }
 
+/// How many problems of a file are shown with the lines around them.
+const MOST_SNIPPETS: usize = 100;
+
 /// Collects the problems of one file.
 #[derive(Debug)]
 pub struct Sink<'a> {
@@ -165,11 +170,21 @@ impl Sink<'_> {
     /// Adds a problem at a place.
     pub fn add(&mut self, severity: Severity, code: &str, name: &str, mark: Mark, message: String) -> &mut Problem {
         let mut problem = Problem::new(severity, code, name, self.place(mark), message);
-        problem.snippet = snippet(self.text, mark.line, mark.column);
+        // Finding a line means reading up to it: a file that is wrong all over is not read over and over.
+        if self.problems.len() < MOST_SNIPPETS {
+            problem.snippet = snippet(self.text, mark.line, mark.column);
+        }
         self.problems.push(problem);
         let last = self.problems.len() - 1;
         // The vector has just grown, so that index exists.
         &mut self.problems[last]
+    }
+
+    /// Adds an error about the file as a whole; Zuul tells no line for it.
+    pub fn error_of_file(&mut self, code: &str, mark: Mark, message: impl Into<String>, cure: impl Into<String>) {
+        let problem = self.add(Severity::Error, code, UNKNOWN, mark, message.into());
+        problem.stanza_line = 0;
+        problem.cure = cure.into();
     }
 
     /// Adds an error with a cure.
@@ -177,9 +192,6 @@ impl Sink<'_> {
         self.add(Severity::Error, code, name, mark, message.into()).cure = cure.into();
     }
 }
-
-/// Zuul's label for a stanza that does not fit its schema.
-pub const SYNTAX: &str = "Unknown";
 
 /// One stanza being read.
 #[derive(Debug)]
@@ -217,7 +229,7 @@ impl<'a, 's, 't> Stanza<'a, 's, 't> {
             let message = format!("a {kind} must be a dictionary of attributes, not {}", node.kind_name());
             sink.error(
                 "not-a-dictionary",
-                SYNTAX,
+                UNKNOWN,
                 node.start,
                 message,
                 format!("indent the attributes below `{kind}:`"),
@@ -268,7 +280,7 @@ impl<'a, 's, 't> Stanza<'a, 's, 't> {
         message: impl Into<String>,
         cure: impl Into<String>,
     ) {
-        self.fail_as(code, SYNTAX, mark, attribute, message, cure);
+        self.fail_as(code, UNKNOWN, mark, attribute, message, cure);
     }
 
     /// The same with Zuul's label.
@@ -343,6 +355,8 @@ impl<'a, 's, 't> Stanza<'a, 's, 't> {
     pub fn int(&self, name: &str) -> Option<i64> {
         match self.entry(name)?.value.as_scalar() {
             Some(Value::Int(number)) => Some(*number),
+            // Zuul: a truth value passes for a number.
+            Some(Value::Bool(truth)) => Some(i64::from(*truth)),
             _ => None,
         }
     }
@@ -352,9 +366,17 @@ impl<'a, 's, 't> Stanza<'a, 's, 't> {
         Some(texts_of(&self.entry(name)?.value))
     }
 
-    /// Regular expressions; checked before.
-    pub fn patterns(&self, name: &str, anchor: Anchor) -> Option<Vec<Pattern>> {
-        Some(self.entry(name)?.value.items().iter().filter_map(|item| pattern_of(item, anchor)).collect())
+    /// Regular expressions, each compiled to see whether it is one.
+    pub fn patterns(&mut self, name: &str, anchor: Anchor) -> Option<Vec<Pattern>> {
+        let entry = self.entry(name)?;
+        let mut patterns = Vec::new();
+        for item in entry.value.items() {
+            if let Some(pattern) = pattern_of(item, anchor) {
+                self.check_pattern(name, item.start, &pattern);
+                patterns.push(pattern);
+            }
+        }
+        Some(patterns)
     }
 
     /// A dictionary as free-form data.
@@ -395,6 +417,7 @@ impl<'a, 's, 't> Stanza<'a, 's, 't> {
             }
             Kind::Int { min } | Kind::IntOrNull { min } => match scalar {
                 Some(Value::Int(number)) if *number >= min => {}
+                Some(Value::Bool(truth)) if i64::from(*truth) >= min => {}
                 Some(Value::Int(number)) => {
                     let message =
                         format!("`{}` of {} is {number}, and must be at least {min}", entry.key, self.title());
@@ -418,12 +441,18 @@ impl<'a, 's, 't> Stanza<'a, 's, 't> {
                     self.wrong_type(entry, node, "a text or a number");
                 }
             }
+            Kind::TextList => {
+                let texts = node.as_sequence().is_some_and(|items| items.iter().all(|item| item.as_str().is_some()));
+                if !texts {
+                    self.wrong_type(entry, node, "a list of texts");
+                }
+            }
             Kind::Texts => {
                 if node.is_null() {
                     self.wrong_type(entry, node, "a text or a list of texts");
                 }
                 for item in node.items() {
-                    if item.as_str().is_none() {
+                    if item.as_str().is_none() || (item.tag.is_some() && node.as_sequence().is_some()) {
                         self.wrong_type(entry, item, "a text or a list of texts");
                     }
                 }
@@ -453,36 +482,34 @@ impl<'a, 's, 't> Stanza<'a, 's, 't> {
                 if node.is_null() {
                     self.wrong_type(entry, node, "a regular expression or a list of them");
                 }
-                for item in node.items() {
-                    self.check_pattern(&entry.key, item, anchor);
+                for item in node.items().iter().filter(|item| pattern_of(item, anchor).is_none()) {
+                    let key = &entry.key;
+                    let message = format!(
+                        "`{key}` of {} must hold regular expressions: a text, or a dictionary with `regex` and \
+                         `negate`",
+                        self.title()
+                    );
+                    self.fail("wrong-type", item.start, Some(key), message, "");
                 }
             }
         }
     }
 
     /// Reports what is wrong with one regular expression of an attribute.
-    pub fn check_pattern(&mut self, attribute: &str, node: &Node, anchor: Anchor) {
-        let Some(pattern) = pattern_of(node, anchor) else {
-            let message = format!(
-                "`{attribute}` of {} must hold regular expressions: a text, or a dictionary with `regex` and `negate`",
-                self.title()
-            );
-            self.fail("wrong-type", node.start, Some(attribute), message, "");
-            return;
-        };
+    pub fn check_pattern(&mut self, attribute: &str, mark: Mark, pattern: &Pattern) {
         match pattern.check() {
             Verdict::Good => {}
             Verdict::Deprecated(why) => self.warn(
                 "regex-deprecation",
                 "Regex Deprecation",
-                node.start,
+                mark,
                 attribute,
                 format!("the regular expression `{}` is not valid RE2: {why}", pattern.regex()),
                 "write it without look-around; `{regex: ..., negate: true}` matches what an expression does not",
             ),
             Verdict::Invalid(why) => {
                 let message = format!("`{}` is not a regular expression: {why}", pattern.regex());
-                self.fail("regex-invalid", node.start, Some(attribute), message, "mend it; the syntax is that of RE2");
+                self.fail("regex-invalid", mark, Some(attribute), message, "mend it; the syntax is that of RE2");
             }
         }
     }

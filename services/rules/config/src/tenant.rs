@@ -1,14 +1,13 @@
-//! The tenant file: which projects a tenant has, and what each may say.
+//! What a tenant is: its limits, its projects, and what each may say.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::place::{Place, SourceContext};
-use crate::problem::{Problem, Severity, did_you_mean};
-use crate::regexes::{Anchor, Pattern};
-use crate::schema::{Attribute, Kind, Sink, Stanza, attribute};
-use crate::shared::Shared;
-use crate::yaml::parse::parse_lenient;
-use crate::yaml::{Entry, Mark, Node};
+use crate::dialect::Spelling;
+use crate::place::Place;
+use crate::problem::Problem;
+use crate::regexes::Pattern;
 
 /// Classes an untrusted project does not contribute unless it is told to.
 pub const PROVIDER_CLASSES: &[&str] = &["image", "flavor", "label", "section", "provider"];
@@ -53,8 +52,26 @@ pub struct TenantSettings {
     pub allowed_reporters: Option<Vec<String>>,
     /// Global semaphores it may use.
     pub semaphores: Vec<String>,
+    /// The room of each of those.
+    pub global_semaphores: BTreeMap<String, i64>,
+    /// Labels nodesets may ask for; none given is all.
+    pub allowed_labels: Vec<Pattern>,
+    /// Labels nodesets may not ask for.
+    pub disallowed_labels: Vec<Pattern>,
+    /// Whether labels nobody defines may be asked for all the same.
+    pub use_nodepool: bool,
+    /// Longest life of a token in seconds.
+    pub max_oidc_ttl: i64,
+    /// Life of a token in seconds when its secret does not say.
+    pub default_oidc_ttl: i64,
+    /// Issuers a secret may name.
+    pub allowed_oidc_issuers: Vec<String>,
     /// Connections that exist; empty means that nobody has said, and nothing is checked.
     pub connections: Vec<String>,
+    /// Drivers of connections, where known: what a pipeline says to them is checked.
+    pub drivers: BTreeMap<String, String>,
+    /// Whether spellings older than Zuul 14 are understood.
+    pub older_spellings: bool,
     /// Its projects, in the order of the file: per connection, config projects first.
     pub projects: Vec<TenantProject>,
 }
@@ -72,9 +89,25 @@ impl Default for TenantSettings {
             allowed_triggers: None,
             allowed_reporters: None,
             semaphores: Vec::new(),
+            global_semaphores: BTreeMap::new(),
+            allowed_labels: Vec::new(),
+            disallowed_labels: Vec::new(),
+            use_nodepool: true,
+            max_oidc_ttl: 10_800,
+            default_oidc_ttl: 3_600,
+            allowed_oidc_issuers: Vec::new(),
             connections: Vec::new(),
+            drivers: BTreeMap::new(),
+            older_spellings: true,
             projects: Vec::new(),
         }
+    }
+}
+
+impl TenantSettings {
+    /// How its files may be written.
+    pub fn spelling(&self) -> Spelling {
+        if self.older_spellings { Spelling::Older } else { Spelling::Zuul }
     }
 }
 
@@ -109,8 +142,8 @@ pub struct TenantProject {
     pub allow_base_jobs: bool,
     /// Other projects it may write stanzas for (untrusted projects).
     pub configure_projects: Vec<Pattern>,
-    /// Branches to take; wins over `exclude_branches`.
-    pub include_branches: Vec<Pattern>,
+    /// Branches to take, if the tenant file says; wins over `exclude_branches`.
+    pub include_branches: Option<Vec<Pattern>>,
     /// Branches to leave.
     pub exclude_branches: Vec<Pattern>,
     /// Whether unprotected branches are left out; none is as the tenant says.
@@ -139,7 +172,7 @@ impl TenantProject {
             load_branch: None,
             allow_base_jobs: true,
             configure_projects: Vec::new(),
-            include_branches: Vec::new(),
+            include_branches: None,
             exclude_branches: Vec::new(),
             exclude_unprotected_branches: None,
             exclude_locked_branches: None,
@@ -147,12 +180,13 @@ impl TenantProject {
         }
     }
 
-    /// Whether its filters take a branch. Zuul: `include-branches` wins alone.
+    /// Whether its filters take a branch. Zuul: `include-branches` wins alone; a branch that is
+    /// always read with the change is not taken otherwise.
     pub fn takes_branch(&self, branch: &str) -> bool {
-        if self.include_branches.is_empty() {
-            !self.exclude_branches.iter().any(|pattern| pattern.matches(branch))
-        } else {
-            self.include_branches.iter().any(|pattern| pattern.matches(branch))
+        let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(branch));
+        match &self.include_branches {
+            Some(included) => any(included),
+            None => !any(&self.exclude_branches) && !any(&self.always_dynamic_branches),
         }
     }
 
@@ -171,7 +205,7 @@ impl TenantProject {
         let mut branches: Vec<&str> = self.branches.iter().map(String::as_str).collect();
         branches.sort_unstable();
         branches.sort_by_key(|branch| *branch != self.default_branch);
-        branches.retain(|branch| !self.always_dynamic_branches.iter().any(|pattern| pattern.matches(branch)));
+        branches.retain(|branch| self.takes_branch(branch));
         branches
     }
 }
@@ -222,337 +256,10 @@ impl TenantSpec {
             resolved.canonical_name = facts.canonical_name;
             resolved.default_branch = facts.default_branch;
             resolved.branches = facts.branches.into_iter().filter(|branch| project.takes_branch(branch)).collect();
+            resolved.branches.sort_unstable();
+            resolved.branches.sort_by_key(|branch| *branch != resolved.default_branch);
             settings.projects.push(resolved);
         }
         (settings, problems)
     }
-}
-
-const TENANT: &[Attribute] = &[
-    attribute("name", Kind::Text).required(),
-    attribute("source", Kind::Map),
-    attribute("max-changes-per-pipeline", Kind::Int { min: i64::MIN }),
-    attribute("max-dependencies", Kind::Int { min: i64::MIN }),
-    attribute("max-nodes-per-job", Kind::Int { min: i64::MIN }).default("5"),
-    attribute("max-job-timeout", Kind::Int { min: i64::MIN }).default("10800"),
-    attribute("max-oidc-ttl", Kind::Int { min: i64::MIN }).default("10800"),
-    attribute("allowed-oidc-issuers", Kind::Texts),
-    attribute("exclude-unprotected-branches", Kind::Bool).default("false"),
-    attribute("exclude-locked-branches", Kind::Bool).default("false"),
-    attribute("default-parent", Kind::Text).default("base"),
-    attribute("default-ansible-version", Kind::TextOrNumber),
-    attribute("allowed-triggers", Kind::Texts),
-    attribute("allowed-reporters", Kind::Texts),
-    attribute("allowed-labels", Kind::Patterns(Anchor::Start)),
-    attribute("disallowed-labels", Kind::Patterns(Anchor::Start)),
-    attribute("web-root", Kind::Text),
-    attribute("admin-rules", Kind::Texts),
-    attribute("access-rules", Kind::Texts),
-    attribute("anonymous-read-access", Kind::Bool).default("true"),
-    attribute("role-mappings", Kind::Map),
-    attribute("authentication-realm", Kind::Text),
-    attribute("semaphores", Kind::Texts),
-    attribute("use-nodepool", Kind::Bool).default("true"),
-    attribute("allow-circular-dependencies", Kind::Bool),
-    attribute("report-build-page", Kind::Bool),
-];
-
-const SOURCE: &[Attribute] =
-    &[attribute("config-projects", Kind::Special), attribute("untrusted-projects", Kind::Special)];
-
-const GROUP: &[Attribute] = &[
-    attribute("projects", Kind::Special),
-    attribute("include", Kind::Texts),
-    attribute("exclude", Kind::Texts),
-    attribute("include-provider-config", Kind::Bool),
-];
-
-const PROJECT: &[Attribute] = &[
-    attribute("include", Kind::Texts),
-    attribute("exclude", Kind::Texts),
-    attribute("include-provider-config", Kind::Bool),
-    attribute("shadow", Kind::Texts),
-    attribute("exclude-unprotected-branches", Kind::Bool),
-    attribute("exclude-locked-branches", Kind::Bool),
-    attribute("include-branches", Kind::Patterns(Anchor::Whole)),
-    attribute("exclude-branches", Kind::Patterns(Anchor::Whole)),
-    attribute("always-dynamic-branches", Kind::Patterns(Anchor::Whole)),
-    attribute("extra-config-paths", Kind::Texts),
-    attribute("load-branch", Kind::Text),
-    attribute("implied-branch-matchers", Kind::Bool),
-    attribute("configure-projects", Kind::Patterns(Anchor::Whole)),
-    attribute("allow-reporter-jobs", Kind::Bool),
-    attribute("allow-base-jobs", Kind::Bool),
-    attribute("allow-circular-dependencies", Kind::Bool),
-];
-
-const TOP: &[&str] = &["tenant", "authorization-rule", "admin-rule", "role", "global-semaphore", "api-root"];
-
-/// Reads the tenant file. A tenant with an error is left out; the others are there.
-pub fn parse_tenant_file(text: &str) -> (Vec<TenantSpec>, Vec<Problem>) {
-    let context = SourceContext { path: "tenant file".to_owned(), trusted: true, ..SourceContext::default() };
-    let mut sink = Sink { context: Shared::new(context), text, problems: Vec::new() };
-    let mut tenants: Vec<TenantSpec> = Vec::new();
-    let root = match parse_lenient(text) {
-        Ok((root, duplicates)) => {
-            for error in duplicates {
-                let cure = "Zuul takes the last one; keep only that";
-                sink.add(Severity::Warning, error.code(), "Unknown", error.mark(), error.to_string()).cure =
-                    cure.into();
-            }
-            root
-        }
-        Err(errors) => {
-            for error in errors {
-                sink.error(error.code(), "Unknown", error.mark(), error.to_string(), error.cure());
-            }
-            return (tenants, sink.problems);
-        }
-    };
-    let Some(root) = root else {
-        let cure = "begin with `- tenant:`";
-        sink.error("not-a-list", "Unknown", Mark { line: 1, column: 1 }, "the tenant file is empty", cure);
-        return (tenants, sink.problems);
-    };
-    let Some(items) = root.as_sequence() else {
-        let message = format!("the tenant file must be a list, not {}", root.kind_name());
-        sink.error("not-a-list", "Unknown", root.start, message, "begin each item with a dash, as in `- tenant:`");
-        return (tenants, sink.problems);
-    };
-    for item in items {
-        let Some([entry]) = item.as_mapping() else {
-            let message = "each item of the tenant file must be a dictionary with exactly one key";
-            sink.error("not-one-key", "Unknown", item.start, message, "indent the attributes below the key");
-            continue;
-        };
-        if !TOP.contains(&entry.key.as_str()) {
-            let message = format!("`{}` is not known in the tenant file", entry.key);
-            let cure = match did_you_mean(&entry.key, TOP.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("known are: {}", TOP.join(", ")),
-            };
-            sink.error("unknown-item", "Unknown", entry.mark, message, cure);
-            continue;
-        }
-        if entry.key != "tenant" {
-            continue;
-        }
-        if let Some(spec) = tenant(&mut sink, entry) {
-            if tenants.iter().any(|other| other.settings.name == spec.settings.name) {
-                let message = format!("the tenant \"{}\" appears twice", spec.settings.name);
-                sink.error("duplicate-tenant", "Unknown", entry.mark, message, "give each tenant a name of its own");
-                continue;
-            }
-            tenants.push(spec);
-        }
-    }
-    (tenants, sink.problems)
-}
-
-fn limit(given: Option<i64>, default: Option<i64>) -> Option<i64> {
-    match given {
-        Some(number) if number < 0 => None,
-        Some(number) => Some(number),
-        None => default,
-    }
-}
-
-fn tenant(sink: &mut Sink<'_>, entry: &Entry) -> Option<TenantSpec> {
-    let mut stanza = Stanza::open(sink, "tenant", &entry.value, entry.mark, &[TENANT])?;
-    let defaults = TenantSettings::default();
-    let mut settings = TenantSettings {
-        name: stanza.name.clone(),
-        default_parent: stanza.text_or("default-parent", &defaults.default_parent),
-        max_job_timeout: limit(stanza.int("max-job-timeout"), defaults.max_job_timeout),
-        max_nodes_per_job: limit(stanza.int("max-nodes-per-job"), defaults.max_nodes_per_job),
-        max_changes_per_pipeline: limit(stanza.int("max-changes-per-pipeline"), None),
-        max_dependencies: limit(stanza.int("max-dependencies"), None),
-        default_ansible_version: stanza
-            .entry("default-ansible-version")
-            .map(|entry| match entry.value.as_str() {
-                Some(text) => text.to_owned(),
-                None => entry.value.to_value().to_string(),
-            })
-            .unwrap_or(defaults.default_ansible_version),
-        allowed_triggers: stanza.texts("allowed-triggers"),
-        allowed_reporters: stanza.texts("allowed-reporters"),
-        semaphores: stanza.texts("semaphores").unwrap_or_default(),
-        connections: Vec::new(),
-        projects: Vec::new(),
-    };
-    let unprotected = stanza.bool("exclude-unprotected-branches");
-    let locked = stanza.bool("exclude-locked-branches");
-    for source in stanza.entry("source").and_then(|entry| entry.value.as_mapping()).unwrap_or(&[]) {
-        let failed = {
-            let Some(mut inner) = Stanza::open(&mut *stanza.sink, "source", &source.value, source.mark, &[SOURCE])
-            else {
-                stanza.spoil();
-                continue;
-            };
-            inner.name.clone_from(&source.key);
-            for (key, trusted) in [("config-projects", true), ("untrusted-projects", false)] {
-                for item in inner.entry(key).map_or(&[][..], |entry| entry.value.items()) {
-                    project(&mut inner, item, trusted, None, &mut settings.projects);
-                }
-            }
-            inner.failed()
-        };
-        if failed {
-            stanza.spoil();
-        }
-    }
-    for project in &mut settings.projects {
-        project.exclude_unprotected_branches = project.exclude_unprotected_branches.or(unprotected);
-        project.exclude_locked_branches = project.exclude_locked_branches.or(locked);
-    }
-    settings.projects.sort_by_key(|project| !project.trusted);
-    let place = stanza.place();
-    stanza.finish(TenantSpec { settings, place })
-}
-
-/// One entry of a list of projects: a name, a name with attributes, or a group.
-fn project(
-    source: &mut Stanza<'_, '_, '_>,
-    item: &Node,
-    trusted: bool,
-    classes: Option<&[String]>,
-    projects: &mut Vec<TenantProject>,
-) {
-    let connection = source.name.clone();
-    let mut add = |source: &mut Stanza<'_, '_, '_>, project: TenantProject, mark: Mark| {
-        if projects.iter().any(|other| other.connection == project.connection && other.name == project.name) {
-            let message = format!("the project \"{}\" appears twice in one tenant", project.name);
-            source.fail("duplicate-project", mark, None, message, "keep one of the two");
-        } else {
-            projects.push(project);
-        }
-    };
-    let fresh = |name: &str| {
-        let mut project = TenantProject::new(&connection, name, trusted);
-        if let Some(classes) = classes {
-            project.include = classes.to_vec();
-        }
-        project
-    };
-    if let Some(name) = item.as_str() {
-        add(source, fresh(name), item.start);
-        return;
-    }
-    match item.as_mapping() {
-        Some(entries) if entries.len() > 1 && item.get("projects").is_some() => {
-            let classes = {
-                let Some(mut group) = Stanza::open(&mut *source.sink, "group", item, item.start, &[GROUP]) else {
-                    return;
-                };
-                let classes = classes_of(&mut group, default_classes(trusted));
-                let failed = group.failed();
-                if failed {
-                    source.spoil();
-                }
-                classes
-            };
-            for inner in item.get("projects").map_or(&[][..], |entry| entry.value.items()) {
-                if inner.get("projects").is_some() {
-                    let cure = "list the projects directly";
-                    source.fail("nested-group", inner.start, None, "a group of projects holds another group", cure);
-                    continue;
-                }
-                project(source, inner, trusted, Some(&classes), projects);
-            }
-        }
-        Some([entry]) => {
-            let base = fresh(&entry.key);
-            let read = with_attributes(source, entry, base);
-            if let Some(read) = read {
-                add(source, read, entry.mark);
-            }
-        }
-        _ => {
-            let message = "a project must be a name, one name with attributes, or a group with `projects`";
-            source.fail("wrong-type", item.start, None, message, "indent the attributes below the name");
-        }
-    }
-}
-
-fn classes_of(stanza: &mut Stanza<'_, '_, '_>, default: Vec<String>) -> Vec<String> {
-    let mut classes = default;
-    for key in ["include", "exclude"] {
-        let unknown: Vec<String> = stanza
-            .texts(key)
-            .unwrap_or_default()
-            .into_iter()
-            .filter(|class| !LOADABLE_CLASSES.contains(&class.as_str()))
-            .collect();
-        for class in unknown {
-            let mark = stanza.entry(key).map_or(stanza.mark, |entry| entry.mark);
-            let cure = match did_you_mean(&class, LOADABLE_CLASSES.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("known are: {}", LOADABLE_CLASSES.join(", ")),
-            };
-            let message = format!("`{class}` in `{key}` of {} is no class of objects", stanza.title());
-            stanza.fail("unknown-value", mark, Some(key), message, cure);
-        }
-    }
-    if let Some(include) = stanza.texts("include") {
-        classes = include;
-    }
-    if stanza.bool("include-provider-config") == Some(true) {
-        for class in PROVIDER_CLASSES {
-            if !classes.iter().any(|known| known == class) {
-                classes.push((*class).to_owned());
-            }
-        }
-    }
-    let exclude = stanza.texts("exclude").unwrap_or_default();
-    classes.retain(|class| !exclude.contains(class));
-    classes
-}
-
-fn with_attributes(source: &mut Stanza<'_, '_, '_>, entry: &Entry, base: TenantProject) -> Option<TenantProject> {
-    let mut project = base;
-    if entry.value.is_null() {
-        return Some(project);
-    }
-    let failed = {
-        let mut stanza = Stanza::open(&mut *source.sink, "project", &entry.value, entry.mark, &[PROJECT])?;
-        stanza.name.clone_from(&entry.key);
-        project.include = classes_of(&mut stanza, project.include);
-        project.shadow = stanza.texts("shadow").unwrap_or_default();
-        project.exclude_unprotected_branches = stanza.bool("exclude-unprotected-branches");
-        project.exclude_locked_branches = stanza.bool("exclude-locked-branches");
-        let patterns = |key: &str| stanza.patterns(key, Anchor::Whole).unwrap_or_default();
-        project.include_branches = patterns("include-branches");
-        project.exclude_branches = patterns("exclude-branches");
-        project.always_dynamic_branches = patterns("always-dynamic-branches");
-        project.configure_projects = patterns("configure-projects");
-        project.extra_config_paths = stanza.texts("extra-config-paths").unwrap_or_default();
-        project.load_branch = stanza.text("load-branch");
-        project.implied_branch_matchers = stanza.bool("implied-branch-matchers");
-        project.allow_base_jobs = stanza.bool("allow-base-jobs").unwrap_or(true);
-        project.allow_reporter_jobs = stanza.bool("allow-reporter-jobs").unwrap_or(false);
-        for path in &project.extra_config_paths {
-            if ["zuul.yaml", "zuul.d/", ".zuul.yaml", ".zuul.d/"].contains(&path.as_str()) {
-                let mark = stanza.entry("extra-config-paths").map_or(stanza.mark, |entry| entry.mark);
-                let message = format!("`{path}` in `extra-config-paths` of {} is read anyway", stanza.title());
-                stanza.fail("reserved-path", mark, Some("extra-config-paths"), message, "remove it");
-            }
-        }
-        for (key, only_for) in
-            [("configure-projects", false), ("allow-reporter-jobs", false), ("allow-base-jobs", true)]
-        {
-            if let Some(given) = stanza.entry(key)
-                && project.trusted != only_for
-            {
-                let kind = if only_for { "config" } else { "untrusted" };
-                let message = format!("`{key}` of {} goes with {kind} projects only", stanza.title());
-                stanza.fail("misplaced-attribute", given.mark, Some(key), message, "remove it");
-            }
-        }
-        stanza.failed()
-    };
-    if failed {
-        source.spoil();
-        return None;
-    }
-    Some(project)
 }

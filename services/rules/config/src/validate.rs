@@ -1,50 +1,102 @@
-//! What the objects of a layout say about each other: every name they use must exist.
+//! What objects say about each other: names that have to exist, limits that have to hold.
+//!
+//! Nothing found here keeps an object out of the layout; what uses it is refused when it is frozen.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::findings::Findings;
 use crate::layout::{Layout, NodesetError};
-use crate::load::project_problem;
 use crate::objects::job::{JobAttribute, JobDefinition, Parent};
-use crate::objects::job_parts::{AttributeValue, ProjectFilter};
+use crate::objects::job_parts::AttributeValue;
+use crate::objects::nodeset::NodesetShape;
 use crate::objects::project::ProjectPipeline;
 use crate::place::Place;
-use crate::problem::{Problem, Severity, did_you_mean};
+use crate::problem::{Problem, Severity, UNKNOWN, did_you_mean};
+use crate::providers;
 use crate::tenant::TenantSettings;
 
-/// Connections that exist in every tenant. Zuul: drivers without a connection of their own.
-const BUILT_IN: &[&str] = &["timer", "zuul", "database", "sql"];
-
-pub(crate) fn validate(layout: &Layout, tenant: &TenantSettings, problems: &mut Vec<Problem>) {
-    for nodeset in layout.nodesets.values() {
-        if let Err(error) = layout.flatten_nodeset(nodeset) {
-            problems.push(nodeset_problem(layout, &error, nodeset.place.clone()));
+/// Labels name images, flavors and each other.
+pub(crate) fn labels(layout: &Layout, findings: &mut Findings) {
+    let none = BTreeMap::new();
+    let of = |class: &str| layout.named.get(class).unwrap_or(&none);
+    for label in of("label").values() {
+        findings.begin();
+        let text = |name: &str| label.attributes.get(name).and_then(gatelog_record::Value::as_str);
+        let mut unknown = |attribute: &str, class: &str, name: &str| {
+            let message = format!("the label \"{}\" names the {class} \"{name}\", which was not found", label.name);
+            let problem = Problem::error("object-not-found", UNKNOWN, label.place.clone(), message);
+            findings.push(problem.about(attribute).cure(near(name, of(class).keys(), "define it first")));
+        };
+        for class in ["image", "flavor"] {
+            if let Some(name) = text(class).filter(|name| !of(class).contains_key(*name)) {
+                unknown(class, class, name);
+            }
         }
+        for alias in label.texts("aliases").iter().filter(|name| !of("label").contains_key(**name)) {
+            unknown("aliases", "label", alias);
+        }
+    }
+}
+
+/// Nodesets, jobs and pipelines.
+pub(crate) fn objects(layout: &Layout, tenant: &TenantSettings, findings: &mut Findings) {
+    providers::check(layout, tenant, findings);
+    for nodeset in layout.nodesets.values() {
+        findings.begin_nodeset(nodeset);
+        if let Err(error) = layout.flatten_nodeset(nodeset) {
+            findings.push(nodeset_problem(layout, &error, nodeset.place.clone()));
+        }
+        known_labels(layout, &nodeset.shapes(), &nodeset.place, findings);
     }
     for definition in layout.jobs.values().flatten() {
-        job(layout, definition, problems);
+        findings.begin();
+        job(layout, definition, findings);
     }
-    cycles(layout, problems);
-    pipelines(layout, tenant, problems);
-    for template in layout.templates.values().flatten() {
-        for (name, pipeline) in &template.pipelines {
-            project_pipeline(layout, name, pipeline, problems);
+    for pipeline in layout.pipelines_in_order() {
+        findings.begin();
+        for name in pipeline.supercedes.iter().filter(|name| !layout.pipelines.contains_key(*name)) {
+            let message = format!("the pipeline \"{}\" supercedes \"{name}\", which was not found", pipeline.name);
+            let problem = Problem::error("pipeline-not-found", UNKNOWN, pipeline.place.clone(), message);
+            findings.push(problem.about("supercedes").cure(near(name, layout.pipelines.keys(), "remove it")));
         }
     }
-    let mut seen = BTreeSet::new();
-    for stanza in layout.stanzas.values().flatten().filter(|stanza| seen.insert(stanza.place.clone())) {
-        for name in stanza.templates.iter().filter(|name| !layout.templates.contains_key(*name)) {
-            let message = format!("the project template \"{name}\" was not found");
-            let problem = Problem::error("template-not-found", "Template Not Found", stanza.place.clone(), message);
-            problems.push(problem.about("templates").cure(near(
-                name,
-                layout.templates.keys(),
-                "define it, or remove it",
-            )));
+}
+
+/// Stanzas with their templates. Zuul: a template is looked at for each project that uses it, and a
+/// stanza only up to the first template that does not exist.
+pub(crate) fn projects(layout: &Layout, order: &[String], findings: &mut Findings) {
+    for stanza in order.iter().filter_map(|name| layout.stanzas.get(name)).flatten() {
+        let missing = stanza.templates.iter().position(|name| !layout.templates.contains_key(name));
+        let (first, rest) = stanza.templates.split_at(missing.unwrap_or(stanza.templates.len()));
+        for template in first.iter().filter_map(|name| layout.templates.get(name)).flatten() {
+            findings.begin();
+            for (name, pipeline) in template.in_order() {
+                project_pipeline(layout, name, pipeline, findings);
+            }
         }
-        for (name, pipeline) in &stanza.pipelines {
-            project_pipeline(layout, name, pipeline, problems);
+        findings.begin();
+        for name in rest {
+            let Some(variants) = layout.templates.get(name) else {
+                let message = format!("the project template \"{name}\" was not found");
+                let problem = Problem::error("template-not-found", "Template Not Found", stanza.place.clone(), message);
+                let cure = near(name, layout.templates.keys(), "define it, or remove it");
+                findings.push(problem.about("templates").cure(cure));
+                continue;
+            };
+            for (name, pipeline) in variants.iter().flat_map(|template| template.in_order()) {
+                project_pipeline(layout, name, pipeline, findings);
+            }
+        }
+        for (name, pipeline) in stanza.in_order() {
+            project_pipeline(layout, name, pipeline, findings);
         }
     }
+}
+
+/// What Zuul says nothing about.
+pub(crate) fn hints(layout: &Layout, findings: &mut Findings) {
+    findings.begin();
+    cycles(layout, findings);
 }
 
 fn near<'a>(name: &str, known: impl Iterator<Item = &'a String>, otherwise: &str) -> String {
@@ -60,134 +112,148 @@ pub(crate) fn nodeset_problem(layout: &Layout, error: &NodesetError, place: Plac
             let cure = near(name, layout.nodesets.keys(), "define it, or spell the nodes out in the job");
             Problem::error("nodeset-not-found", "Nodeset Not Found", place, error.to_string()).cure(cure)
         }
-        NodesetError::Cycle(_) => Problem::error("nodeset-cycle", "Unknown", place, error.to_string())
+        NodesetError::Cycle(_) => Problem::error("nodeset-cycle", UNKNOWN, place, error.to_string())
             .cure("each nodeset may appear once among the alternatives"),
     }
 }
 
-fn job(layout: &Layout, job: &JobDefinition, problems: &mut Vec<Problem>) {
+fn known_labels(layout: &Layout, shapes: &[&NodesetShape], place: &Place, findings: &mut Findings) {
+    let labels = layout.named.get("label");
+    let wanted: BTreeSet<&str> = shapes.iter().flat_map(|shape| &shape.nodes).map(|node| node.label.as_str()).collect();
+    for label in wanted.into_iter().filter(|_| !layout.use_nodepool) {
+        if labels.is_some_and(|labels| labels.contains_key(label)) {
+            continue;
+        }
+        let message = format!("the label \"{label}\" was not found");
+        let problem = Problem::error("label-not-found", "Label Not Found", place.clone(), message);
+        let none = BTreeMap::new();
+        findings.push(problem.about("nodes").cure(near(label, labels.unwrap_or(&none).keys(), "define it first")));
+    }
+}
+
+fn job(layout: &Layout, job: &JobDefinition, findings: &mut Findings) {
     let at = |attribute: JobAttribute| job.place_of(attribute);
+    let push = |problem: Problem, findings: &mut Findings| findings.push(problem.in_stanza(job.stanza_line));
     if let Parent::Named(parent) = &job.parent
-        && !job.project_pipeline
+        && let Some(problem) = parent_problem(layout, job, parent)
     {
-        parent_problems(layout, job, parent, problems);
+        push(problem, findings);
+    }
+    if let Some(problem) = nodeset(layout, job) {
+        push(problem, findings);
     }
     if let Some(AttributeValue::Dependencies(all)) = job.value(JobAttribute::Dependencies) {
         for dependency in all.iter().filter(|dependency| !layout.jobs.contains_key(&dependency.name)) {
             let message = format!("the job \"{}\" depends on \"{}\", which was not found", job.name, dependency.name);
-            let problem = Problem::error("dependency-not-found", "Unknown", at(JobAttribute::Dependencies), message);
+            let problem = Problem::error("dependency-not-found", UNKNOWN, at(JobAttribute::Dependencies), message);
             let cure = near(&dependency.name, layout.jobs.keys(), "define that job, or remove the dependency");
-            problems.push(problem.about("dependencies").cure(cure));
+            push(problem.about("dependencies").cure(cure), findings);
         }
     }
-    nodeset(layout, job, problems);
-    for used in job.secrets() {
-        let place = at(JobAttribute::Secrets);
-        match layout.secrets.get(&used.secret) {
-            None => {
-                let message =
-                    format!("the job \"{}\" uses the secret \"{}\", which was not found", job.name, used.secret);
-                let cure = near(&used.secret, layout.secrets.keys(), "define it in the same project");
-                problems
-                    .push(Problem::error("secret-not-found", "Unknown", place, message).about("secrets").cure(cure));
+    if job.has_playbooks() {
+        for used in job.secrets() {
+            if let Some(problem) = secret_problem(layout, job, used) {
+                push(problem, findings);
             }
-            Some(secret) if secret.place.context.project != job.place.context.project => {
-                let message = format!(
-                    "the secret \"{}\" of job \"{}\" is defined in another project, {}",
-                    used.secret, job.name, secret.place.context.project
-                );
-                let cure = "secrets must be defined in the project of the job that uses them";
-                problems.push(Problem::error("secret-not-own", "Unknown", place, message).about("secrets").cure(cure));
-            }
-            Some(_) => {}
         }
     }
-    let mut names: Vec<(JobAttribute, &str)> = Vec::new();
-    if let Some(AttributeValue::Projects(all)) = job.value(JobAttribute::RequiredProjects) {
-        names.extend(all.iter().map(|used| (JobAttribute::RequiredProjects, used.name.as_str())));
-    }
-    if let Some(AttributeValue::Names(all)) = job.value(JobAttribute::AllowedProjects) {
-        names.extend(all.iter().map(|name| (JobAttribute::AllowedProjects, name.as_str())));
-    }
-    for attribute in [JobAttribute::IncludeProjects, JobAttribute::ExcludeProjects] {
-        if let Some(AttributeValue::Filters(all)) = job.value(attribute) {
-            names.extend(all.iter().filter_map(|filter| match filter {
-                ProjectFilter::Project(name) => Some((attribute, name.as_str())),
-                ProjectFilter::Change | ProjectFilter::Item => None,
-            }));
-        }
-    }
-    for (attribute, name) in names {
-        if let Err(error) = layout.project(name) {
-            problems.push(project_problem(layout, &error, at(attribute)).about(attribute.row().name));
-        }
+    if let Some(AttributeValue::Nodeset(nodeset)) = job.value(JobAttribute::Nodeset) {
+        let place = Place { line: job.stanza_line, ..at(JobAttribute::Nodeset) };
+        known_labels(layout, &nodeset.shapes(), &place, findings);
     }
 }
 
-fn parent_problems(layout: &Layout, job: &JobDefinition, parent: &str, problems: &mut Vec<Problem>) {
+fn secret_problem(
+    layout: &Layout,
+    job: &JobDefinition,
+    used: &crate::objects::job_parts::SecretUse,
+) -> Option<Problem> {
+    let place = job.place_of(JobAttribute::Secrets);
+    let problem = match layout.secrets.get(&used.secret) {
+        None => {
+            let message = format!("the job \"{}\" uses the secret \"{}\", which was not found", job.name, used.secret);
+            let cure = near(&used.secret, layout.secrets.keys(), "define it in the same project");
+            Problem::error("secret-not-found", UNKNOWN, place, message).cure(cure)
+        }
+        Some(_) if !crate::objects::job::is_variable_name(&used.name) => {
+            let message = format!("a secret of job \"{}\" would be the variable `{}`", job.name, used.name);
+            let cure = "variables have letters, digits and underscores, and some names are reserved: give it another \
+                        name with `{name: ..., secret: ...}`";
+            Problem::error("variable-name", UNKNOWN, place, message).cure(cure)
+        }
+        Some(secret) if secret.place.context.project != job.place.context.project => {
+            let message = format!(
+                "the secret \"{}\" of job \"{}\" is defined in another project, {}",
+                used.secret, job.name, secret.place.context.project
+            );
+            let cure = "secrets must be defined in the project of the job that uses them";
+            Problem::error("secret-not-own", UNKNOWN, place, message).cure(cure)
+        }
+        Some(_) => return None,
+    };
+    Some(problem.about("secrets"))
+}
+
+fn parent_problem(layout: &Layout, job: &JobDefinition, parent: &str) -> Option<Problem> {
     let place = job.place.clone();
     let definitions = layout.definitions(parent);
-    if definitions.is_empty() {
+    let Some(first) = definitions.first() else {
         let message = format!("the job \"{}\" has the parent \"{parent}\", which was not found", job.name);
         let cure = near(parent, layout.jobs.keys(), "define that job, or name another parent");
-        problems.push(Problem::error("parent-not-found", "Unknown", place, message).about("parent").cure(cure));
-        return;
-    }
+        return Some(Problem::error("parent-not-found", UNKNOWN, place, message).about("parent").cure(cure));
+    };
+    // Zuul: only what all definitions of the parent say is told here; freezing finds the rest.
     let all = |attribute| definitions.iter().all(|definition| definition.bool(attribute) == Some(true));
-    if parent == job.name {
-        return;
-    }
-    if all(JobAttribute::Final) {
-        let message = format!("the job \"{}\" inherits from \"{parent}\", which is final", job.name);
-        let cure = "name another parent, or use that job as it is";
-        problems.push(Problem::error("parent-final", "Unknown", place, message).about("parent").cure(cure));
+    let (code, message, cure) = if all(JobAttribute::Final) {
+        (
+            "parent-final",
+            format!("the job \"{}\" inherits from \"{parent}\", which is final", job.name),
+            "name another parent, or use that job as it is",
+        )
     } else if all(JobAttribute::Intermediate) && job.bool(JobAttribute::Abstract) != Some(true) {
-        let message = format!("the job \"{}\" inherits from \"{parent}\", which is intermediate", job.name);
-        let cure = "only an abstract job may inherit from it: add `abstract: true`";
-        problems.push(Problem::error("parent-intermediate", "Unknown", place, message).about("parent").cure(cure));
-    } else if all(JobAttribute::Protected)
-        && definitions.iter().all(|other| other.place.context.project != job.place.context.project)
-    {
-        let message =
-            format!("the job \"{}\" inherits from \"{parent}\", which is protected by another project", job.name);
-        let cure = "only jobs of its own project may inherit from it: name another parent";
-        problems.push(Problem::error("parent-protected", "Unknown", place, message).about("parent").cure(cure));
-    }
+        (
+            "parent-intermediate",
+            format!("the job \"{}\" inherits from \"{parent}\", which is intermediate", job.name),
+            "only an abstract job may inherit from it: add `abstract: true`",
+        )
+    } else if all(JobAttribute::Protected) && first.place.context.project != job.place.context.project {
+        (
+            "parent-protected",
+            format!("the job \"{}\" inherits from \"{parent}\", which is protected by another project", job.name),
+            "only jobs of its own project may inherit from it: name another parent",
+        )
+    } else {
+        return None;
+    };
+    Some(Problem::error(code, UNKNOWN, place, message).about("parent").cure(cure))
 }
 
-fn nodeset(layout: &Layout, job: &JobDefinition, problems: &mut Vec<Problem>) {
+fn nodeset(layout: &Layout, job: &JobDefinition) -> Option<Problem> {
     let place = job.place_of(JobAttribute::Nodeset);
     let flat = match job.value(JobAttribute::Nodeset) {
         Some(AttributeValue::NodesetName(name)) => match layout.nodesets.get(name) {
-            // What is wrong inside a named nodeset has been said where it is defined.
-            Some(nodeset) => Ok(layout.flatten_nodeset(nodeset).unwrap_or_default()),
+            Some(nodeset) => layout.flatten_nodeset(nodeset),
             None => Err(NodesetError::Unknown(name.clone())),
         },
         Some(AttributeValue::Nodeset(nodeset)) => layout.flatten_nodeset(nodeset),
-        _ => return,
+        _ => return None,
     };
     match flat {
-        Err(error) => problems.push(nodeset_problem(layout, &error, place).about("nodeset")),
+        Err(error) => Some(nodeset_problem(layout, &error, place).about("nodeset")),
         Ok(shapes) => {
             let most = shapes.iter().map(|(_, shape)| shape.nodes.len()).max().unwrap_or(0);
-            if let Some(limit) = layout.max_nodes_per_job
-                && i64::try_from(most).unwrap_or(i64::MAX) > limit
-            {
-                let message = format!(
-                    "the job \"{}\" wants {most} nodes, which exceeds tenant max-nodes-per-job {limit}",
-                    job.name
-                );
-                let cure = "use fewer nodes, or ask for a larger max-nodes-per-job";
-                problems.push(
-                    Problem::error("max-nodes", "Max Nodes Exceeded", place, message).about("nodeset").cure(cure),
-                );
-            }
+            let limit = layout.max_nodes_per_job.filter(|limit| i64::try_from(most).unwrap_or(i64::MAX) > *limit)?;
+            let message =
+                format!("the job \"{}\" wants {most} nodes, which exceeds tenant max-nodes-per-job {limit}", job.name);
+            let cure = "use fewer nodes, or ask for a larger max-nodes-per-job";
+            Some(Problem::error("max-nodes", UNKNOWN, place, message).about("nodeset").cure(cure))
         }
     }
 }
 
-/// Jobs that are, by their names, ancestors of themselves.
-fn cycles(layout: &Layout, problems: &mut Vec<Problem>) {
+/// Jobs that are, by their names, ancestors of themselves. Zuul passes a parent over that it has
+/// been at before, so that freezing comes to an end; hardly as meant.
+fn cycles(layout: &Layout, findings: &mut Findings) {
     let mut parents: BTreeMap<&str, Vec<(&str, &JobDefinition)>> = BTreeMap::new();
     for (name, definitions) in &layout.jobs {
         for definition in definitions {
@@ -196,7 +262,7 @@ fn cycles(layout: &Layout, problems: &mut Vec<Problem>) {
                 Parent::Default => layout.default_parent.as_str(),
                 Parent::Base => continue,
             };
-            // A variant that names its own job as its parent is passed over when freezing.
+            // A variant that names its own job as its parent is a usual way of writing.
             if parent != name {
                 parents.entry(name).or_default().push((parent, definition));
             }
@@ -219,13 +285,10 @@ fn cycles(layout: &Layout, problems: &mut Vec<Problem>) {
             };
             if let Some(from) = chain.iter().position(|(name, _)| *name == parent) {
                 let members: Vec<&str> = chain.iter().skip(from).map(|(name, _)| *name).collect();
-                let limited = members
-                    .iter()
-                    .any(|name| layout.definitions(name).iter().any(|definition| definition.branches.is_some()));
-                let severity = if limited { Severity::Warning } else { Severity::Error };
-                let message = format!("Dependency cycle in jobs: {} -> {parent}", members.join(" -> "));
-                let problem = Problem::new(severity, "job-parent-cycle", "Unknown", definition.place.clone(), message);
-                problems.push(problem.about("parent").cure("let one of them inherit from a job outside the cycle"));
+                let message = format!("the jobs inherit from each other: {} -> {parent}", members.join(" -> "));
+                let place = definition.place.clone();
+                let problem = Problem::new(Severity::Notice, "job-parent-cycle", UNKNOWN, place, message);
+                findings.push(problem.about("parent").cure("let one of them inherit from a job outside the cycle"));
             } else if !done.contains(parent) {
                 chain.push((parent, 0));
             }
@@ -233,63 +296,15 @@ fn cycles(layout: &Layout, problems: &mut Vec<Problem>) {
     }
 }
 
-fn pipelines(layout: &Layout, tenant: &TenantSettings, problems: &mut Vec<Problem>) {
-    for pipeline in layout.pipelines_in_order() {
-        for name in pipeline.supercedes.iter().filter(|name| !layout.pipelines.contains_key(*name)) {
-            let message = format!("the pipeline \"{}\" supercedes \"{name}\", which was not found", pipeline.name);
-            let problem = Problem::error("pipeline-not-found", "Unknown", pipeline.place.clone(), message);
-            problems.push(problem.about("supercedes").cure(near(name, layout.pipelines.keys(), "remove it")));
-        }
-        for connection in pipeline.connections() {
-            let known = tenant.connections.iter().any(|name| name == connection) || BUILT_IN.contains(&connection);
-            if !tenant.connections.is_empty() && !known {
-                let message = format!(
-                    "the pipeline \"{}\" uses the connection \"{connection}\", which is unknown",
-                    pipeline.name
-                );
-                let problem =
-                    Problem::error("unknown-connection", "Unknown Connection", pipeline.place.clone(), message);
-                problems.push(problem.cure(near(
-                    connection,
-                    tenant.connections.iter(),
-                    "check the site's connections",
-                )));
-            }
-        }
-        let forbidden =
-            |allowed: &Option<Vec<String>>, name: &String| allowed.as_ref().is_some_and(|all| !all.contains(name));
-        let reporters = pipeline
-            .actions
-            .values()
-            .flat_map(BTreeMap::keys)
-            .filter(|name| forbidden(&tenant.allowed_reporters, name));
-        let triggers = pipeline.triggers.keys().filter(|name| forbidden(&tenant.allowed_triggers, name));
-        for (what, name) in triggers.map(|name| ("trigger", name)).chain(reporters.map(|name| ("reporter", name))) {
-            let message = format!(
-                "the pipeline \"{}\" uses the {what} \"{name}\", which this tenant does not allow",
-                pipeline.name
-            );
-            let problem =
-                Problem::error("connection-not-allowed", "Unknown Connection", pipeline.place.clone(), message);
-            problems.push(problem.cure(format!("see allowed-{what}s of the tenant")));
-        }
-    }
-}
-
-fn project_pipeline(layout: &Layout, name: &str, pipeline: &ProjectPipeline, problems: &mut Vec<Problem>) {
-    for job_variant in &pipeline.jobs {
-        if layout.jobs.contains_key(&job_variant.name) {
-            job(layout, job_variant, problems);
+fn project_pipeline(layout: &Layout, name: &str, pipeline: &ProjectPipeline, findings: &mut Findings) {
+    for variant in &pipeline.jobs {
+        if layout.jobs.contains_key(&variant.name) {
+            job(layout, variant, findings);
             continue;
         }
-        let message = format!("the job \"{}\" in pipeline \"{name}\" was not found", job_variant.name);
-        let cure = near(&job_variant.name, layout.jobs.keys(), "define it, or remove it from the list");
-        let problem = Problem::error("job-not-found", "Unknown", job_variant.place.clone(), message);
-        problems.push(problem.about("jobs").cure(cure));
-    }
-    if !pipeline.parameters.is_empty() && layout.pipelines.get(name).is_some_and(|known| !known.allow_parameters) {
-        let message = format!("the pipeline \"{name}\" does not allow parameters");
-        let problem = Problem::error("parameters-not-allowed", "Unknown", pipeline.place.clone(), message);
-        problems.push(problem.about("parameters").cure("remove them, or set `allow-parameters` of the pipeline"));
+        let message = format!("the job \"{}\" in pipeline \"{name}\" was not found", variant.name);
+        let cure = near(&variant.name, layout.jobs.keys(), "define it, or remove it from the list");
+        let problem = Problem::error("job-not-found", UNKNOWN, variant.place.clone(), message);
+        findings.push(problem.about("jobs").cure(cure).in_stanza(variant.stanza_line));
     }
 }

@@ -1,6 +1,7 @@
 //! Whatever comes in, loading and freezing end, without a panic, and the same input gives the same
 //! answer.
 
+use gatelog_rules_config::dialect::Spelling;
 use gatelog_rules_config::{
     ConfigFile, FreezeOptions, FreezeSubject, Layout, LoadInput, SourceContext, TenantProject, TenantSettings, freeze,
     load, parse_file, parse_tenant_file,
@@ -97,7 +98,7 @@ fn layout_graph_and_trace_survive_being_written_down() {
     assert_eq!(codec::decode::<Layout>(&codec::encode(&layout).unwrap()).unwrap(), layout);
     let bytes = codec::encode(&outcome).unwrap();
     assert_eq!(codec::decode::<gatelog_rules_config::FreezeOutcome>(&bytes).unwrap(), outcome);
-    let parsed = parse_file(SourceContext { trusted: true, ..SourceContext::default() }, GOOD);
+    let parsed = parse_file(SourceContext { trusted: true, ..SourceContext::default() }, GOOD, Spelling::Zuul);
     assert_eq!(codec::decode::<gatelog_rules_config::ParsedFile>(&codec::encode(&parsed).unwrap()).unwrap(), parsed);
 }
 
@@ -186,7 +187,7 @@ fn parsing_a_file_depends_on_nothing_else() {
         path: "zuul.yaml".into(),
         trusted: true,
     };
-    assert_eq!(parse_file(context.clone(), GOOD), parse_file(context, GOOD));
+    assert_eq!(parse_file(context.clone(), GOOD, Spelling::Older), parse_file(context, GOOD, Spelling::Older));
 }
 
 proptest! {

@@ -7,13 +7,13 @@ use gatelog_record::Value;
 use super::Refusal;
 use super::graph::{Applied, FrozenJob, FrozenNodeset, FrozenRole, Phase, Playbook, PlaybookSecret, RequiredProject};
 use super::trace::{Action, AttributeStep, JobTrace, Look};
+use crate::assemble::project_problem;
 use crate::layout::Layout;
-use crate::load::project_problem;
 use crate::objects::job::{JobAttribute, JobDefinition, Mode, Setting};
-use crate::objects::job_parts::{AttributeValue, PlaybookUse, RoleUse};
+use crate::objects::job_parts::{AttributeValue, PlaybookUse, ProjectFilter, RoleUse};
 use crate::objects::nodeset::NodesetShape;
 use crate::place::Place;
-use crate::problem::Problem;
+use crate::problem::{Problem, UNKNOWN};
 use crate::schema::Merge;
 use crate::validate::nodeset_problem;
 
@@ -60,6 +60,7 @@ impl<'a> Builder<'a> {
                 match_on_config_updates: true,
                 secret_exposure: "ignore".to_owned(),
                 workspace_scheme: "golang".to_owned(),
+                workspace_checkout: Some(true),
                 ..FrozenJob::default()
             },
             pre: Vec::new(),
@@ -83,9 +84,9 @@ impl<'a> Builder<'a> {
         }
         self.standing(definition, first, renamed, trace)?;
         self.add_roles(definition, trace);
-        self.pass_secrets(definition, trace)?;
+        self.pass_secrets(definition, first, trace)?;
         for (attribute, setting) in &definition.settings {
-            self.set(definition, *attribute, setting, trace)?;
+            self.set(definition, *attribute, setting, first, trace)?;
         }
         self.untrusted_secrets(definition, trace);
         if definition.project_pipeline && definition.place.context.trusted {
@@ -94,7 +95,9 @@ impl<'a> Builder<'a> {
         if first {
             self.job.description.clone_from(&definition.description);
         }
-        self.semaphore_conflict(definition)?;
+        if !first {
+            self.semaphore_conflict(definition)?;
+        }
         self.job.name.clone_from(&definition.name);
         self.last_place.clone_from(&definition.place);
         self.job.inheritance_path.push(Applied {
@@ -147,8 +150,10 @@ impl<'a> Builder<'a> {
             [JobAttribute::Final, JobAttribute::Protected, JobAttribute::Abstract, JobAttribute::Intermediate];
         let executing = definition
             .settings
-            .keys()
-            .copied()
+            .iter()
+            // Zuul: variables that are there but empty set nothing.
+            .filter(|(_, setting)| !matches!(&setting.value, AttributeValue::Map(map) if map.is_empty()))
+            .map(|(attribute, _)| *attribute)
             .chain(roles)
             .find(|attribute| attribute.row().execution && !standing.contains(attribute));
         if let Some(attribute) = executing {
@@ -204,7 +209,7 @@ impl<'a> Builder<'a> {
             before: self.setters.get(&attribute).cloned(),
             reason: message.clone(),
         });
-        Problem::error(code, "Unknown", place, message).about(attribute.row().name).cure(cure).into()
+        Problem::error(code, UNKNOWN, place, message).about(attribute.row().name).cure(cure).into()
     }
 
     /// `final`, `abstract`, `intermediate` and `protected`.
@@ -216,7 +221,7 @@ impl<'a> Builder<'a> {
         trace: &mut JobTrace,
     ) -> Result<(), Refusal> {
         let said = |attribute| definition.bool(attribute).unwrap_or(false);
-        if self.job.intermediate && !said(JobAttribute::Abstract) && renamed {
+        if !first && self.job.intermediate && !said(JobAttribute::Abstract) {
             let message = format!(
                 "Intermediate job {} may only inherit to another abstract job, and {} is not",
                 self.job.name, definition.name
@@ -236,11 +241,12 @@ impl<'a> Builder<'a> {
             self.job.is_abstract |= said(JobAttribute::Abstract);
             self.job.intermediate |= said(JobAttribute::Intermediate);
         }
+        let origin = &mut self.job.protected_by;
         match definition.bool(JobAttribute::Protected) {
-            Some(true) if self.job.protected_by.is_none() => {
-                self.job.protected_by = Some(definition.place.context.project.clone());
-            }
-            Some(false) if self.job.protected_by.is_some() => {
+            // Zuul: the first definition protects nothing; a later one does even by saying false.
+            _ if first => {}
+            Some(_) if origin.is_none() => *origin = Some(definition.place.context.project.clone()),
+            Some(false) => {
                 let message = format!("Unable to reset protected attribute of job {}", self.job.name);
                 let attribute = JobAttribute::Protected;
                 let cure = "remove `protected: false`".to_owned();
@@ -265,7 +271,7 @@ impl<'a> Builder<'a> {
         if !definition.project_pipeline
             && let Some(own) = self.layout.projects.get(&definition.place.context.project)
         {
-            added.push(role(&own.canonical_name, &own.name, &own.connection, None, true));
+            added.push(role(&own.canonical_name, &own.name, &own.connection, Some(implicit_role(&own.name)), true));
         }
         if let Some(setting) = definition.settings.get(&JobAttribute::Roles)
             && let AttributeValue::Roles(uses) = &setting.value
@@ -297,9 +303,14 @@ impl<'a> Builder<'a> {
 
     /// Zuul: `pass-to-parent` gives a secret to every playbook collected so far that has none of
     /// that name.
-    fn pass_secrets(&mut self, definition: &JobDefinition, trace: &mut JobTrace) -> Result<(), Refusal> {
-        for used in definition.secrets() {
-            self.check_secret(definition, &used.secret)?;
+    fn pass_secrets(&mut self, definition: &JobDefinition, first: bool, trace: &mut JobTrace) -> Result<(), Refusal> {
+        if definition.has_playbooks() {
+            for used in definition.secrets() {
+                self.check_secret(definition, &used.secret, "secret-of-playbook-not-found")?;
+            }
+        }
+        for used in definition.secrets().iter().filter(|used| used.pass_to_parent && !first) {
+            self.check_secret(definition, &used.secret, "secret-not-found")?;
         }
         let passed: Vec<PlaybookSecret> = definition
             .secrets()
@@ -332,21 +343,14 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    fn check_secret(&self, definition: &JobDefinition, name: &str) -> Result<(), Refusal> {
+    fn check_secret(&self, definition: &JobDefinition, name: &str, missing: &str) -> Result<(), Refusal> {
         let place = definition.place_of(JobAttribute::Secrets);
         let problem = match self.layout.secrets.get(name) {
-            Some(secret) if secret.place.context.project == definition.place.context.project => return Ok(()),
-            Some(secret) => Problem::error(
-                "secret-not-own",
-                "Unknown",
-                place,
-                format!("the secret \"{name}\" is defined in another project, {}", secret.place.context.project),
-            )
-            .cure("secrets must be defined in the project of the job that uses them"),
-            None => {
-                Problem::error("secret-not-found", "Unknown", place, format!("the secret \"{name}\" was not found"))
-                    .cure("define it in the same project")
-            }
+            // Zuul: that of another project is told when loading, and cannot be decrypted when the
+            // playbook runs, because that is done with the key of the playbook's project.
+            Some(_) => return Ok(()),
+            None => Problem::error(missing, UNKNOWN, place, format!("the secret \"{name}\" was not found"))
+                .cure("define it in the same project"),
         };
         Err(problem.about("secrets").into())
     }
@@ -385,7 +389,7 @@ impl<'a> Builder<'a> {
             playbooks.flat_map(|playbook| &playbook.semaphores).find(|name| held.iter().any(|h| h.name == **name));
         let Some(name) = twice else { return Ok(()) };
         let message = format!("the job {} and a playbook of it both want the semaphore \"{name}\"", definition.name);
-        let problem = Problem::error("semaphore-twice", "Unknown", definition.place.clone(), message);
+        let problem = Problem::error("semaphore-twice", UNKNOWN, definition.place.clone(), message);
         Err(problem.about("semaphores").cure("let either the job or the playbook hold it").into())
     }
 
@@ -406,7 +410,7 @@ impl<'a> Builder<'a> {
                 cleanup: used.cleanup,
                 roles: self.roles.clone(),
                 secrets: secrets.clone(),
-                semaphores: used.semaphores.clone(),
+                semaphores: sorted(&used.semaphores),
                 nesting_level: u32::try_from(self.job.inheritance_path.len()).unwrap_or(u32::MAX),
             })
             .collect()
@@ -465,6 +469,7 @@ impl<'a> Builder<'a> {
         definition: &JobDefinition,
         attribute: JobAttribute,
         setting: &Setting,
+        first: bool,
         trace: &mut JobTrace,
     ) -> Result<(), Refusal> {
         use AttributeValue as V;
@@ -509,6 +514,7 @@ impl<'a> Builder<'a> {
             (A::SecretExposure, V::Text(text)) => self.job.secret_exposure.clone_from(text),
             (A::AnsibleVersion, V::Text(text)) => self.job.ansible_version.clone_from(text),
             (A::OverrideCheckout, V::Text(text)) => self.job.override_checkout = Some(text.clone()),
+            (A::OverrideBranch, V::Text(text)) => self.job.override_branch = Some(text.clone()),
             (A::ImageBuildName, V::Text(text)) => self.job.image_build_name = Some(text.clone()),
             (A::WorkspaceScheme, V::Text(text)) => self.job.workspace_scheme.clone_from(text),
             (A::Tags, V::Names(names)) => union(&mut self.job.tags, names, replace),
@@ -516,14 +522,17 @@ impl<'a> Builder<'a> {
             (A::Requires, V::Names(names)) => union(&mut self.job.requires, names, replace),
             (A::PreserveHomePaths, V::Names(names)) => union(&mut self.job.preserve_home_paths, names, false),
             (A::AttributeControl, V::Names(names)) => {
-                for name in names {
+                for name in names.iter().filter(|name| first || closes(definition, name)) {
                     self.controls.entry(name.clone()).or_insert_with(|| place.clone());
                 }
             }
             (A::AllowedProjects, V::Names(names)) => {
                 let mut short = BTreeSet::new();
+                let own = self.layout.projects.get(&definition.place.context.project).map(|own| own.name.as_str());
                 for name in names {
-                    short.insert(self.project(name, place.clone(), attribute)?.1);
+                    // Zuul: the names of the first definition count as they stand.
+                    let literal = first || own == Some(name.as_str());
+                    short.insert(if literal { name.clone() } else { self.project(name, place.clone(), attribute)?.1 });
                 }
                 self.allow(short);
             }
@@ -579,13 +588,32 @@ impl<'a> Builder<'a> {
                 for used in all {
                     let (project, name, _) = self.project(&used.name, place.clone(), attribute)?;
                     self.job.required_projects.retain(|known| known.project != project);
-                    let override_checkout = used.override_checkout.clone();
-                    self.job.required_projects.push(RequiredProject { project, name, override_checkout });
+                    let (override_checkout, override_branch) =
+                        (used.override_checkout.clone(), used.override_branch.clone());
+                    let required = RequiredProject { project, name, override_checkout, override_branch };
+                    self.job.required_projects.push(required);
                 }
                 self.job.required_projects.sort_by(|left, right| left.project.cmp(&right.project));
             }
-            (A::IncludeProjects, V::Filters(all)) => union_list(&mut self.job.include_projects, all, replace),
-            (A::ExcludeProjects, V::Filters(all)) => union_list(&mut self.job.exclude_projects, all, replace),
+            (A::IncludeProjects | A::ExcludeProjects, V::Filters(all)) => {
+                let mut resolved = Vec::new();
+                for filter in all {
+                    resolved.push(match filter {
+                        ProjectFilter::Project(name) => {
+                            ProjectFilter::Project(self.project(name, place.clone(), attribute)?.0)
+                        }
+                        other => other.clone(),
+                    });
+                }
+                let into = match attribute {
+                    A::IncludeProjects => &mut self.job.include_projects,
+                    _ => &mut self.job.exclude_projects,
+                };
+                union_list(into, &resolved, replace);
+                if let Some(all) = into {
+                    all.sort();
+                }
+            }
             (A::Vars, V::Map(map)) => merge_vars(&mut self.job.vars, map, replace),
             (A::ExtraVars, V::Map(map)) => merge_vars(&mut self.job.extra_vars, map, replace),
             (A::HostVars, V::Map(map)) => merge_vars(&mut self.job.host_vars, map, replace),
@@ -630,6 +658,32 @@ fn role(project: &str, name: &str, connection: &str, target: Option<&str>, impli
         target_name: target.unwrap_or(last).to_owned(),
         implicit,
     }
+}
+
+/// Zuul: the last part of a project's name, without the prefixes repositories of roles have.
+fn implicit_role(project: &str) -> &str {
+    let last = project.rsplit('/').next().unwrap_or(project);
+    let mut rest = last;
+    for prefix in ["ansible", "role"] {
+        while let Some(after) = rest.strip_prefix(prefix) {
+            rest = after.trim_start_matches(['-', '_', '.', '+']);
+        }
+    }
+    if rest.is_empty() { last } else { rest }
+}
+
+/// Whether a later definition that wants to close an attribute does. Zuul: attributes of execution
+/// are closed only by a definition that sets them, too.
+fn closes(definition: &JobDefinition, attribute: &str) -> bool {
+    let Some(closed) = JobAttribute::ALL.iter().find(|known| known.row().name == attribute) else { return false };
+    let always = matches!(closed.row().merge, Merge::Deep) || !closed.row().execution;
+    always || definition.settings.contains_key(closed)
+}
+
+fn sorted(names: &[String]) -> Vec<String> {
+    let mut names = names.to_vec();
+    names.sort();
+    names
 }
 
 fn union(into: &mut BTreeSet<String>, names: &[String], replace: bool) {

@@ -14,7 +14,7 @@ use crate::objects::job::{JobAttribute, Parent};
 use crate::objects::job_parts::AttributeValue;
 use crate::objects::project::ProjectPipeline;
 use crate::place::Place;
-use crate::problem::Problem;
+use crate::problem::{Problem, UNKNOWN};
 use crate::shared::Shared;
 
 /// What all matching stanzas and templates together say for one pipeline.
@@ -39,12 +39,12 @@ pub(crate) fn pipeline_config(
     subject: &FreezeSubject,
     pipeline: &str,
     looks: &mut Vec<Look>,
-) -> Option<PipelineConfig> {
+) -> Result<Option<PipelineConfig>, Refusal> {
     let mut config = PipelineConfig::default();
     let mut present = false;
     for stanza in layout.stanzas.get(&subject.project).map_or(&[][..], Vec::as_slice) {
         let matcher =
-            stanza_matcher(layout, &stanza.place, stanza.branches.as_deref(), &stanza.pragma, &subject.project);
+            stanza_matcher(layout, &stanza.place, stanza.branches.as_deref(), &stanza.pragma, Some(&subject.project));
         let answer = matcher.matches(subject, None);
         let look = |what: String, place, matched, code: &str, reason: String| Look {
             what,
@@ -60,10 +60,16 @@ pub(crate) fn pipeline_config(
             continue;
         }
         for name in &stanza.templates {
-            for template in layout.templates.get(name).map_or(&[][..], Vec::as_slice) {
+            // Zuul: such a stanza gives no jobs in any pipeline.
+            let Some(variants) = layout.templates.get(name) else {
+                let message = format!("the project template \"{name}\" was not found");
+                let problem = Problem::error("template-not-found", "Template Not Found", stanza.place.clone(), message);
+                return Err(problem.about("templates").cure("define it, or remove it").into());
+            };
+            for template in variants {
                 let what = format!("template {name}");
                 let answer =
-                    definition_matcher(layout, &template.place, None, &template.pragma, false).matches(subject, None);
+                    stanza_matcher(layout, &template.place, None, &template.pragma, None).matches(subject, None);
                 match template.pipelines.get(pipeline) {
                     _ if !answer.matched => {
                         looks.push(look(what, template.place.clone(), false, answer.code, answer.reason));
@@ -94,7 +100,7 @@ pub(crate) fn pipeline_config(
             }
         }
     }
-    present.then_some(config)
+    Ok(present.then_some(config))
 }
 
 impl PipelineConfig {
@@ -120,6 +126,8 @@ impl PipelineConfig {
 /// Whether two variants say the same.
 fn same_variant(left: &JobDefinition, right: &JobDefinition) -> bool {
     left.branches == right.branches
+        && left.parent == right.parent
+        && left.description == right.description
         && left.settings.len() == right.settings.len()
         && left
             .settings
@@ -204,6 +212,8 @@ impl<'a> Collector<'a> {
             .and_then(|first| overrides.branch_for(self.layout, &first.place.context.project))
             .map(str::to_owned);
         let mut matched = false;
+        // Zuul: what one definition overrides counts for the parents of those after it, too.
+        let mut local = overrides.clone();
         for definition in definitions {
             let matcher = definition_matcher(
                 self.layout,
@@ -236,24 +246,16 @@ impl<'a> Collector<'a> {
                 Parent::Default if self.found.is_empty() => Some(self.layout.default_parent.clone()),
                 Parent::Default => None,
             };
-            if let Some(parent) = parent.filter(|parent| parent != name) {
-                if let Some(from) = stack.iter().position(|job| *job == parent) {
-                    let members = stack.get(from..).unwrap_or(&[]).join(" -> ");
-                    let message = format!("Dependency cycle in jobs: {members} -> {parent}");
-                    let problem = Problem::error("job-parent-cycle", "Unknown", definition.place.clone(), message);
-                    return Err(problem.cure("let one of them inherit from a job outside the cycle").into());
-                }
+            local.add(self.layout, definition);
+            // Zuul: a job that has been looked at is passed over, which ends every circle.
+            if let Some(parent) = parent.filter(|parent| !self.visited.contains(parent)) {
                 if stack.len() > MAX_CHAIN {
                     let message = format!("the job {name} has more than {MAX_CHAIN} ancestors");
-                    let problem = Problem::error("job-parent-chain", "Unknown", definition.place.clone(), message);
+                    let problem = Problem::error("job-parent-chain", UNKNOWN, definition.place.clone(), message);
                     return Err(problem.cure("shorten the chain of parents").into());
                 }
-                if !self.visited.contains(&parent) {
-                    let mut local = overrides.clone();
-                    local.add(self.layout, definition);
-                    if let Some(missing) = self.collect(&parent, stack, &local, trace)? {
-                        return Ok(Some(missing));
-                    }
+                if let Some(missing) = self.collect(&parent, stack, &local, trace)? {
+                    return Ok(Some(missing));
                 }
             }
             if !self.found.iter().any(|other| other == definition) {

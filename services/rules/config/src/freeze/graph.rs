@@ -11,7 +11,7 @@ use crate::layout::Layout;
 use crate::objects::job_parts::{Dependency, IncludeVars, ProjectFilter, SemaphoreUse};
 use crate::objects::nodeset::NodesetShape;
 use crate::place::Place;
-use crate::problem::Problem;
+use crate::problem::{Problem, UNKNOWN};
 use crate::regexes::Pattern;
 
 /// When a playbook runs.
@@ -83,6 +83,8 @@ pub struct RequiredProject {
     pub name: String,
     /// What to check out there.
     pub override_checkout: Option<String>,
+    /// An older way to name a branch; looked at when override-checkout names nothing that exists.
+    pub override_branch: Option<String>,
 }
 
 /// Machines of a job.
@@ -146,6 +148,8 @@ pub struct FrozenJob {
     pub exclude_projects: Option<Vec<ProjectFilter>>,
     /// What to check out instead of the branch of the change.
     pub override_checkout: Option<String>,
+    /// An older way to name a branch; looked at when override-checkout names nothing that exists.
+    pub override_branch: Option<String>,
     /// Variables.
     pub vars: BTreeMap<String, Value>,
     /// Variables that win over all others.
@@ -244,15 +248,24 @@ pub(crate) struct Candidate {
 }
 
 /// Drops jobs nobody wants, and freezes who waits for whom.
+///
+/// Zuul: dependencies are looked at before the jobs nobody wants are dropped, and what only matters
+/// for jobs that run (`check`) comes last.
 pub(crate) fn finish(
     layout: &Layout,
     mut candidates: Vec<Candidate>,
     trace: &mut FreezeTrace,
     check: impl Fn(&FrozenJob, &Place) -> Result<(), Refusal>,
 ) -> Result<Vec<FrozenJob>, Refusal> {
+    for candidate in &mut candidates {
+        candidate.job.dependencies.clone_from(&candidate.job.declared_dependencies);
+    }
     initializers(&mut candidates, trace);
+    present(None, &mut candidates, trace)?;
+    acyclic(&candidates)?;
     force(&mut candidates, trace);
     candidates.retain(|candidate| candidate.wanted);
+    present(Some(layout), &mut candidates, trace)?;
     for candidate in &candidates {
         if let Err(refusal) = check(&candidate.job, &candidate.place) {
             if let Some(job) = trace.jobs.iter_mut().find(|job| job.name == candidate.job.name) {
@@ -261,36 +274,49 @@ pub(crate) fn finish(
             return Err(refusal);
         }
     }
-    let present: BTreeSet<String> = candidates.iter().map(|candidate| candidate.job.name.clone()).collect();
-    for candidate in &mut candidates {
-        let job = &mut candidate.job;
-        for dependency in &job.declared_dependencies {
-            if present.contains(&dependency.name) {
-                job.dependencies.push(dependency.clone());
-                continue;
-            }
-            if dependency.soft && layout.jobs.contains_key(&dependency.name) {
-                continue;
-            }
-            let message = format!("Job {} depends on {} which was not run.", job.name, dependency.name);
-            if let Some(traced) = trace.jobs.iter_mut().find(|traced| traced.name == job.name) {
-                traced.settle(JobFate::Refused, "dependency-not-run", message.clone());
-            }
-            let problem = Problem::error("dependency-not-run", "Unknown", candidate.place.clone(), message);
-            let cure = "let the project run that job too, or make the dependency soft";
-            return Err(problem.about("dependencies").cure(cure).into());
-        }
-    }
-    acyclic(&candidates)?;
+    let running: BTreeSet<&str> = candidates.iter().map(|candidate| candidate.job.name.as_str()).collect();
     for job in &mut trace.jobs {
-        if present.contains(&job.name) && job.fate == JobFate::Absent {
+        if running.contains(job.name.as_str()) && job.fate == JobFate::Absent {
             job.settle(JobFate::Runs, "runs", "a definition matches, and so do the files");
         }
     }
     Ok(candidates.into_iter().map(|candidate| candidate.job).collect())
 }
 
-/// Zuul: every regular job waits softly for every initializer.
+/// Refuses a hard dependency on a job that is not there; with a layout, also a soft one on a job
+/// nobody defines, and then forgets soft ones that are not there.
+fn present(layout: Option<&Layout>, candidates: &mut [Candidate], trace: &mut FreezeTrace) -> Result<(), Refusal> {
+    let names: BTreeSet<String> = candidates.iter().map(|candidate| candidate.job.name.clone()).collect();
+    for candidate in candidates.iter_mut() {
+        let job = &mut candidate.job;
+        for dependency in job.dependencies.iter().filter(|dependency| !names.contains(&dependency.name)) {
+            let (code, message, cure) = match (dependency.soft, layout) {
+                (false, _) => (
+                    "dependency-not-run",
+                    format!("Job {} depends on {} which was not run.", job.name, dependency.name),
+                    "let the project run that job too, or make the dependency soft",
+                ),
+                (true, Some(layout)) if !layout.jobs.contains_key(&dependency.name) => (
+                    "dependency-not-defined",
+                    format!("Job {} depends on {} which is not defined.", job.name, dependency.name),
+                    "define that job, or remove the dependency",
+                ),
+                (true, _) => continue,
+            };
+            if let Some(traced) = trace.jobs.iter_mut().find(|traced| traced.name == job.name) {
+                traced.settle(JobFate::Refused, code, message.clone());
+            }
+            let problem = Problem::error(code, UNKNOWN, candidate.place.clone(), message);
+            return Err(problem.about("dependencies").cure(cure).into());
+        }
+        if layout.is_some() {
+            job.dependencies.retain(|dependency| names.contains(&dependency.name));
+        }
+    }
+    Ok(())
+}
+
+/// Zuul: every regular job waits softly for every initializer, even where it said otherwise.
 fn initializers(candidates: &mut [Candidate], trace: &mut FreezeTrace) {
     let first: Vec<(String, Place)> = candidates
         .iter()
@@ -299,10 +325,8 @@ fn initializers(candidates: &mut [Candidate], trace: &mut FreezeTrace) {
         .collect();
     for candidate in candidates.iter_mut().filter(|candidate| candidate.job.job_type == "regular") {
         for (name, place) in &first {
-            if candidate.job.declared_dependencies.iter().any(|dependency| dependency.name == *name) {
-                continue;
-            }
-            candidate.job.declared_dependencies.push(Dependency { name: name.clone(), soft: true });
+            candidate.job.dependencies.retain(|dependency| dependency.name != *name);
+            candidate.job.dependencies.push(Dependency { name: name.clone(), soft: true });
             if let Some(job) = trace.jobs.iter_mut().find(|job| job.name == candidate.job.name) {
                 job.attributes.push(AttributeStep {
                     attribute: "dependencies".to_owned(),
@@ -347,7 +371,7 @@ fn force(candidates: &mut [Candidate], trace: &mut FreezeTrace) {
 }
 
 fn hard_dependencies(job: &FrozenJob) -> Vec<(String, String)> {
-    let hard = job.declared_dependencies.iter().filter(|dependency| !dependency.soft);
+    let hard = job.dependencies.iter().filter(|dependency| !dependency.soft);
     hard.map(|dependency| (dependency.name.clone(), job.name.clone())).collect()
 }
 
@@ -355,7 +379,9 @@ fn acyclic(candidates: &[Candidate]) -> Result<(), Refusal> {
     let mut waiting: BTreeMap<&str, BTreeSet<&str>> = candidates
         .iter()
         .map(|candidate| {
+            // A soft dependency on a job that is not there waits for nothing.
             let names = candidate.job.dependencies.iter().map(|dependency| dependency.name.as_str());
+            let names = names.filter(|name| candidates.iter().any(|other| other.job.name == **name));
             (candidate.job.name.as_str(), names.collect())
         })
         .collect();
@@ -388,6 +414,6 @@ fn acyclic(candidates: &[Candidate]) -> Result<(), Refusal> {
         .map(|candidate| candidate.place.clone())
         .unwrap_or_default();
     let message = format!("Dependency cycle detected in job {}", path.join(" -> "));
-    let problem = Problem::error("dependency-cycle", "Unknown", place, message);
+    let problem = Problem::error("dependency-cycle", UNKNOWN, place, message);
     Err(problem.about("dependencies").cure("remove one of these dependencies").into())
 }

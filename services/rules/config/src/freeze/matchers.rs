@@ -78,20 +78,21 @@ fn implied_matcher(layout: &Layout, place: &Place, pragma: &Pragma) -> BranchMat
     implied("its project has several branches")
 }
 
-/// The matcher of a project stanza.
+/// The matcher of a project stanza (`configured` is the project it is for) or of a template.
 ///
-/// Zuul: pragmas do not count where a project configures itself.
+/// Zuul: pragmas do not count where a project configures itself, and what the tenant says about
+/// implied branch matchers counts for jobs only.
 pub fn stanza_matcher(
     layout: &Layout,
     place: &Place,
     explicit: Option<&[Pattern]>,
     pragma: &Pragma,
-    configured: &str,
+    configured: Option<&str>,
 ) -> BranchMatcher {
     if let Some(patterns) = explicit {
         return BranchMatcher::Patterns(patterns.to_vec(), "branches");
     }
-    if place.context.project == configured {
+    if configured == Some(place.context.project.as_str()) {
         if place.context.trusted {
             return BranchMatcher::Any("it stands in a config project");
         }
@@ -99,7 +100,7 @@ pub fn stanza_matcher(
     }
     let implied = || match &pragma.implied_branches {
         Some(patterns) => BranchMatcher::Patterns(patterns.clone(), "implied-branches"),
-        None => BranchMatcher::Exactly(place.context.branch.clone(), "it stands on that branch of another project"),
+        None => BranchMatcher::Exactly(place.context.branch.clone(), "it stands on that branch"),
     };
     match pragma.implied_branch_matchers {
         Some(true) => return implied(),
@@ -157,12 +158,11 @@ impl BranchMatcher {
 
 /// Whether a job is for the files a change touches.
 ///
-/// Zuul: `/COMMIT_MSG` does not count; no list and an empty list match everything.
+/// Zuul: `/COMMIT_MSG` does not count; a change without a list of files, or with an empty one,
+/// matches everything; `files: []` matches nothing else.
 pub fn files_match(files: Option<&[String]>, wanted: Option<&[Pattern]>, irrelevant: Option<&[Pattern]>) -> Answer {
     let yes = |code, reason: String| Answer { matched: true, code, reason };
     let no = |code, reason: String| Answer { matched: false, code, reason };
-    let wanted = wanted.filter(|patterns| !patterns.is_empty());
-    let irrelevant = irrelevant.filter(|patterns| !patterns.is_empty());
     if wanted.is_none() && irrelevant.is_none() {
         return yes("no-file-matcher", "the job has no file matcher".to_owned());
     }

@@ -9,14 +9,15 @@ pub mod graph;
 pub mod matchers;
 pub mod trace;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use crate::layout::Layout;
 use crate::objects::{JobDefinition, Pipeline};
 use crate::place::Place;
-use crate::problem::Problem;
+use crate::problem::{Problem, UNKNOWN};
+use crate::shared::Shared;
 use apply::Builder;
 use collect::{Collector, Overrides, PipelineConfig};
 use graph::{Candidate, FrozenJob, JobGraph};
@@ -112,6 +113,20 @@ impl From<Problem> for Refusal {
 
 /// Freezes the jobs of a subject in a pipeline.
 pub fn freeze(layout: &Layout, subject: &FreezeSubject, pipeline: &str, options: FreezeOptions<'_>) -> FreezeOutcome {
+    freeze_noting(layout, subject, pipeline, options, &mut BTreeMap::new())
+}
+
+/// The definitions applied to each job, in order.
+pub(crate) type AppliedDefinitions = BTreeMap<String, Vec<Shared<JobDefinition>>>;
+
+/// The same, and notes the definitions applied.
+pub(crate) fn freeze_noting(
+    layout: &Layout,
+    subject: &FreezeSubject,
+    pipeline: &str,
+    options: FreezeOptions<'_>,
+    applied: &mut AppliedDefinitions,
+) -> FreezeOutcome {
     let mut trace = FreezeTrace {
         project: subject.project.clone(),
         branch: subject.branch.clone().unwrap_or_else(|| subject.reference.clone()),
@@ -119,11 +134,14 @@ pub fn freeze(layout: &Layout, subject: &FreezeSubject, pipeline: &str, options:
         ..FreezeTrace::default()
     };
     let settings = layout.pipelines.get(pipeline);
-    let config = collect::pipeline_config(layout, subject, pipeline, &mut trace.stanzas);
+    let config = match collect::pipeline_config(layout, subject, pipeline, &mut trace.stanzas) {
+        Ok(config) => config,
+        Err(refusal) => return FreezeOutcome::Refused { problem: *refusal.0, trace },
+    };
     let (Some(settings), Some(config)) = (settings, config) else {
         return FreezeOutcome::NotInPipeline { trace };
     };
-    match freeze_jobs(layout, subject, settings, &config, options, &mut trace) {
+    match freeze_jobs(layout, subject, settings, &config, options, &mut trace, applied) {
         Err(refusal) => {
             // What had been decided for the others no longer counts.
             for job in trace.jobs.iter_mut().filter(|job| job.code.is_empty() || job.fate == JobFate::Runs) {
@@ -150,11 +168,13 @@ fn freeze_jobs(
     config: &PipelineConfig,
     options: FreezeOptions<'_>,
     trace: &mut FreezeTrace,
+    applied: &mut AppliedDefinitions,
 ) -> Result<Vec<FrozenJob>, Refusal> {
     let mut candidates = Vec::new();
     for name in &config.order {
         let mut job_trace = JobTrace::new(name);
-        let made = freeze_one(layout, subject, config, name, &mut job_trace);
+        let noted = applied.entry(name.clone()).or_default();
+        let made = freeze_one(layout, subject, config, name, &mut job_trace, noted);
         let candidate = match made {
             Ok(Some((job, place))) => {
                 let wanted = options.skip_file_matchers
@@ -181,6 +201,7 @@ fn freeze_one(
     config: &PipelineConfig,
     name: &str,
     trace: &mut JobTrace,
+    applied: &mut Vec<Shared<JobDefinition>>,
 ) -> Result<Option<(FrozenJob, Place)>, Refusal> {
     let variants = config.variants.get(name).map_or(&[][..], Vec::as_slice);
     if !layout.jobs.contains_key(name) {
@@ -201,6 +222,7 @@ fn freeze_one(
     let mut builder = Builder::new(layout);
     for definition in &collector.found {
         builder.apply(definition, trace)?;
+        applied.push(definition.clone());
     }
     builder.project_vars(&config.vars);
     let mut listed = false;
@@ -218,6 +240,8 @@ fn freeze_one(
         if answer.matched {
             listed = true;
             builder.apply(variant, trace)?;
+            applied.push(variant.clone());
+            attached(layout, &builder.job, variant)?;
         }
     }
     if !listed {
@@ -227,6 +251,32 @@ fn freeze_one(
     }
     let place = builder.last_place.clone();
     Ok(Some((builder.finish(), place)))
+}
+
+/// Whether the project that lists a job may list such a job.
+fn attached(layout: &Layout, job: &FrozenJob, variant: &JobDefinition) -> Result<(), Refusal> {
+    let from = &variant.place.context.project;
+    let refuse = |code: &str, label: &str, message: String, cure: &str| -> Result<(), Refusal> {
+        Err(Problem::error(code, label, variant.place.clone(), message).cure(cure).into())
+    };
+    let may_report = layout.projects.get(from).is_some_and(|project| project.allow_reporter_jobs);
+    if job.job_type == "reporter" && !may_report {
+        let message = format!("the project {from} may not list the reporter job {}", variant.name);
+        let cure = "list it in a config project, or let the tenant file say `allow-reporter-jobs`";
+        return refuse("reporter-job-not-permitted", "Reporter Job Not Permitted", message, cure);
+    }
+    let Some(name) = &job.image_build_name else { return Ok(()) };
+    let Some(image) = layout.named.get("image").and_then(|images| images.get(name)) else {
+        let message = format!("the job {} builds the image \"{name}\", which was not found", variant.name);
+        return refuse("image-not-found", UNKNOWN, message, "define the image first");
+    };
+    let owner = &image.place.context.project;
+    if owner != from {
+        let message =
+            format!("the job {} builds the image \"{name}\" of {owner}, and is listed in {from}", variant.name);
+        return refuse("image-not-own", UNKNOWN, message, "list the job in the project that defines the image");
+    }
+    Ok(())
 }
 
 /// Whether the changed files, or a change of its own configuration, call for a job.
@@ -298,9 +348,10 @@ fn differs(ahead: &Layout, subject: &FreezeSubject, pipeline: &Pipeline, job: &F
         inheritance_path: Vec::new(),
         ..job.clone()
     };
-    let before = collect::pipeline_config(ahead, subject, &pipeline.name, &mut Vec::new())
+    let Ok(config) = collect::pipeline_config(ahead, subject, &pipeline.name, &mut Vec::new()) else { return false };
+    let before = config
         .filter(|config| config.variants.contains_key(&job.name))
-        .map(|config| freeze_one(ahead, subject, &config, &job.name, &mut JobTrace::new(&job.name)));
+        .map(|config| freeze_one(ahead, subject, &config, &job.name, &mut JobTrace::new(&job.name), &mut Vec::new()));
     match before {
         Some(Ok(Some((before, _)))) => essence(&before) != essence(job),
         // A new job counts; one that could not be frozen before does not.
@@ -318,7 +369,7 @@ fn check(
     place: &Place,
 ) -> Result<(), Refusal> {
     let refuse = |code: &str, message: String, cure: &str| -> Result<(), Refusal> {
-        Err(Problem::error(code, "Unknown", place.clone(), message).cure(cure).into())
+        Err(Problem::error(code, UNKNOWN, place.clone(), message).cure(cure).into())
     };
     let name = &job.name;
     if job.is_abstract {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::job_parts::{self as parts, AttributeValue};
 use super::pragma::Pragma;
+use crate::ansible;
 use crate::place::Place;
 use crate::regexes::{Anchor, Pattern};
 use crate::schema::{Attribute, Kind, Merge, Sink, Stanza, attribute};
@@ -37,7 +38,7 @@ macro_rules! job_attributes {
 }
 
 const BOOL: Kind = Kind::Bool;
-const SECONDS: Kind = Kind::Int { min: 1 };
+const NUMBER: Kind = Kind::Int { min: i64::MIN };
 
 job_attributes! {
     Final: "May not be changed by others." =
@@ -61,7 +62,7 @@ job_attributes! {
     Roles: "Where roles are looked for." =
         attribute("roles", Kind::Special).merge(Merge::Special).execution().default("its own repository");
     Secrets: "Secrets of this definition's playbooks." =
-        attribute("secrets", Kind::Special).execution().default("[]");
+        attribute("secrets", Kind::Special).default("[]");
     SecretExposure: "What happens when a secret shows up in logs." =
         attribute("secret-exposure", Kind::Choice(&["ignore", "redact", "fail"])).merge(Merge::Special).execution().default("ignore");
     Tags: "Free words." =
@@ -93,13 +94,13 @@ job_attributes! {
     Semaphores: "What it must hold to run." =
         attribute("semaphores", Kind::Special).merge(Merge::UnionAlways).execution().default("[]");
     PreTimeout: "Seconds for the playbooks before." =
-        attribute("pre-timeout", SECONDS).merge(Merge::Replace).execution();
+        attribute("pre-timeout", NUMBER).merge(Merge::Replace).execution();
     Timeout: "Seconds for the playbooks before and the job." =
-        attribute("timeout", SECONDS).merge(Merge::Replace).execution();
+        attribute("timeout", NUMBER).merge(Merge::Replace).execution();
     PostTimeout: "Seconds for each playbook after." =
-        attribute("post-timeout", SECONDS).merge(Merge::Replace).execution();
+        attribute("post-timeout", NUMBER).merge(Merge::Replace).execution();
     Attempts: "How often it is tried." =
-        attribute("attempts", Kind::Int { min: 1 }).merge(Merge::Replace).execution().default("3");
+        attribute("attempts", NUMBER).merge(Merge::Replace).execution().default("3");
     AnsibleVersion: "Which Ansible runs it." =
         attribute("ansible-version", Kind::TextOrNumber).merge(Merge::Replace).execution().default("the tenant's");
     AnsibleSplitStreams: "Whether standard error is kept apart." =
@@ -124,16 +125,18 @@ job_attributes! {
         attribute("allowed-projects", Kind::Texts).merge(Merge::Intersect).execution().default("all");
     OverrideCheckout: "Branch, tag or commit to check out." =
         attribute("override-checkout", Kind::Text).merge(Merge::Replace).execution();
+    OverrideBranch: "An older way to name a branch; override-checkout wins." =
+        attribute("override-branch", Kind::Text).merge(Merge::Replace).execution();
     PostReview: "Runs after review only." =
         attribute("post-review", BOOL).merge(Merge::Special).execution().default("false");
     FailureOutput: "Output that means failure." =
-        attribute("failure-output", Kind::Patterns(Anchor::Anywhere)).merge(Merge::Union).execution().controllable().default("[]");
+        attribute("failure-output", Kind::Texts).merge(Merge::Union).execution().controllable().default("[]");
     ImageBuildName: "The image it builds." =
         attribute("image-build-name", Kind::Text).merge(Merge::Replace).execution();
     WorkspaceScheme: "How repositories lie in the workspace." =
         attribute("workspace-scheme", Kind::Choice(&["golang", "flat", "unique"])).merge(Merge::Replace).execution().default("golang");
     WorkspaceCheckout: "Whether a work tree is checked out." =
-        attribute("workspace-checkout", Kind::BoolOr("auto")).merge(Merge::Replace).execution().default("auto");
+        attribute("workspace-checkout", Kind::BoolOr("auto")).merge(Merge::Replace).execution().default("true");
     PreserveHomePaths: "Paths in the home directory playbooks may see." =
         attribute("preserve-home-paths", Kind::Texts).merge(Merge::UnionAlways).execution().default("[]");
     AttributeControl: "Attributes that are final from here on." =
@@ -149,7 +152,6 @@ pub const IDENTITY: &[Attribute] = &[
     attribute("branches", Kind::Patterns(Anchor::Start)).default("implied"),
     // Other names, and names without effect that Zuul still takes.
     attribute("semaphore", Kind::Special),
-    attribute("override-branch", Kind::Text),
     attribute("success-url", Kind::Text),
     attribute("failure-url", Kind::Text),
 ];
@@ -196,6 +198,8 @@ pub struct JobDefinition {
     pub name: String,
     /// Where it stands.
     pub place: Place,
+    /// Line at which the object starts that it is part of: its own, or a project stanza or template.
+    pub stanza_line: u32,
     /// Its parent.
     pub parent: Parent,
     /// For people.
@@ -215,6 +219,7 @@ impl JobDefinition {
     pub fn bare(name: &str, place: Place, pragma: Pragma) -> Self {
         JobDefinition {
             name: name.to_owned(),
+            stanza_line: place.line,
             place,
             parent: Parent::Default,
             description: None,
@@ -244,6 +249,11 @@ impl JobDefinition {
             Some(AttributeValue::Secrets(secrets)) => secrets,
             _ => &[],
         }
+    }
+
+    /// Whether it names playbooks.
+    pub fn has_playbooks(&self) -> bool {
+        PHASES.iter().any(|attribute| self.settings.contains_key(attribute))
     }
 
     /// The place of one attribute.
@@ -284,9 +294,6 @@ pub fn read_variant(
     mark: Mark,
     pragma: &Pragma,
 ) -> Option<JobDefinition> {
-    if node.is_null() {
-        return Some(JobDefinition::bare(name, sink.place(mark), pragma.clone()));
-    }
     read_any(sink, Some(name), node, mark, pragma)
 }
 
@@ -297,9 +304,22 @@ fn read_any(
     mark: Mark,
     pragma: &Pragma,
 ) -> Option<JobDefinition> {
+    let before = sink.problems.len();
     let mut stanza = Stanza::open(sink, "job", node, mark, &[TABLE, IDENTITY])?;
     match listed_as {
-        Some(name) => stanza.name = name.to_owned(),
+        Some(name) => {
+            stanza.name = name.to_owned();
+            if let Some(entry) = stanza.entry("name") {
+                let message = format!("`name` is not an attribute of {} in a list of jobs", stanza.title());
+                stanza.fail(
+                    "unknown-attribute",
+                    entry.mark,
+                    Some("name"),
+                    message,
+                    "the key above is its name: remove it",
+                );
+            }
+        }
         None if stanza.name.is_empty() => {
             stanza.fail("missing-attribute", mark, Some("name"), "this job needs the attribute `name`", "add `name:`");
         }
@@ -313,16 +333,17 @@ fn read_any(
             settings.insert(*attribute, setting);
         }
     }
-    for (alias, attribute) in
-        [("semaphore", JobAttribute::Semaphores), ("override-branch", JobAttribute::OverrideCheckout)]
-    {
-        if let Some(entry) = stanza.entry(alias)
-            && !settings.contains_key(&attribute)
-            && let Some(setting) = setting(&mut stanza, attribute, entry)
-        {
-            settings.insert(attribute, setting);
-        }
+    if let Some(entry) = stanza.entry("semaphore").filter(|entry| entry.value.as_sequence().is_some()) {
+        let message = format!("`semaphore` of {} must be one, not a list", stanza.title());
+        stanza.fail("wrong-type", entry.value.start, Some("semaphore"), message, "write `semaphores`");
     }
+    if let Some(entry) = stanza.entry("semaphore")
+        && !settings.contains_key(&JobAttribute::Semaphores)
+        && let Some(setting) = setting(&mut stanza, JobAttribute::Semaphores, entry)
+    {
+        settings.insert(JobAttribute::Semaphores, setting);
+    }
+    settings.retain(|attribute, setting| !says_nothing(*attribute, &setting.value));
     let parent = match stanza.entry("parent") {
         None => Parent::Default,
         Some(entry) => entry.value.as_str().map_or(Parent::Base, |name| Parent::Named(name.to_owned())),
@@ -330,6 +351,7 @@ fn read_any(
     let definition = JobDefinition {
         name: stanza.name.clone(),
         place: stanza.place(),
+        stanza_line: mark.line,
         parent,
         description: stanza.text("description"),
         branches: stanza.patterns("branches", Anchor::Start),
@@ -338,7 +360,52 @@ fn read_any(
         settings,
     };
     check(&mut stanza, &definition);
-    stanza.finish(definition)
+    let definition = stanza.finish(definition);
+    // Zuul reads the attributes in this order and stops at the first error.
+    let problems = sink.problems.get_mut(before..).unwrap_or_default();
+    problems.sort_by_key(|problem| {
+        let attribute = problem.attribute.as_deref().unwrap_or("");
+        (!problem.is_of_schema(), READING_ORDER.iter().position(|name| *name == attribute))
+    });
+    definition
+}
+
+const PHASES: &[JobAttribute] =
+    &[JobAttribute::PreRun, JobAttribute::Run, JobAttribute::PostRun, JobAttribute::CleanupRun];
+
+/// Attributes whose values can be wrong though their types are right.
+const READING_ORDER: &[&str] = &[
+    "post-review",
+    "ansible-version",
+    "roles",
+    "cleanup-run",
+    "intermediate",
+    "nodeset",
+    "include-projects",
+    "exclude-projects",
+    "semaphores",
+    "vars",
+    "extra-vars",
+    "host-vars",
+    "group-vars",
+    "branches",
+    "files",
+    "irrelevant-files",
+    "failure-output",
+    "preserve-home-paths",
+];
+
+/// Zuul: an empty value of these is as good as none.
+fn says_nothing(attribute: JobAttribute, value: &AttributeValue) -> bool {
+    use JobAttribute as A;
+    match (attribute, value) {
+        (A::Tags | A::Provides | A::Requires | A::AllowedProjects, AttributeValue::Names(all)) => all.is_empty(),
+        (_, AttributeValue::Playbooks(all)) => all.is_empty(),
+        (_, AttributeValue::Semaphores(all)) => all.is_empty(),
+        (_, AttributeValue::Roles(all)) => all.is_empty(),
+        (_, AttributeValue::IncludeVars(all)) => all.is_empty(),
+        _ => false,
+    }
 }
 
 fn setting(stanza: &mut Stanza<'_, '_, '_>, attribute: JobAttribute, entry: &Entry) -> Option<Setting> {
@@ -388,6 +455,14 @@ fn check(stanza: &mut Stanza<'_, '_, '_>, job: &JobDefinition) {
         let message = format!("{} is intermediate, but not abstract", stanza.title());
         stanza.fail("intermediate-not-abstract", at, Some("intermediate"), message, "add `abstract: true`");
     }
+    if let Some(AttributeValue::Text(version)) = job.value(JobAttribute::AnsibleVersion)
+        && !ansible::is_supported(version)
+    {
+        let at = mark(stanza, "ansible-version");
+        let message = format!("Ansible {version} of {} is not supported", stanza.title());
+        let cure = format!("choose one of: {}", ansible::SUPPORTED.join(", "));
+        stanza.fail("ansible-version", at, Some("ansible-version"), message, cure);
+    }
     if job.bool(JobAttribute::PostReview) == Some(false) {
         let at = mark(stanza, "post-review");
         let message = format!("`post-review` of {} is false, which takes no effect back", stanza.title());
@@ -396,7 +471,7 @@ fn check(stanza: &mut Stanza<'_, '_, '_>, job: &JobDefinition) {
     }
     for name in ["vars", "extra-vars"] {
         if let Some(entry) = stanza.entry(name) {
-            check_variable_names(stanza, name, &entry.value);
+            check_variable_names(stanza, name, &entry.value, RESERVED_IN_JOBS);
         }
     }
     for name in ["host-vars", "group-vars"] {
@@ -405,22 +480,28 @@ fn check(stanza: &mut Stanza<'_, '_, '_>, job: &JobDefinition) {
                 let message = format!("`{name}` of {} for \"{}\" must be a dictionary", stanza.title(), inner.key);
                 stanza.fail("wrong-type", inner.value.start, Some(name), message, "");
             }
-            check_variable_names(stanza, name, &inner.value);
+            check_variable_names(stanza, name, &inner.value, RESERVED_IN_JOBS);
         }
     }
     let held: Vec<&str> = match job.value(JobAttribute::Semaphores) {
         Some(AttributeValue::Semaphores(all)) => all.iter().map(|use_of| use_of.name.as_str()).collect(),
         _ => Vec::new(),
     };
-    for attribute in [JobAttribute::PreRun, JobAttribute::Run, JobAttribute::PostRun, JobAttribute::CleanupRun] {
-        let Some(AttributeValue::Playbooks(playbooks)) = job.value(attribute) else { continue };
+    for attribute in PHASES {
+        let Some(AttributeValue::Playbooks(playbooks)) = job.value(*attribute) else { continue };
         for semaphore in playbooks.iter().flat_map(|playbook| &playbook.semaphores) {
             if held.contains(&semaphore.as_str()) {
                 let name = attribute.row().name;
                 let at = mark(stanza, name);
                 let message =
                     format!("{} and a playbook of it both want the semaphore \"{semaphore}\"", stanza.title());
-                stanza.fail("semaphore-twice", at, Some(name), message, "let either the job or the playbook hold it");
+                stanza.fail(
+                    "semaphore-twice",
+                    at,
+                    Some("semaphores"),
+                    message,
+                    "let either the job or the playbook hold it",
+                );
             }
         }
     }
@@ -434,7 +515,11 @@ fn check(stanza: &mut Stanza<'_, '_, '_>, job: &JobDefinition) {
     }
 }
 
-const RESERVED: &[&str] = &[
+/// Variables that are set for each build.
+pub const RESERVED: &[&str] = &["zuul", "zuul_node", "nodepool", "unsafe_vars", "zuul_user_dir"];
+
+/// The same, and those that decide where a playbook runs.
+pub const RESERVED_IN_JOBS: &[&str] = &[
     "zuul",
     "zuul_node",
     "nodepool",
@@ -447,22 +532,28 @@ const RESERVED: &[&str] = &[
     "ansible_user",
 ];
 
+/// Whether a text has the shape of a variable's name.
+pub fn is_variable_shape(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// Whether a secret may be the variable of that name.
+pub fn is_variable_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !RESERVED_IN_JOBS.contains(&name)
+}
+
 /// Variable names Ansible would refuse, or that are Zuul's own.
-pub fn check_variable_names(stanza: &mut Stanza<'_, '_, '_>, attribute: &str, node: &Node) {
+pub fn check_variable_names(stanza: &mut Stanza<'_, '_, '_>, attribute: &str, node: &Node, reserved: &[&str]) {
     for entry in node.as_mapping().unwrap_or(&[]) {
-        let mut letters = entry.key.chars();
-        let shaped = letters.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
-            && letters.all(|c| c.is_ascii_alphanumeric() || c == '_')
-            && matches!(entry.resolved, Value::Str(_));
-        if RESERVED.contains(&entry.key.as_str()) {
+        if reserved.contains(&entry.key.as_str()) {
             let message = format!("the variable `{}` in `{attribute}` of {} is reserved", entry.key, stanza.title());
             let cure = "it is set for each build and cannot be given: choose another name";
-            stanza.fail_as("variable-name", "Variable Name Error", entry.mark, Some(attribute), message, cure);
-        } else if !shaped {
+            stanza.fail("variable-reserved", entry.mark, Some(attribute), message, cure);
+        } else if !is_variable_shape(&entry.key) || !matches!(entry.resolved, Value::Str(_)) {
             let message =
                 format!("`{}` in `{attribute}` of {} is not a name for a variable", entry.key, stanza.title());
             let cure = "use letters, digits and underscores, with a letter first";
-            stanza.fail_as("variable-name", "Variable Name Error", entry.mark, Some(attribute), message, cure);
+            stanza.fail("variable-name", entry.mark, Some(attribute), message, cure);
         }
     }
 }

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::job::{self, JobAttribute};
 use super::nodeset::{self, Nodeset};
 use crate::problem::did_you_mean;
-use crate::regexes::Pattern;
-use crate::schema::{Kind, Stanza, pattern_of, texts_of};
+use crate::regexes::{Anchor, Pattern};
+use crate::schema::{Kind, Stanza, texts_of};
 use crate::yaml::tree::mapping_value;
 use crate::yaml::{Entry, Node};
 
@@ -69,6 +69,8 @@ pub struct ProjectUse {
     pub name: String,
     /// What to check out there.
     pub override_checkout: Option<String>,
+    /// An older way to name a branch; looked at when override-checkout names nothing that exists.
+    pub override_branch: Option<String>,
 }
 
 /// One entry of `include-projects` and `exclude-projects`.
@@ -210,10 +212,11 @@ pub fn read(stanza: &mut Stanza<'_, '_, '_>, attribute: JobAttribute, entry: &En
         Kind::Text | Kind::TextOrNull | Kind::Choice(_) => {
             return Some(AttributeValue::Text(node.as_str()?.to_owned()));
         }
-        Kind::Texts => return Some(AttributeValue::Names(texts_of(node))),
-        Kind::Patterns(anchor) => {
-            return Some(AttributeValue::Patterns(node.items().iter().filter_map(|i| pattern_of(i, anchor)).collect()));
+        Kind::Texts if attribute == JobAttribute::FailureOutput => {
+            return Some(AttributeValue::Patterns(failure_output(stanza, key, node)));
         }
+        Kind::Texts | Kind::TextList => return Some(AttributeValue::Names(texts_of(node))),
+        Kind::Patterns(anchor) => return stanza.patterns(key, anchor).map(AttributeValue::Patterns),
         Kind::Map => return Some(AttributeValue::Map(mapping_value(node.as_mapping()?))),
         Kind::IntOrNull { .. } | Kind::Special => {}
     }
@@ -225,6 +228,7 @@ pub fn read(stanza: &mut Stanza<'_, '_, '_>, attribute: JobAttribute, entry: &En
         JobAttribute::Nodeset => match node.as_str() {
             Some(name) => AttributeValue::NodesetName(name.to_owned()),
             None => {
+                // Zuul reads a nodeset inside a job after the shape of the job.
                 let before = stanza.sink.problems.len();
                 match nodeset::read(&mut *stanza.sink, node, entry.mark, true) {
                     Some(nodeset) => AttributeValue::Nodeset(nodeset),
@@ -243,7 +247,8 @@ pub fn read(stanza: &mut Stanza<'_, '_, '_>, attribute: JobAttribute, entry: &En
             if attribute == JobAttribute::PostRun {
                 known.push("cleanup");
             }
-            if attribute == JobAttribute::CleanupRun {
+            // Zuul says so for each of them.
+            for _ in node.items().iter().filter(|_| attribute == JobAttribute::CleanupRun) {
                 let message = format!("{} uses cleanup-run, which is deprecated", stanza.title());
                 let cure = "write a post-run playbook with `cleanup: true`";
                 stanza.warn("cleanup-run-deprecation", "Cleanup Run Deprecation", entry.mark, key, message, cure);
@@ -252,17 +257,27 @@ pub fn read(stanza: &mut Stanza<'_, '_, '_>, attribute: JobAttribute, entry: &En
                 let cleanup = attribute == JobAttribute::CleanupRun || flag(stanza, key, item, "cleanup")?;
                 let path = named(stanza, key, item, "name", &known)?;
                 let semaphores = item.get("semaphores").map_or(Vec::new(), |entry| texts_of(&entry.value));
+                if let Some(entry) = item.get("semaphores").filter(|entry| !is_texts(&entry.value)) {
+                    let message = format!("`semaphores` in `{key}` of {} must be names", stanza.title());
+                    stanza.fail("wrong-type", entry.value.start, Some(key), message, "");
+                }
                 Some(PlaybookUse { path, semaphores, cleanup })
             }))
+        }
+        JobAttribute::Roles if node.as_mapping().is_some() => {
+            let message = format!("`roles` of {} must be a list, not a dictionary", stanza.title());
+            stanza.fail("role-not-in-list", node.start, Some(key), message, "begin it with a dash");
+            return None;
         }
         JobAttribute::Roles => AttributeValue::Roles(
             list(stanza, key, node, |stanza, item| {
                 if item.get("galaxy").is_some() {
                     // Zuul: taken and without effect.
+                    named(stanza, key, item, "galaxy", &["galaxy", "name"])?;
                     return Some(None);
                 }
                 let project = named(stanza, key, item, "zuul", &["zuul", "name"])?;
-                let name = item.get("name").and_then(|entry| entry.value.as_str()).map(str::to_owned);
+                let name = text(stanza, key, item, "name")?;
                 Some(Some(RoleUse { project, name }))
             })
             .into_iter()
@@ -273,11 +288,10 @@ pub fn read(stanza: &mut Stanza<'_, '_, '_>, attribute: JobAttribute, entry: &En
             let pass_to_parent = flag(stanza, key, item, "pass-to-parent")?;
             let name = named(stanza, key, item, "name", &["name", "secret", "pass-to-parent"])?;
             let secret = item.get("secret").and_then(|entry| entry.value.as_str()).unwrap_or(&name).to_owned();
-            if name == "zuul" || name == "nodepool" {
-                let message =
-                    format!("a secret of {} would be the variable `{name}`, which is reserved", stanza.title());
-                let cure = "give it another name with `{name: ..., secret: ...}`";
-                stanza.fail("reserved-name", item.start, Some(key), message, cure);
+            if item.as_mapping().is_some() && (!job::is_variable_shape(&name) || item.get("secret").is_none()) {
+                let message = format!("a secret of {} needs a variable as `name`, and `secret`", stanza.title());
+                let cure = "write `{name: VARIABLE, secret: SECRET}`; a variable has letters, digits and underscores";
+                stanza.fail("wrong-type", item.start, Some(key), message, cure);
             }
             Some(SecretUse { name, secret, pass_to_parent })
         })),
@@ -288,24 +302,40 @@ pub fn read(stanza: &mut Stanza<'_, '_, '_>, attribute: JobAttribute, entry: &En
         })),
         JobAttribute::RequiredProjects => AttributeValue::Projects(list(stanza, key, node, |stanza, item| {
             let name = named(stanza, key, item, "name", &["name", "override-checkout", "override-branch"])?;
-            let checkout = item.get("override-checkout").or_else(|| item.get("override-branch"));
-            let override_checkout = checkout.and_then(|entry| entry.value.as_str()).map(str::to_owned);
-            Some(ProjectUse { name, override_checkout })
+            let override_checkout = text(stanza, key, item, "override-checkout")?;
+            let override_branch = text(stanza, key, item, "override-branch")?;
+            Some(ProjectUse { name, override_checkout, override_branch })
         })),
         JobAttribute::IncludeProjects | JobAttribute::ExcludeProjects => {
             AttributeValue::Filters(list(stanza, key, node, |stanza, item| {
                 match item.get("type").and_then(|entry| entry.value.as_str()) {
                     Some("change") => Some(ProjectFilter::Change),
                     Some("item") => Some(ProjectFilter::Item),
-                    _ => named(stanza, key, item, "name", &["name", "type"]).map(ProjectFilter::Project),
+                    Some("name") | None => {
+                        if item.as_mapping().is_some() && item.get("type").is_none() {
+                            let message = format!("an item of `{key}` of {} has no `type`", stanza.title());
+                            stanza.fail("filter-without-type", item.start, Some(key), message, "add `type: name`");
+                        }
+                        named(stanza, key, item, "name", &["name", "type"]).map(ProjectFilter::Project)
+                    }
+                    Some(other) => {
+                        let message = format!("`type: {other}` in `{key}` of {} is unknown", stanza.title());
+                        let cure = "choose one of: name, change, item";
+                        stanza.fail("wrong-type", item.start, Some(key), message, cure);
+                        None
+                    }
                 }
             }))
         }
         JobAttribute::IncludeVars => AttributeValue::IncludeVars(list(stanza, key, node, |stanza, item| {
-            let known = ["name", "project", "zuul-project", "use-ref", "required"];
+            // Zuul: a file lies in a named project, or in the project under test.
+            let known: &[&str] = match item.get("project") {
+                Some(_) => &["name", "project", "required"],
+                None => &["name", "zuul-project", "use-ref", "required"],
+            };
             Some(IncludeVars {
-                name: named(stanza, key, item, "name", &known)?,
-                project: item.get("project").and_then(|entry| entry.value.as_str()).map(str::to_owned),
+                name: named(stanza, key, item, "name", known)?,
+                project: text(stanza, key, item, "project")?,
                 zuul_project: flag(stanza, key, item, "zuul-project")?,
                 use_ref: flag_or(stanza, key, item, "use-ref", true)?,
                 required: flag_or(stanza, key, item, "required", true)?,
@@ -329,6 +359,24 @@ fn list<T>(
         stanza.fail("wrong-type", node.start, Some(key), message, "write `[]` for an empty list, or remove it");
     }
     node.items().iter().filter_map(|item| read(stanza, item)).collect()
+}
+
+/// Whether a node is a text or a list of texts.
+fn is_texts(node: &Node) -> bool {
+    !node.is_null() && node.items().iter().all(|item| item.as_str().is_some())
+}
+
+/// Zuul: these have to be RE2, without a fallback.
+fn failure_output(stanza: &mut Stanza<'_, '_, '_>, key: &str, node: &Node) -> Vec<Pattern> {
+    let patterns = node.items().iter().filter_map(|item| {
+        let pattern = Pattern::new(item.as_str()?, false, Anchor::Anywhere);
+        if let Some(why) = pattern.refused_by_re2() {
+            let message = format!("`{}` is not a regular expression: {why}", pattern.regex());
+            stanza.fail("regex-invalid", item.start, Some(key), message, "mend it; the syntax is that of RE2");
+        }
+        Some(pattern)
+    });
+    patterns.collect()
 }
 
 /// The name of an item: the text it is, or the text under `under`; other keys must be known.
@@ -359,6 +407,18 @@ fn named(stanza: &mut Stanza<'_, '_, '_>, key: &str, item: &Node, under: &str, k
         stanza.fail("wrong-type", item.start, Some(key), message, cure);
     }
     name.map(str::to_owned)
+}
+
+/// A text of an item that may be left out; none when it is no text.
+#[expect(clippy::option_option, reason = "absent and wrong are not the same")]
+fn text(stanza: &mut Stanza<'_, '_, '_>, key: &str, item: &Node, name: &str) -> Option<Option<String>> {
+    let Some(entry) = item.get(name) else { return Some(None) };
+    let text = entry.value.as_str();
+    if text.is_none() {
+        let message = format!("`{name}` in `{key}` of {} must be text", stanza.title());
+        stanza.fail("wrong-type", entry.value.start, Some(key), message, "");
+    }
+    text.map(|text| Some(text.to_owned()))
 }
 
 fn flag(stanza: &mut Stanza<'_, '_, '_>, key: &str, item: &Node, name: &str) -> Option<bool> {
@@ -395,15 +455,9 @@ fn control(stanza: &mut Stanza<'_, '_, '_>, key: &str, node: &Node) -> Vec<Strin
             continue;
         }
         match entry.value.as_mapping() {
-            Some([one]) if one.key == "final" && one.resolved.as_str().is_some() => {
-                match one.value.as_scalar().and_then(Value::as_bool) {
-                    Some(true) => closed.push(entry.key.clone()),
-                    Some(false) => {}
-                    None => {
-                        let message = format!("`final` in `{key}` of {} must be true or false", stanza.title());
-                        stanza.fail("wrong-type", one.value.start, Some(key), message, "");
-                    }
-                }
+            Some([]) => {}
+            Some([one]) if one.key == "final" && one.value.as_scalar().and_then(Value::as_bool) == Some(true) => {
+                closed.push(entry.key.clone());
             }
             _ => {
                 let message = format!("`{}` in `{key}` of {} must be `{{final: true}}`", entry.key, stanza.title());

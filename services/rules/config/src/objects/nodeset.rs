@@ -72,9 +72,35 @@ pub struct Nodeset {
     pub place: Place,
 }
 
+impl Nodeset {
+    /// The shapes it spells out itself.
+    pub fn shapes(&self) -> Vec<&NodesetShape> {
+        match &self.content {
+            NodesetContent::Shape(shape) => vec![shape],
+            NodesetContent::Alternatives(all) => all
+                .iter()
+                .filter_map(|alternative| match alternative {
+                    Alternative::Inline(shape) => Some(shape),
+                    Alternative::Named(_) => None,
+                })
+                .collect(),
+        }
+    }
+}
+
 /// Reads a nodeset; inside a job it has no name.
 pub fn read(sink: &mut Sink<'_>, node: &Node, mark: Mark, inline: bool) -> Option<Nodeset> {
     let mut stanza = Stanza::open(sink, "nodeset", node, mark, &[TABLE])?;
+    if inline && let Some(entry) = stanza.entry("name") {
+        let message = "`name` is not an attribute of a nodeset inside a job";
+        stanza.fail(
+            "unknown-attribute",
+            entry.mark,
+            Some("name"),
+            message,
+            "remove it, or define the nodeset by itself",
+        );
+    }
     if !inline && stanza.entry("name").is_none() {
         stanza.fail("missing-attribute", mark, Some("name"), "this nodeset needs the attribute `name`", "add `name:`");
     }
@@ -86,6 +112,10 @@ pub fn read(sink: &mut Sink<'_>, node: &Node, mark: Mark, inline: bool) -> Optio
                 stanza.fail("exclusive-attributes", other.mark, Some(&other.key), message, cure);
             }
             let mut alternatives = Vec::new();
+            if entry.value.as_sequence().is_none() {
+                let message = format!("`alternatives` of {} must be a list", stanza.title());
+                stanza.fail("wrong-type", entry.value.start, Some("alternatives"), message, "begin each with a dash");
+            }
             for item in entry.value.items() {
                 match item.as_str() {
                     Some(name) => alternatives.push(Alternative::Named(name.to_owned())),
@@ -117,27 +147,44 @@ fn shape(stanza: &mut Stanza<'_, '_, '_>, node: &Node) -> NodesetShape {
         let cure = "name a nodeset, or give `nodes` and `groups`";
         stanza.fail("wrong-type", node.start, Some("alternatives"), message, cure);
     }
+    for (key, known) in [("nodes", ["name", "label"]), ("groups", ["name", "nodes"])] {
+        if node.get(key).is_some_and(|entry| entry.value.is_null()) {
+            let message = format!("`{key}` of {} is empty", stanza.title());
+            stanza.fail("wrong-type", node.start, Some(key), message, "write `[]` for an empty list");
+        }
+        for entry in items(key).iter().flat_map(|item| item.as_mapping().unwrap_or(&[])) {
+            if !known.contains(&entry.key.as_str()) {
+                let message = format!("`{}` is not an attribute in `{key}` of {}", entry.key, stanza.title());
+                stanza.fail(
+                    "unknown-attribute",
+                    entry.mark,
+                    Some(key),
+                    message,
+                    format!("known are: {}", known.join(", ")),
+                );
+            }
+        }
+    }
     for item in items("nodes") {
         let label = item.get("label").and_then(|entry| entry.value.as_str());
         let own = item.get("name").map(|entry| texts_of(&entry.value)).unwrap_or_default();
-        let known = |key: &str| matches!(key, "name" | "label");
         let (Some(label), false) = (label, own.is_empty()) else {
             let message = format!("a node of {} needs `name` and `label`", stanza.title());
             stanza.fail("wrong-type", item.start, Some("nodes"), message, "write `- name: NAME` and `label: LABEL`");
             continue;
         };
-        if let Some(entry) = item.as_mapping().unwrap_or(&[]).iter().find(|entry| !known(&entry.key)) {
-            let message = format!("`{}` is not an attribute of a node of {}", entry.key, stanza.title());
-            stanza.fail("unknown-attribute", entry.mark, Some("nodes"), message, "a node has `name` and `label`");
+        if own.iter().any(|name| name == "localhost") {
+            localhost(stanza, item.start);
         }
         for name in &own {
-            localhost(stanza, name, item.start);
-            if !names.insert(name.clone()) {
+            if names.contains(name) {
                 let message = format!("the node \"{name}\" appears twice in {}", stanza.title());
                 let cure = "names in a nodeset must be unique";
                 stanza.fail_as("duplicate-node", "Duplicate Node", item.start, Some("nodes"), message, cure);
             }
         }
+        // Zuul: only names of earlier nodes count, not those of the same one.
+        names.extend(own.iter().cloned());
         nodes.push(NodeSpec { names: own, label: label.to_owned() });
     }
     let mut group_names = BTreeSet::new();
@@ -149,11 +196,9 @@ fn shape(stanza: &mut Stanza<'_, '_, '_>, node: &Node) -> NodesetShape {
             continue;
         };
         let members = texts_of(&members.value);
-        localhost(stanza, name, item.start);
-        if !group_names.insert(name.to_owned()) {
-            let message = format!("the group \"{name}\" appears twice in {}", stanza.title());
-            let cure = "names of groups must be unique";
-            stanza.fail_as("duplicate-group", "Duplicate Group", item.start, Some("groups"), message, cure);
+        // Zuul: anywhere in the name of a group.
+        if name.contains("localhost") {
+            localhost(stanza, item.start);
         }
         for member in members.iter().filter(|member| !names.contains(*member)) {
             let message =
@@ -165,15 +210,18 @@ fn shape(stanza: &mut Stanza<'_, '_, '_>, node: &Node) -> NodesetShape {
             let label = "Node From Group Not Found";
             stanza.fail_as("group-node-not-found", label, item.start, Some("groups"), message, cure);
         }
+        if !group_names.insert(name.to_owned()) {
+            let message = format!("the group \"{name}\" appears twice in {}", stanza.title());
+            let cure = "names of groups must be unique";
+            stanza.fail_as("duplicate-group", "Duplicate Nodeset Group", item.start, Some("groups"), message, cure);
+        }
         groups.push(NodeGroup { name: name.to_owned(), nodes: members });
     }
     NodesetShape { nodes, groups }
 }
 
-fn localhost(stanza: &mut Stanza<'_, '_, '_>, name: &str, mark: Mark) {
-    if name == "localhost" {
-        let message = format!("{} names a node or group \"localhost\"", stanza.title());
-        let cure = "that name is the machine the playbooks run from: choose another";
-        stanza.fail("reserved-name", mark, Some("nodes"), message, cure);
-    }
+fn localhost(stanza: &mut Stanza<'_, '_, '_>, mark: Mark) {
+    let message = format!("{} names a node or group \"localhost\"", stanza.title());
+    let cure = "that name is the machine the playbooks run from: choose another";
+    stanza.fail("reserved-name", mark, Some("nodes"), message, cure);
 }

@@ -23,14 +23,16 @@ pub struct Pragma {
 
 /// Reads a pragma into what earlier ones of the file said.
 pub fn read(sink: &mut Sink<'_>, node: &Node, mark: Mark, pragma: &mut Pragma) {
-    let Some(stanza) = Stanza::open(sink, "pragma", node, mark, &[TABLE]) else { return };
+    let Some(mut stanza) = Stanza::open(sink, "pragma", node, mark, &[TABLE]) else { return };
     if stanza.failed() {
         return;
     }
     if let Some(truth) = stanza.bool("implied-branch-matchers") {
         pragma.implied_branch_matchers = Some(truth);
     }
-    if let Some(patterns) = stanza.patterns("implied-branches", Anchor::Start) {
-        pragma.implied_branches = Some(patterns);
+    let patterns = stanza.patterns("implied-branches", Anchor::Start);
+    // Zuul: of a pragma with a broken expression the rest counts.
+    if patterns.is_some() && !stanza.failed() {
+        pragma.implied_branches = patterns;
     }
 }

@@ -53,6 +53,7 @@ pub fn read(sink: &mut Sink<'_>, node: &Node, mark: Mark) -> Option<Secret> {
     let source = match (stanza.entry("data"), stanza.entry("oidc")) {
         (Some(data), None) => SecretSource::Data(value(&mut stanza, &data.value)),
         (None, Some(oidc)) => {
+            token(&mut stanza, &oidc.value);
             if oidc.value.as_mapping().is_none() && !oidc.value.is_null() {
                 let message = format!("`oidc` of {title} must be a dictionary or null, not {}", oidc.value.kind_name());
                 stanza.fail("wrong-type", oidc.value.start, Some("oidc"), message, "");
@@ -71,6 +72,38 @@ pub fn read(sink: &mut Sink<'_>, node: &Node, mark: Mark) -> Option<Secret> {
     };
     let secret = Secret { name: stanza.name.clone(), source, place: stanza.place() };
     stanza.finish(secret)
+}
+
+/// What a token may be signed with.
+const ALGORITHMS: &[&str] = &["RS256"];
+
+/// Checks the settings of a token.
+fn token(stanza: &mut Stanza<'_, '_, '_>, node: &Node) {
+    for entry in node.as_mapping().unwrap_or(&[]) {
+        let scalar = entry.value.as_scalar();
+        let fits = match entry.key.as_str() {
+            "algorithm" | "iss" => entry.value.as_str().is_some(),
+            "ttl" => matches!(scalar, Some(Value::Int(_) | Value::Bool(_))),
+            "claims" => entry.value.as_mapping().is_some(),
+            _ => {
+                let message = format!("`{}` is not known in `oidc` of {}", entry.key, stanza.title());
+                let cure = "known are: algorithm, ttl, iss, claims";
+                stanza.fail("unknown-attribute", entry.mark, Some("oidc"), message, cure);
+                continue;
+            }
+        };
+        if !fits {
+            let message =
+                format!("`{}` in `oidc` of {} cannot be {}", entry.key, stanza.title(), entry.value.kind_name());
+            stanza.fail("wrong-type", entry.value.start, Some("oidc"), message, "");
+        }
+    }
+    let algorithm = node.get("algorithm").and_then(|entry| entry.value.as_str()).unwrap_or("");
+    if !algorithm.is_empty() && !ALGORITHMS.contains(&algorithm) {
+        let message = format!("the algorithm \"{algorithm}\" of {} is not supported", stanza.title());
+        let cure = format!("choose one of: {}", ALGORITHMS.join(", "));
+        stanza.fail("algorithm", node.start, Some("oidc"), message, cure);
+    }
 }
 
 fn value(stanza: &mut Stanza<'_, '_, '_>, node: &Node) -> SecretValue {

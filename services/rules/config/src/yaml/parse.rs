@@ -6,6 +6,8 @@ use gatelog_record::Value;
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 use thiserror::Error;
 
+use crate::dialect::Spelling;
+
 use super::scalar::{float, integer, resolve_plain};
 use super::tree::{Entry, Mark, Node, NodeKind, Tag};
 
@@ -36,6 +38,8 @@ pub enum YamlError {
         first: u32,
         /// Where it appears again.
         mark: Mark,
+        /// Where the dictionary starts.
+        start: Mark,
     },
     /// A tag without a meaning.
     #[error("the tag `{tag}` is unknown")]
@@ -52,6 +56,12 @@ pub enum YamlError {
         tag: String,
         /// What the value is.
         kind: String,
+        /// Where.
+        mark: Mark,
+    },
+    /// Encrypted text that is no base64. Zuul: the file is refused.
+    #[error("this encrypted text is cut off: it is not whole base64")]
+    Base64 {
         /// Where.
         mark: Mark,
     },
@@ -99,11 +109,20 @@ impl YamlError {
             | YamlError::DuplicateKey { mark, .. }
             | YamlError::UnknownTag { mark, .. }
             | YamlError::MisplacedTag { mark, .. }
+            | YamlError::Base64 { mark }
             | YamlError::KeyNotScalar { mark }
             | YamlError::BadAlias { mark }
             | YamlError::BadMerge { mark }
             | YamlError::SecondDocument { mark }
             | YamlError::TooLarge { mark, .. } => *mark,
+        }
+    }
+
+    /// The line Zuul tells: that of the dictionary with a repeated key; of anything else it tells none.
+    pub fn stanza_line(&self) -> u32 {
+        match self {
+            YamlError::DuplicateKey { start, .. } => start.line,
+            _ => 0,
         }
     }
 
@@ -114,6 +133,7 @@ impl YamlError {
             YamlError::DuplicateKey { .. } => "yaml-duplicate-key",
             YamlError::UnknownTag { .. } => "yaml-unknown-tag",
             YamlError::MisplacedTag { .. } => "yaml-misplaced-tag",
+            YamlError::Base64 { .. } => "yaml-base64",
             YamlError::KeyNotScalar { .. } => "yaml-key-not-scalar",
             YamlError::BadAlias { .. } => "yaml-bad-alias",
             YamlError::BadMerge { .. } => "yaml-bad-merge",
@@ -131,6 +151,7 @@ impl YamlError {
             YamlError::MisplacedTag { .. } => {
                 "!override and !inherit go with a dictionary, a list or a string, !encrypted/pkcs1-oaep with text"
             }
+            YamlError::Base64 { .. } => "encrypt the secret again and take all of the output",
             YamlError::KeyNotScalar { .. } => {
                 "put quotes around a value that starts with a brace, as in \"{{ name }}\""
             }
@@ -168,6 +189,19 @@ pub fn parse(text: &str) -> Result<Option<Node>, Vec<YamlError>> {
     }
 }
 
+/// The same with the tags of a spelling.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_as(text: &str, spelling: Spelling) -> Result<Option<Node>, Vec<YamlError>> {
+    // The tag the seeds have for encrypted text; elsewhere it is unknown.
+    const OLD: &str = "!encrypted/pkcs1 ";
+    match spelling {
+        Spelling::Older if text.contains(OLD) => parse(&text.replace(OLD, "!encrypted/pkcs1-oaep ")),
+        _ => parse(text),
+    }
+}
+
 /// The same, but of a repeated key the last counts. Zuul: the tenant file is read like this.
 ///
 /// # Errors
@@ -193,7 +227,8 @@ pub fn parse_lenient(text: &str) -> Result<(Option<Node>, Vec<YamlError>), Vec<Y
             return Err(builder.with(error));
         }
     }
-    Ok((builder.root.map(|built| built.node), builder.duplicates))
+    let duplicates = builder.take_duplicates();
+    Ok((builder.root.map(|built| built.node), duplicates))
 }
 
 /// A finished node and how many nodes it holds.
@@ -221,14 +256,21 @@ struct Builder {
     root: Option<Built>,
     nodes: usize,
     documents: usize,
-    duplicates: Vec<YamlError>,
+    /// With the depth of the dictionary: Zuul tells the one nearest to the root.
+    duplicates: Vec<(usize, YamlError)>,
 }
 
 impl Builder {
     fn with(&mut self, error: YamlError) -> Vec<YamlError> {
-        let mut all = std::mem::take(&mut self.duplicates);
+        let mut all = self.take_duplicates();
         all.push(error);
         all
+    }
+
+    fn take_duplicates(&mut self) -> Vec<YamlError> {
+        let mut all = std::mem::take(&mut self.duplicates);
+        all.sort_by_key(|(depth, error)| (*depth, error.mark()));
+        all.into_iter().map(|(_, error)| error).collect()
     }
 
     fn count(&mut self, weight: usize, mark: Mark) -> Result<(), YamlError> {
@@ -295,22 +337,27 @@ impl Builder {
         let (kind, weight, open) = match self.stack.pop() {
             Some(Frame::Sequence { items, weight, open }) => (NodeKind::Sequence(items), weight, open),
             Some(Frame::Mapping { entries, merges, weight, open, .. }) => {
-                (NodeKind::Mapping(self.merge(entries, merges)), weight, open)
+                (NodeKind::Mapping(self.merge(entries, merges, open.start)), weight, open)
             }
             None => return Ok(()),
         };
         let node = Node { kind, tag: open.tag, start: open.start, end };
+        if node.tag == Some(Tag::Encrypted)
+            && let Some(item) = node.items().iter().find(|item| item.as_str().is_some_and(|text| !is_base64(text)))
+        {
+            return Err(YamlError::Base64 { mark: item.start });
+        }
         self.finish(Built { node, weight }, open.anchor)
     }
 
     /// Own entries over merged ones, after the check for duplicates among the own.
-    fn merge(&mut self, mut own: Vec<Entry>, merges: Vec<Node>) -> Vec<Entry> {
+    fn merge(&mut self, mut own: Vec<Entry>, merges: Vec<Node>, start: Mark) -> Vec<Entry> {
         let before = self.duplicates.len();
         let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
         for entry in &own {
             if let Some(first) = seen.get(entry.key.as_str()) {
-                let error = YamlError::DuplicateKey { key: entry.key.clone(), first: *first, mark: entry.mark };
-                self.duplicates.push(error);
+                let error = YamlError::DuplicateKey { key: entry.key.clone(), first: *first, mark: entry.mark, start };
+                self.duplicates.push((self.stack.len(), error));
             } else {
                 seen.insert(&entry.key, entry.mark.line);
             }
@@ -351,6 +398,11 @@ impl Builder {
                 *sum = sum.saturating_add(weight);
                 match key.take() {
                     None => {
+                        // libyaml, and so Zuul, takes no empty key.
+                        if matches!(&node.kind, NodeKind::Scalar { value: Value::Null, text } if text.is_empty()) {
+                            let message = "a key is missing before the colon".to_owned();
+                            return Err(YamlError::Syntax { message, mark: node.start });
+                        }
                         if !matches!(node.kind, NodeKind::Scalar { .. }) {
                             return Err(YamlError::KeyNotScalar { mark: node.start });
                         }
@@ -428,6 +480,8 @@ fn scalar(
     };
     let mut own = None;
     let value = match tag {
+        // YAML 1.1 gives it a meaning that nobody implements.
+        None if plain && text == "=" => return Err(YamlError::UnknownTag { tag: text.to_owned(), mark: start }),
         None => natural(),
         Some(tag) if written(tag) == "!" => Value::Str(text.to_owned()),
         Some(tag) if tag.handle == CORE => match tag.suffix.as_str() {
@@ -444,6 +498,7 @@ fn scalar(
             own = own_tag(tag);
             match own {
                 None => return Err(YamlError::UnknownTag { tag: written(tag), mark: start }),
+                Some(Tag::Encrypted) if !is_base64(text) => return Err(YamlError::Base64 { mark: start }),
                 Some(Tag::Encrypted) => Value::Str(text.to_owned()),
                 Some(Tag::Override | Tag::Inherit) => match natural() {
                     value @ Value::Str(_) => value,
@@ -453,6 +508,19 @@ fn scalar(
         }
     };
     Ok(Node { kind: NodeKind::Scalar { value, text: text.to_owned() }, tag: own, start, end })
+}
+
+/// Whether Python's decoder takes it: other characters are passed over, the padding has to be there.
+fn is_base64(text: &str) -> bool {
+    let digits = text.bytes().filter(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/')).count();
+    let padding = text.bytes().filter(|b| *b == b'=').count();
+    text.is_ascii()
+        && match digits % 4 {
+            0 => true,
+            2 => padding >= 2,
+            3 => padding >= 1,
+            _ => false,
+        }
 }
 
 #[cfg(test)]
@@ -486,7 +554,7 @@ mod tests {
     fn duplicate_keys_are_all_named_at_any_depth() {
         let errors = parse("a: {x: 1, x: 2}\na: 3\n").unwrap_err();
         let places: Vec<(u32, u32)> = errors.iter().map(|e| (e.mark().line, e.mark().column)).collect();
-        assert_eq!(places, [(1, 11), (2, 1)]);
+        assert_eq!(places, [(2, 1), (1, 11)]);
     }
 
     #[test]
@@ -518,10 +586,27 @@ mod tests {
     #[test]
     fn tags_are_known_or_refused() {
         assert_eq!(one("!override {a: 1}").tag, Some(Tag::Override));
-        assert_eq!(one("!encrypted/pkcs1-oaep abc").tag, Some(Tag::Encrypted));
+        assert_eq!(one("!encrypted/pkcs1-oaep YWJj").tag, Some(Tag::Encrypted));
         assert_eq!(one("!!str 12").as_str(), Some("12"));
         assert!(matches!(first_error("a: !vault x"), YamlError::UnknownTag { .. }));
         assert!(matches!(first_error("a: !override 5"), YamlError::MisplacedTag { .. }));
+    }
+
+    #[test]
+    fn encrypted_text_is_whole_base64() {
+        assert!(parse("!encrypted/pkcs1-oaep |\n  YW\n  Jj\n").is_ok());
+        assert!(parse("!encrypted/pkcs1-oaep [YQ==, YWI=]").is_ok());
+        for text in ["abc", "YQ=", "Y", "\u{e9}"] {
+            assert_eq!(first_error(&format!("!encrypted/pkcs1-oaep {text}")).code(), "yaml-base64", "{text}");
+        }
+        assert_eq!(first_error("!encrypted/pkcs1-oaep [YQ==, abc]").code(), "yaml-base64");
+    }
+
+    #[test]
+    fn a_key_has_a_name_and_an_equals_sign_no_meaning() {
+        assert_eq!(first_error("- : x\n").code(), "yaml-syntax");
+        assert_eq!(first_error("a: =\n").code(), "yaml-unknown-tag");
+        assert_eq!(one("a: '='\n\"\": x\n").get("").unwrap().value.as_str(), Some("x"));
     }
 
     #[test]

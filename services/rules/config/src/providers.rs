@@ -1,0 +1,156 @@
+//! How a provider is put together from its sections, as far as names and limits go.
+
+use std::collections::BTreeMap;
+
+use gatelog_record::Value;
+
+use crate::findings::Findings;
+use crate::layout::Layout;
+use crate::objects::NamedObject;
+use crate::problem::{Problem, UNKNOWN, did_you_mean};
+use crate::shared::Shared;
+use crate::tenant::TenantSettings;
+
+/// Sections in one chain; more is a circle.
+const MAX_SECTIONS: usize = 100;
+
+/// Checks every provider. Zuul: `ProviderConfig.flattenConfig`.
+pub(crate) fn check(layout: &Layout, tenant: &TenantSettings, findings: &mut Findings) {
+    let none = BTreeMap::new();
+    for provider in layout.named.get("provider").unwrap_or(&none).values() {
+        findings.begin();
+        if let Err(problem) = flatten(layout, tenant, provider) {
+            findings.push(*problem);
+        }
+    }
+}
+
+fn text<'a>(object: &'a NamedObject, name: &str) -> Option<&'a str> {
+    object.attributes.get(name).and_then(Value::as_str)
+}
+
+fn refuse(provider: &NamedObject, code: &str, label: &str, message: String, cure: &str) -> Box<Problem> {
+    Box::new(Problem::error(code, label, provider.place.clone(), message).cure(cure))
+}
+
+fn flatten(layout: &Layout, tenant: &TenantSettings, provider: &NamedObject) -> Result<(), Box<Problem>> {
+    let none = BTreeMap::new();
+    let sections = layout.named.get("section").unwrap_or(&none);
+    let name = &provider.name;
+    let mut chain: Vec<&NamedObject> = vec![provider];
+    let mut connection = text(provider, "connection");
+    let mut next = text(provider, "section");
+    while let Some(parent) = next.filter(|parent| !parent.is_empty()) {
+        let Some(section) = sections.get(parent).filter(|_| chain.len() < MAX_SECTIONS) else {
+            let message = format!("the provider \"{name}\" is built on the section \"{parent}\", which was not found");
+            let near = did_you_mean(parent, sections.keys().map(String::as_str));
+            let cure = near.map_or_else(|| "define it first".to_owned(), |near| format!("did you mean \"{near}\"?"));
+            return Err(refuse(provider, "section-not-found", UNKNOWN, message, &cure));
+        };
+        chain.push(section);
+        if let Some(given) = text(section, "connection").filter(|given| !given.is_empty()) {
+            if connection.is_some() {
+                let message = format!("the provider \"{name}\" is built on two connections");
+                let cure = "name the connection in one section of the chain only";
+                return Err(refuse(provider, "connection-changed", UNKNOWN, message, cure));
+            }
+            connection = Some(given);
+        }
+        next = text(section, "parent");
+    }
+    let known = connection.is_some_and(|given| tenant.connections.iter().any(|name| name == given));
+    if !known && !tenant.connections.is_empty() {
+        let message = match connection {
+            Some(connection) => {
+                format!("the provider \"{name}\" is on the connection \"{connection}\", which is unknown")
+            }
+            None => format!("the provider \"{name}\" has no connection"),
+        };
+        let cure = "name a connection of the site in a section";
+        return Err(refuse(provider, "unknown-connection", "Unknown Connection", message, cure));
+    }
+    chain.reverse();
+    entries(layout, provider, &chain)
+}
+
+/// Images, flavors and labels: each has to be defined, and a final one stays as it is.
+fn entries(layout: &Layout, provider: &NamedObject, chain: &[&NamedObject]) -> Result<(), Box<Problem>> {
+    let mut most = None;
+    for layer in chain {
+        let retained = layer.attributes.get("image-defaults").and_then(|map| map.as_map()?.get("max-retain-count"));
+        shrinks(provider, "image-defaults", &mut most, retained)?;
+    }
+    let none: BTreeMap<String, Shared<NamedObject>> = BTreeMap::new();
+    for class in ["image", "flavor", "label"] {
+        let defined = layout.named.get(class).unwrap_or(&none);
+        let mut seen: BTreeMap<&str, BTreeMap<String, Value>> = BTreeMap::new();
+        for layer in chain {
+            let Some(Value::List(items)) = layer.attributes.get(&format!("{class}s")) else { continue };
+            for item in items {
+                let empty = BTreeMap::new();
+                let (name, entry) = match item {
+                    Value::Str(name) => (name.as_str(), &empty),
+                    Value::Map(map) => (map.get("name").and_then(Value::as_str).unwrap_or(""), map),
+                    _ => continue,
+                };
+                if !defined.contains_key(name) {
+                    let message = format!(
+                        "the provider \"{}\" offers the {class} \"{name}\", which was not found",
+                        provider.name
+                    );
+                    let near = did_you_mean(name, defined.keys().map(String::as_str));
+                    let cure =
+                        near.map_or_else(|| "define it first".to_owned(), |near| format!("did you mean \"{near}\"?"));
+                    return Err(refuse(provider, "object-not-found", UNKNOWN, message, &cure));
+                }
+                if let Some(before) = seen.get(name) {
+                    let closed = match before.get("final") {
+                        Some(Value::Bool(closed)) => *closed,
+                        Some(Value::Str(word)) => word != "allow-override",
+                        _ => false,
+                    };
+                    if closed {
+                        let message =
+                            format!("the provider \"{}\" redefines the final {class} \"{name}\"", provider.name);
+                        return Err(refuse(
+                            provider,
+                            "entry-final",
+                            UNKNOWN,
+                            message,
+                            "leave it as the section has it",
+                        ));
+                    }
+                    let mut most = before.get("max-retain-count").and_then(number);
+                    if class == "image" {
+                        shrinks(provider, name, &mut most, entry.get("max-retain-count"))?;
+                    }
+                }
+                seen.insert(name, entry.clone());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn number(value: &Value) -> Option<i64> {
+    match value {
+        Value::Int(number) => Some(*number),
+        _ => None,
+    }
+}
+
+/// Zuul: down the chain max-retain-count may only become smaller.
+fn shrinks(
+    provider: &NamedObject,
+    what: &str,
+    most: &mut Option<i64>,
+    given: Option<&Value>,
+) -> Result<(), Box<Problem>> {
+    let Some(given) = given.and_then(number) else { return Ok(()) };
+    if most.is_some_and(|most| given > most) {
+        let message = format!("max-retain-count of {what} grows in the provider \"{}\"", provider.name);
+        return Err(refuse(provider, "retain-count-grows", UNKNOWN, message, "give a number that is not larger"));
+    }
+    *most = Some(given);
+    Ok(())
+}

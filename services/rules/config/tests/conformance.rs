@@ -1,0 +1,285 @@
+//! The same configurations through the real Zuul and through us: frozen jobs and problems compared
+//! field by field.
+//!
+//! The documents of the real Zuul are not part of the tree. `GATELOG_PEER` names the folder with
+//! `oracle/` in it, `GATELOG_ZUUL_FIXTURES` Zuul's own `tests/fixtures`, `GATELOG_CORPUS` the folder
+//! with the `openstack` corpus; without them the tests say SKIPPED. What may differ stands in
+//! `conformance/allow.json`, at most five entries.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "reads the documents and folders it compares from the disk, and says how many it compared"
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use gatelog_rules_config::folder::Folder;
+use gatelog_rules_config::oracle::{Question, document};
+use serde_json::Value as Json;
+
+/// Fields of Zuul's object model that no user sees.
+const IGNORED: &[&str] = &["affected_projects", "source_lines"];
+
+fn place(variable: &str, usual: &str) -> Option<PathBuf> {
+    let given = std::env::var_os(variable).map(PathBuf::from);
+    let path = given.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").join(usual));
+    path.is_dir().then_some(path)
+}
+
+fn skipped(what: &str, variable: &str) {
+    println!("SKIPPED {what}: {variable} names no folder");
+}
+
+fn read(path: &Path) -> Json {
+    let bytes = if path.extension().is_some_and(|extension| extension == "gz") {
+        let unpacked = std::process::Command::new("gzip").arg("-dc").arg(path).output().unwrap();
+        assert!(unpacked.status.success(), "{} is no gzip file", path.display());
+        unpacked.stdout
+    } else {
+        std::fs::read(path).unwrap()
+    };
+    serde_json::from_slice(&bytes).unwrap()
+}
+
+fn walk(base: &Path, directory: &Path, files: &mut BTreeMap<String, String>) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            walk(base, &path, files);
+            continue;
+        }
+        let name = path.strip_prefix(base).unwrap().to_string_lossy().into_owned();
+        if name.ends_with(".yaml") || name.ends_with(".zuul.ignore") {
+            files.insert(name, String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned());
+        }
+    }
+}
+
+fn folder(tenant_file: &Path, conf: &Path, made_branches: Vec<String>) -> Folder {
+    let beside = tenant_file.parent().unwrap();
+    let mut folder = Folder {
+        tenant_file: std::fs::read_to_string(tenant_file).unwrap(),
+        conf: std::fs::read_to_string(conf).unwrap(),
+        conf_name: conf.file_name().unwrap().to_string_lossy().into_owned(),
+        made_branches,
+        ..Folder::default()
+    };
+    if let Ok(text) = std::fs::read_to_string(beside.join("branches.json")) {
+        folder.branches = serde_json::from_str(&text).unwrap();
+        folder.site = true;
+    }
+    for entry in std::fs::read_dir(beside.join("git")).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        let mut files = BTreeMap::new();
+        walk(&path, &path, &mut files);
+        folder.trees.insert(path.file_name().unwrap().to_string_lossy().into_owned(), files);
+    }
+    folder
+}
+
+fn ours(folder: &Folder, extra_branches: Vec<String>) -> Json {
+    let question = Question { extra_branches, ..Question::default() };
+    serde_json::from_str(&document(folder, &question)).unwrap()
+}
+
+fn strings(json: &Json) -> Vec<String> {
+    json.as_array().into_iter().flatten().filter_map(Json::as_str).map(str::to_owned).collect()
+}
+
+/// Counts, and what differs.
+#[derive(Default)]
+struct Comparison {
+    graphs: usize,
+    errors: usize,
+    differences: Vec<(String, String)>,
+}
+
+impl Comparison {
+    fn differ(&mut self, place: impl Into<String>, what: impl Into<String>) {
+        self.differences.push((place.into(), what.into()));
+    }
+
+    fn documents(&mut self, zuul: &Json, ours: &Json) {
+        if zuul.get("load_error").is_some() != ours.get("load_error").is_some() {
+            self.differ("load", format!("zuul: {}, ours: {}", zuul["load_error"], ours["load_error"]));
+            return;
+        }
+        for (name, expected) in zuul["tenants"].as_object().into_iter().flatten() {
+            let Some(found) = ours["tenants"].get(name) else {
+                self.differ(name, "the tenant is absent");
+                continue;
+            };
+            self.tenants(name, expected, found);
+        }
+    }
+
+    fn tenants(&mut self, name: &str, zuul: &Json, ours: &Json) {
+        let errors = |document: &Json| {
+            let mut counted: BTreeMap<String, usize> = BTreeMap::new();
+            for error in document["errors"].as_array().into_iter().flatten() {
+                let key =
+                    ["project", "branch", "path", "name", "severity", "line"].map(|field| error[field].to_string());
+                *counted.entry(key.join("/")).or_default() += 1;
+            }
+            counted
+        };
+        let (expected, found) = (errors(zuul), errors(ours));
+        for key in expected.keys().chain(found.keys()).collect::<BTreeSet<_>>() {
+            let (a, b) = (expected.get(key).unwrap_or(&0), found.get(key).unwrap_or(&0));
+            self.errors += a;
+            if a != b {
+                self.differ(format!("{name}/error/{key}"), format!("zuul {a} times, ours {b} times"));
+            }
+        }
+        let graphs = |document: &Json| document["graphs"].as_object().cloned().unwrap_or_default();
+        let (expected, found) = (graphs(zuul), graphs(ours));
+        for key in expected.keys().chain(found.keys()).collect::<BTreeSet<_>>() {
+            self.graphs += 1;
+            let place = format!("{name}/{key}");
+            match (expected.get(key), found.get(key)) {
+                (Some(a), Some(b)) => self.graph(&place, (a, zuul), (b, ours)),
+                (a, _) => self.differ(place, if a.is_some() { "absent" } else { "present" }),
+            }
+        }
+        for (field, value) in zuul.as_object().into_iter().flatten() {
+            if !["errors", "graphs", "jobs"].contains(&field.as_str()) && ours.get(field) != Some(value) {
+                self.differ(format!("{name}/{field}"), format!("zuul: {value}, ours: {}", ours[field]));
+            }
+        }
+    }
+
+    fn graph(&mut self, place: &str, (zuul, of_zuul): (&Json, &Json), (ours, of_ours): (&Json, &Json)) {
+        if zuul.get("error").is_some() || ours.get("error").is_some() {
+            let class = |graph: &Json| {
+                graph["error"].as_str().map(|text| text.split([':', ' ']).next().unwrap_or("").to_owned())
+            };
+            if class(zuul) != class(ours) {
+                self.differ(place, format!("zuul: {zuul}, ours: {ours}"));
+            }
+            return;
+        }
+        let names = |graph: &Json| -> Vec<Json> {
+            graph["jobs"].as_array().into_iter().flatten().map(|job| job[0].clone()).collect()
+        };
+        if names(zuul) != names(ours) {
+            self.differ(place, format!("zuul: {:?}, ours: {:?}", names(zuul), names(ours)));
+            return;
+        }
+        let body = |document: &Json, graph: &Json, index: usize| -> Json {
+            document["jobs"][graph["jobs"][index][1].as_str().unwrap_or("")].clone()
+        };
+        for (index, name) in names(zuul).iter().enumerate() {
+            let (a, b) = (body(of_zuul, zuul, index), body(of_ours, ours, index));
+            let fields = |body: &Json| -> BTreeSet<String> {
+                body.as_object().into_iter().flat_map(serde_json::Map::keys).cloned().collect()
+            };
+            let all: BTreeSet<String> = fields(&a).union(&fields(&b)).cloned().collect();
+            for field in all.iter().filter(|field| !IGNORED.contains(&field.as_str()) && a.get(field) != b.get(field)) {
+                let place = format!("{place}/{}/{field}", name.as_str().unwrap_or(""));
+                self.differ(place, format!("zuul: {}, ours: {}", a[field], b[field]));
+            }
+        }
+    }
+}
+
+/// Entries of the list of wanted differences: the document, a pattern for the place.
+fn allowed() -> Vec<(String, regex::Regex)> {
+    let text = include_str!("conformance/allow.json");
+    let list: Vec<BTreeMap<String, String>> = serde_json::from_str(text).unwrap();
+    assert!(list.len() <= 5, "{} differences are allowed, and five are the most", list.len());
+    list.iter().map(|entry| (entry["document"].clone(), regex::Regex::new(&entry["where"]).unwrap())).collect()
+}
+
+/// Compares one document and tells every difference that is not allowed.
+fn compare(name: &str, zuul: &Json, ours: &Json, said: &mut String) -> Comparison {
+    let allowed = allowed();
+    let mut comparison = Comparison::default();
+    comparison.documents(zuul, ours);
+    comparison
+        .differences
+        .retain(|(place, _)| !allowed.iter().any(|(document, place_of)| document == name && place_of.is_match(place)));
+    for (place, what) in comparison.differences.iter().take(5) {
+        let what: String = what.chars().take(600).collect();
+        let _ = writeln!(said, "{name}: {place}\n  {what}");
+    }
+    comparison
+}
+
+/// Tenant files below Zuul's fixtures, by the name a document has.
+fn configurations(root: &Path) -> BTreeMap<String, PathBuf> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![root.to_owned()];
+    while let Some(directory) = open.pop() {
+        for entry in std::fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                if path.file_name().is_some_and(|name| name != "git") {
+                    open.push(path);
+                }
+            } else if path.extension().is_some_and(|extension| extension == "yaml") {
+                let relative = path.strip_prefix(root).unwrap().with_extension("");
+                let name = relative.to_string_lossy().replace('/', "__");
+                found.insert(name.strip_suffix("__main").unwrap_or(&name).to_owned(), path);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn zuuls_own_fixtures_freeze_as_in_zuul() {
+    let Some(peer) = place("GATELOG_PEER", "../shared/peer") else { return skipped("fixtures", "GATELOG_PEER") };
+    let Some(fixtures) = std::env::var_os("GATELOG_ZUUL_FIXTURES").map(PathBuf::from).filter(|path| path.is_dir())
+    else {
+        return skipped("fixtures", "GATELOG_ZUUL_FIXTURES");
+    };
+    let configurations = configurations(&fixtures.join("config"));
+    let mut said = String::new();
+    let (mut equal, mut documents, mut graphs, mut errors) = (0, 0, 0, 0);
+    for set in ["fixtures", "fixtures-stable"] {
+        let mut paths: Vec<PathBuf> =
+            std::fs::read_dir(peer.join("oracle").join(set)).unwrap().map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        for path in paths {
+            let zuul = read(&path);
+            let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+            let conf = fixtures.join(zuul["conf"].as_str().unwrap());
+            let folder = folder(&configurations[&name], &conf, strings(&zuul["made_branches"]));
+            let ours = ours(&folder, strings(&zuul["extra_branches"]));
+            let comparison = compare(&format!("{set}/{name}.json"), &zuul, &ours, &mut said);
+            documents += 1;
+            equal += usize::from(comparison.differences.is_empty());
+            graphs += comparison.graphs;
+            errors += comparison.errors;
+        }
+    }
+    println!("{equal} of {documents} documents equal; {graphs} graphs, {errors} problems");
+    assert!(said.is_empty(), "{equal} of {documents} documents are equal\n{said}");
+    assert!(documents > 200, "only {documents} documents were compared");
+}
+
+#[test]
+fn the_openstack_corpus_freezes_as_in_zuul() {
+    let Some(peer) = place("GATELOG_PEER", "../shared/peer") else { return skipped("openstack", "GATELOG_PEER") };
+    let Some(corpus) = place("GATELOG_CORPUS", "../shared/corpus") else {
+        return skipped("openstack", "GATELOG_CORPUS");
+    };
+    let corpus = corpus.join("openstack");
+    let zuul = read(&peer.join("oracle/openstack.json.gz"));
+    let folder = folder(&corpus.join("main.yaml"), &corpus.join("zuul.conf"), Vec::new());
+    let ours = ours(&folder, strings(&zuul["extra_branches"]));
+    let mut said = String::new();
+    let comparison = compare("openstack.json.gz", &zuul, &ours, &mut said);
+    println!(
+        "{} graphs, {} problems, {} differences",
+        comparison.graphs,
+        comparison.errors,
+        comparison.differences.len()
+    );
+    assert!(said.is_empty(), "{said}");
+    assert!(comparison.graphs > 11_000, "only {} graphs were compared", comparison.graphs);
+}
