@@ -95,6 +95,10 @@ pub(crate) fn command(
     let mut file: OsString = "@".into();
     file.push(job_dir.zuul_vars());
     vec![
+        toolchain.python.clone().into(),
+        // Not what a job may have put into the user's own Python packages: this process may be about
+        // to see secrets. Programs that tasks start are not concerned.
+        "-s".into(),
         toolchain.ansible_playbook.clone().into(),
         "-i".into(),
         inventory.into(),
@@ -115,7 +119,7 @@ pub(crate) fn profile(
     playbook: &PlaybookInPlace,
     console: &Path,
 ) -> Profile {
-    let mut profile = Profile::system();
+    let mut profile = Profile::system(config.limits.tmp_bytes);
     let extra = if playbook.spec.trusted { &config.trusted_paths } else { &config.untrusted_paths };
     let mounts = &mut profile.mounts;
     mounts.extend(toolchain.paths.iter().cloned().map(Mount::ReadOnly));
@@ -200,7 +204,8 @@ mod tests {
         let command = command(&toolchain, &job_dir, &inventory, &playbook, &course);
         let console = Path::new("/logs/b/2/job-output.txt");
         let profile = profile(&config, &toolchain, &job_dir, &spec, &playbook, console);
-        let argv: Vec<String> = profile.argv(&command).iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let argv = profile.argv(&command, crate::sandbox::Features::ALL);
+        let argv: Vec<String> = argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let argv = argv.join(" ").replace(" --", "\n--");
         let text = format!("{}\n{argv}\n", configuration(&job_dir, &inventory, &playbook));
         text.replace(&job_dir.root().to_string_lossy().into_owned(), "JOB")

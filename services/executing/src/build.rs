@@ -9,11 +9,12 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::ansible::Course;
+use crate::cgroup::Group;
 use crate::console::{Console, ConsoleReader, now};
 use crate::control::{AbortReason, BuildControl};
 use crate::executor::{Inner, Registration};
 use crate::jobdir::{JobDir, read_limited};
-use crate::json_output::JsonOutput;
+use crate::json_output::{JsonOutput, Shape};
 use crate::outcome::{
     BuildOutcome, BuildResult, FailingTask, FailureCause, PlaybookEnding, PlaybookRun, RetryCause, Returned,
 };
@@ -33,6 +34,8 @@ pub struct Build {
     pub(crate) spec: BuildSpec,
     pub(crate) workspace: Arc<dyn Workspace>,
     pub(crate) job_dir: JobDir,
+    /// `None`: the watch keeps the limits.
+    pub(crate) group: Option<Arc<Group>>,
     pub(crate) console: Arc<Console>,
     pub(crate) control: BuildControl,
     pub(crate) log_dir: PathBuf,
@@ -102,6 +105,9 @@ impl Build {
         if !self.executor.config.keep_job_dirs {
             self.executor.discard(&self.job_dir);
         }
+        if let Some(group) = self.group.and_then(Arc::into_inner) {
+            tokio::task::spawn_blocking(move || group.remove());
+        }
         BuildOutcome {
             result,
             detail: progress.detail,
@@ -143,7 +149,9 @@ impl Build {
                 break;
             }
         }
-        if verdict != Some(BuildResult::Aborted) {
+        // Zuul: nothing is run where nothing more can be written.
+        let full = verdict == Some(BuildResult::Failure(FailureCause::DiskLimit));
+        if verdict != Some(BuildResult::Aborted) && !full {
             self.console.allow_at_least((limits.console_bytes / 4).max(LAST_WORDS));
             verdict = self.post(ready, deepest, verdict, &mut json, progress).await;
         }
@@ -187,6 +195,9 @@ impl Build {
                 PlaybookEnding::Unreachable if replaceable => {
                     verdict = Some(BuildResult::Retry(RetryCause::Unreachable));
                 }
+                PlaybookEnding::DiskLimit if replaceable => {
+                    return Some(BuildResult::Failure(FailureCause::DiskLimit));
+                }
                 _ if replaceable => verdict = Some(BuildResult::PostFailure),
                 _ => {}
             }
@@ -209,6 +220,9 @@ impl Build {
             PlaybookEnding::Unreachable => BuildResult::Retry(RetryCause::Unreachable),
             PlaybookEnding::Aborted => BuildResult::Aborted,
             PlaybookEnding::OutputLimit => BuildResult::Failure(FailureCause::OutputLimit),
+            PlaybookEnding::MemoryLimit => BuildResult::Failure(FailureCause::MemoryLimit),
+            PlaybookEnding::ProcessLimit => BuildResult::Failure(FailureCause::ProcessLimit),
+            PlaybookEnding::DiskLimit => BuildResult::Failure(FailureCause::DiskLimit),
             PlaybookEnding::Killed(_) => BuildResult::Retry(RetryCause::Killed),
             PlaybookEnding::NoSandbox => BuildResult::Retry(RetryCause::SetupFailed),
         };
@@ -251,10 +265,14 @@ impl Build {
             data: serde_json::Value,
             secret_data: serde_json::Value,
         }
-        let read = read_limited(&self.job_dir.results(), self.executor.config.limits.returned_bytes);
+        let limits = &self.executor.config.limits;
+        let read = read_limited(&self.job_dir.results(), limits.returned_bytes);
         let parsed = match read {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Returned::default(),
             Err(error) => Err(error.to_string()),
+            Ok(text) if Shape::of(&text).values > limits.returned_values => {
+                Err(format!("it has more than {} values", limits.returned_values))
+            }
             // The parser's own words may quote the data, which may be secret.
             Ok(text) => serde_json::from_slice::<File>(&text).map_err(|_| "it is no valid JSON document".to_owned()),
         };

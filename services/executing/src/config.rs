@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use gatelog_record::BuildId;
 
+use crate::cgroup::{CgroupSetting, NoCgroup};
+
 /// How the executor is set up.
 #[derive(Clone, Debug)]
 pub struct ExecutorConfig {
@@ -28,6 +30,8 @@ pub struct ExecutorConfig {
     pub untrusted_paths: ExtraPaths,
     /// Limits.
     pub limits: Limits,
+    /// Where the kernel's own limits come from.
+    pub cgroup: CgroupSetting,
     /// Whether a sweep keeps the console of a build that an earlier process left unfinished.
     pub keep_unfinished_consoles: bool,
     /// Whether directories of finished builds stay until the next sweep, for looking into them.
@@ -50,6 +54,7 @@ impl ExecutorConfig {
             trusted_paths: ExtraPaths::default(),
             untrusted_paths: ExtraPaths::default(),
             limits: Limits::default(),
+            cgroup: CgroupSetting::Auto,
             keep_unfinished_consoles: true,
             keep_job_dirs: false,
         }
@@ -78,12 +83,31 @@ pub struct ExtraPaths {
     pub rw: Vec<PathBuf>,
 }
 
-/// Limits of one build.
+/// Limits of one build. `None` is no limit.
+///
+/// Memory and processes are limited by the kernel where a cgroup can be had (see
+/// [`crate::cgroup`]), and otherwise by a watch that ends the build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
+    /// Bytes of memory of all processes of the build together.
+    pub memory_bytes: Option<u64>,
+    /// Processes and threads of the build.
+    pub processes: Option<u64>,
+    /// Bytes on disk in the build's directory and its local nodes, and of any one file. Every file
+    /// counts as one block at least, so this limits their number too. Zuul: `disk_limit_per_job`.
+    pub disk_bytes: Option<u64>,
+    /// Bytes in each of `/tmp`, `/var/tmp`, `/run` and `/dev/shm`, which lie in memory: a write
+    /// that does not fit fails.
+    pub tmp_bytes: Option<u64>,
+    /// Files that one process may have open.
+    pub open_files: u64,
     /// Bytes of console; a build that writes more fails. Post-run playbooks get a quarter more.
+    /// Zuul: `output_max_bytes`.
     pub console_bytes: u64,
-    /// Bytes of one line of console; the rest of a longer line is cut.
+    /// Bytes of console a second. A job that writes faster waits, so that its console does not take
+    /// the disk from the log.
+    pub console_rate: u64,
+    /// Bytes of one line of console; the rest of a longer line is counted and left out.
     pub console_line_bytes: usize,
     /// Preparing workspace, playbooks and inventory.
     pub setup: Duration,
@@ -97,6 +121,8 @@ pub struct Limits {
     pub kill_grace: Duration,
     /// Bytes a job may return with `zuul_return`.
     pub returned_bytes: u64,
+    /// Values in what a job returns: small ones take more memory than bytes.
+    pub returned_values: usize,
     /// Bytes of one playbook's entry in `job-output.json`; a larger one is left out with a note.
     pub json_bytes: u64,
     /// Repositories prepared at the same time.
@@ -106,7 +132,13 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
+            memory_bytes: Some(4 << 30),
+            processes: Some(4096),
+            disk_bytes: Some(10 << 30),
+            tmp_bytes: Some(1 << 30),
+            open_files: 65_536,
             console_bytes: 1 << 30,
+            console_rate: 32 << 20,
             console_line_bytes: 64 << 10,
             setup: Duration::from_secs(600),
             run: Duration::from_secs(3 * 3600),
@@ -114,9 +146,18 @@ impl Default for Limits {
             cleanup: Duration::from_secs(300),
             kill_grace: Duration::from_secs(3),
             returned_bytes: 4 << 20,
+            returned_values: 100_000,
             json_bytes: 64 << 20,
             parallel_checkouts: 4,
         }
+    }
+}
+
+impl Limits {
+    /// The default memory of a build on a host with `total` bytes on which `slots` builds run at
+    /// once: three quarters of the host divided among them, and no less than 512 MiB.
+    pub fn memory_share(total: u64, slots: u32) -> u64 {
+        (total / 4 * 3 / u64::from(slots.max(1))).max(512 << 20)
     }
 }
 
@@ -143,13 +184,21 @@ pub enum ExecutorError {
     NoBubblewrap,
     /// Bubblewrap cannot make a sandbox here.
     #[error(
-        "{path} cannot make a sandbox here ({reason}): allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, or an AppArmor profile for bwrap), or configure the executor as unsandboxed if every job is trusted"
+        "{path} cannot make a sandbox here ({reason}): allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, or an AppArmor profile for bwrap); in a chroot it never can, and a container must be allowed to; `gatelog doctor` looks closer; or configure the executor as unsandboxed if every job is trusted"
     )]
     BadBubblewrap {
         /// What was tried.
         path: PathBuf,
         /// What happened.
         reason: String,
+    },
+    /// The control group that was named cannot be used.
+    #[error("{path} cannot hold groups for builds: {reason}")]
+    BadCgroup {
+        /// What was named.
+        path: PathBuf,
+        /// What is the matter.
+        reason: NoCgroup,
     },
     /// A file or directory of the executor's own.
     #[error("cannot {action} {path}: {source}")]

@@ -2,12 +2,13 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gatelog_record::Timestamp;
+use rustix::fs::OFlags;
 use tokio::sync::watch;
 
 /// The most bytes one read returns.
@@ -41,8 +42,14 @@ pub struct ConsoleReader {
 impl ConsoleReader {
     /// A console that is complete, from where it is kept.
     pub fn open(path: &Path) -> io::Result<ConsoleReader> {
-        let file = File::open(path)?;
-        let bytes = file.metadata()?.len();
+        // No job can write there; should one ever, then it finds no way to other files.
+        let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or_default();
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::other("it is not a plain file"));
+        }
+        let bytes = metadata.len();
         Ok(ConsoleReader { file: Arc::new(file), progress: watch::channel(Progress { bytes, ended: true }).1 })
     }
 
@@ -52,9 +59,10 @@ impl ConsoleReader {
         let progress = *self.progress.borrow();
         let there = usize::try_from(progress.bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
         let mut bytes = vec![0; there.min(max).min(MAX_READ)];
-        let read = self.file.read_at(&mut bytes, offset)?;
+        // An offset far beyond the end is no error, but the system would say so.
+        let read = if bytes.is_empty() { 0 } else { self.file.read_at(&mut bytes, offset)? };
         bytes.truncate(read);
-        let next = offset + read as u64;
+        let next = offset.saturating_add(read as u64);
         Ok(ConsoleChunk { bytes, next, ended: progress.ended && next >= progress.bytes })
     }
 
@@ -185,6 +193,8 @@ pub(crate) struct Lines {
     limit: usize,
     line: Vec<u8>,
     cut: usize,
+    /// The time of what is being fed, once it was needed.
+    stamp: String,
     /// The first complaint, or else the last line, that the callback did not write: what went wrong
     /// where Ansible could not say so itself.
     pub(crate) complaint: Option<String>,
@@ -193,11 +203,13 @@ pub(crate) struct Lines {
 impl Lines {
     /// Lines of at most `limit` bytes.
     pub(crate) fn new(limit: usize) -> Lines {
-        Lines { limit: limit.max(64), line: Vec::new(), cut: 0, complaint: None }
+        Lines { limit: limit.max(64), line: Vec::new(), cut: 0, stamp: String::new(), complaint: None }
     }
 
     /// Takes bytes as they come; appends the lines that are complete to `out`.
     pub(crate) fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        // What comes together has come at one moment; to ask for each line takes most of the time.
+        self.stamp.clear();
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let (text, complete) = match piece.split_last() {
                 Some((b'\n', text)) => (text, true),
@@ -215,6 +227,7 @@ impl Lines {
 
     /// The stream is over: what stands without an end of line is a line.
     pub(crate) fn finish(&mut self, out: &mut Vec<u8>) {
+        self.stamp.clear();
         if !self.line.is_empty() {
             self.finish_line(out);
         }
@@ -224,7 +237,10 @@ impl Lines {
         let text = String::from_utf8_lossy(&self.line);
         let text = text.trim_end_matches('\r');
         if !has_stamp(text) {
-            out.extend_from_slice(stamp(now()).as_bytes());
+            if self.stamp.is_empty() {
+                self.stamp = stamp(now());
+            }
+            out.extend_from_slice(self.stamp.as_bytes());
             out.extend_from_slice(b" | ");
             let is_complaint = |text: &str| ["ERROR", "[ERROR", "bwrap: "].iter().any(|word| text.starts_with(word));
             if !text.trim().is_empty() && !self.complaint.as_deref().is_some_and(is_complaint) {
@@ -274,6 +290,49 @@ mod tests {
         );
         assert_eq!(all.len(), 3);
         assert_eq!(lines.complaint.as_deref().map(str::len), Some(64));
+    }
+
+    #[test]
+    fn a_line_without_end_takes_no_memory_and_what_is_left_out_is_counted() {
+        let mut lines = Lines::new(4096);
+        let mut out = Vec::new();
+        let chunk = [b'z'; 64 << 10];
+        for _ in 0..1600 {
+            lines.feed(&chunk, &mut out);
+            assert!(lines.line.capacity() <= 8192 && out.is_empty());
+        }
+        lines.feed(b"\nnext\n", &mut out);
+        let text = String::from_utf8(out).unwrap();
+        let left_out = 1600 * chunk.len() - 4096;
+        assert!(text.contains(&format!("zz [{left_out} bytes more of this line were cut]\n")));
+        assert!(text.ends_with(" | next\n") && text.len() < 4300);
+    }
+
+    #[test]
+    fn what_is_no_utf8_becomes_it_and_control_characters_stay() {
+        let mut out = Vec::new();
+        Lines::new(4096).feed(b"a\xff\xfe\x00\x1b[31mred\x07\r\n", &mut out);
+        assert!(String::from_utf8(out).unwrap().ends_with(" | a\u{fffd}\u{fffd}\0\u{1b}[31mred\u{7}\n"));
+    }
+
+    #[test]
+    fn a_console_of_a_gigabyte_is_read_where_it_is_asked_and_a_link_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("job-output.txt");
+        let file = File::create(&path).unwrap();
+        file.set_len(1 << 30).unwrap();
+        file.write_all_at(b"the end\n", (1 << 30) - 8).unwrap();
+        let reader = ConsoleReader::open(&path).unwrap();
+        let chunk = reader.read_from((1 << 30) - 8, usize::MAX).unwrap();
+        assert_eq!((chunk.bytes.as_slice(), chunk.next, chunk.ended), (&b"the end\n"[..], 1 << 30, true));
+        let chunk = reader.read_from(1 << 29, usize::MAX).unwrap();
+        assert_eq!((chunk.bytes.len(), chunk.bytes.capacity(), chunk.ended), (MAX_READ, MAX_READ, false));
+        let beyond = reader.read_from(u64::MAX, usize::MAX).unwrap();
+        assert_eq!((beyond.bytes.len(), beyond.ended), (0, true));
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(ConsoleReader::open(&link).is_err());
+        assert!(ConsoleReader::open(folder.path()).is_err_and(|error| error.to_string().contains("plain file")));
     }
 
     #[tokio::test]

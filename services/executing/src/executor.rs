@@ -10,13 +10,16 @@ use std::time::Duration;
 use gatelog_record::BuildId;
 
 use crate::build::Build;
-use crate::config::{ExecutorConfig, ExecutorError};
+use crate::cgroup::{self, CgroupSetting, Delegated, Group, NoCgroup};
+use crate::config::{ExecutorConfig, ExecutorError, Limits};
 use crate::console::{Console, ConsoleReader, now, stamp};
 use crate::control::{AbortReason, BuildControl};
 use crate::jobdir::{JobDir, Owner, make_dir, remove_tree};
 use crate::process::{ProcessIdentity, kill_marked};
+use crate::sandbox::Features;
 use crate::spec::BuildSpec;
 use crate::toolchain::{Toolchain, find_bubblewrap};
+use crate::watch::Watch;
 use crate::workspace::Workspace;
 
 /// How long processes of a leftover are hunted.
@@ -35,7 +38,11 @@ pub(crate) struct Inner {
     pub(crate) config: ExecutorConfig,
     pub(crate) toolchain: Toolchain,
     /// `None`: without a sandbox.
-    pub(crate) bwrap: Option<PathBuf>,
+    pub(crate) bwrap: Option<(PathBuf, Features)>,
+    /// Where groups for builds are made; or why none are.
+    pub(crate) delegated: Result<Delegated, NoCgroup>,
+    /// Ends builds that go over their limits.
+    pub(crate) watch: Watch,
     running: Mutex<BTreeMap<(BuildId, u32), (ConsoleReader, BuildControl)>>,
 }
 
@@ -60,6 +67,15 @@ impl Drop for Registration {
     }
 }
 
+/// Who keeps the limits on memory and processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Keeper {
+    /// The kernel, in groups below this one.
+    Kernel(Delegated),
+    /// A watch in this process that ends builds, because there are no such groups.
+    Watch(NoCgroup),
+}
+
 /// What a sweep found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SweepReport {
@@ -67,6 +83,8 @@ pub struct SweepReport {
     pub removed: Vec<(BuildId, u32)>,
     /// Processes that were still running although they should not, and were killed or could not be.
     pub stray_processes: usize,
+    /// Control groups of builds of processes that are no more.
+    pub removed_groups: usize,
     /// Attempts that belong to another process that is alive; left alone.
     pub of_others: usize,
     /// What could not be removed, and why.
@@ -85,8 +103,27 @@ impl Executor {
         make_dir(&JobDir::folder(&config.root))?;
         let toolchain = Toolchain::find(&config).await?;
         let bwrap = find_bubblewrap(&config).await?;
+        let delegated = Delegated::take(&config.cgroup);
+        if let (CgroupSetting::At(path), Err(reason)) = (&config.cgroup, &delegated) {
+            return Err(ExecutorError::BadCgroup { path: path.clone(), reason: reason.clone() });
+        }
+        let watch = Watch::start().map_err(ExecutorError::io("start threads for", &config.root))?;
         let running = Mutex::default();
-        Ok(Executor { inner: Arc::new(Inner { config, toolchain, bwrap, running }) })
+        Ok(Executor { inner: Arc::new(Inner { config, toolchain, bwrap, delegated, watch, running }) })
+    }
+
+    /// Who keeps the limits on memory and processes of a build: the kernel, or a watch in this
+    /// process; and then why.
+    pub fn keeper(&self) -> Keeper {
+        match &self.inner.delegated {
+            Ok(delegated) => Keeper::Kernel(delegated.clone()),
+            Err(reason) => Keeper::Watch(reason.clone()),
+        }
+    }
+
+    /// The limits of each build.
+    pub fn limits(&self) -> &Limits {
+        &self.inner.config.limits
     }
 
     /// The Ansible in use.
@@ -129,7 +166,9 @@ impl Executor {
         let registration = Registration { executor: inner.clone(), key, log_dir: log_dir.clone() };
         let owner = Owner { process: ProcessIdentity::own(), build: spec.build, attempt: spec.attempt };
         let job_dir = JobDir::create(&inner.config.root, &owner)?;
-        Ok(Build { executor: inner.clone(), spec, workspace, job_dir, console, control, log_dir, registration })
+        let group = inner.group(&owner)?.map(Arc::new);
+        let executor = inner.clone();
+        Ok(Build { executor, spec, workspace, job_dir, group, console, control, log_dir, registration })
     }
 
     /// The console of an attempt that runs here, or is kept here. `None`: there is none.
@@ -165,6 +204,10 @@ impl Executor {
     pub async fn sweep(&self) -> Result<SweepReport, ExecutorError> {
         let folder = JobDir::folder(&self.inner.config.root);
         let mut report = SweepReport::default();
+        if let Ok(delegated) = &self.inner.delegated {
+            let delegated = delegated.clone();
+            report.removed_groups = tokio::task::spawn_blocking(move || delegated.sweep()).await.unwrap_or_default();
+        }
         let entries = fs::read_dir(&folder).map_err(ExecutorError::io("read", &folder))?;
         for entry in entries {
             let path = entry.map_err(ExecutorError::io("read", &folder))?.path();
@@ -181,6 +224,17 @@ impl Inner {
 
     fn log_dir(&self, build: BuildId, attempt: u32) -> PathBuf {
         self.config.logs_root.join(build.to_string()).join(attempt.to_string())
+    }
+
+    /// A control group for a build, where there can be one.
+    fn group(&self, owner: &Owner) -> Result<Option<Group>, ExecutorError> {
+        let Ok(delegated) = &self.delegated else { return Ok(None) };
+        let limits = &self.config.limits;
+        let settings = cgroup::settings(delegated, limits.memory_bytes, limits.processes);
+        let name = format!("{}-{}", owner.build, owner.attempt);
+        // Not without it: what was promised is kept, or the build does not start.
+        let group = Group::create(delegated, &name, &settings);
+        group.map(Some).map_err(ExecutorError::io("make a control group in", &delegated.directory))
     }
 
     /// Sweeps one directory; whether it is gone.

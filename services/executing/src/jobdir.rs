@@ -17,6 +17,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use gatelog_record::BuildId;
 use rustix::fs::OFlags;
@@ -154,28 +155,75 @@ pub(crate) fn read_limited(path: &Path, limit: u64) -> std::io::Result<Vec<u8>> 
     Ok(content)
 }
 
-/// Removes a directory tree, also where a job has taken its own rights away. Nothing there is fine.
+/// Removes a directory tree, also where a job has taken its own rights away or has put directories
+/// into each other without end. Nothing there is fine.
 pub(crate) fn remove_tree(path: &Path) -> std::io::Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            give_back_rights(path, 0);
-            fs::remove_dir_all(path)
-        }
+    let is_there = || fs::symlink_metadata(path).is_ok();
+    if !is_there() {
+        return Ok(());
+    }
+    // The program, because it needs neither a file nor room on the stack for every level.
+    let mut said = run_tool(Command::new("rm").args(["-rf", "--"]).arg(path))?;
+    if is_there() {
+        run_tool(Command::new("chmod").args(["-R", "u+rwx", "--"]).arg(path))?;
+        said = run_tool(Command::new("rm").args(["-rf", "--"]).arg(path))?;
+    }
+    if is_there() { Err(std::io::Error::other(said)) } else { Ok(()) }
+}
+
+/// What a program complains of, in one line.
+fn run_tool(command: &mut Command) -> std::io::Result<String> {
+    let output = command.stdin(Stdio::null()).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    Ok(said.lines().next().unwrap_or("it is still there").chars().take(300).collect())
+}
+
+/// Removes whatever is at this place, if anything. A link is removed, not what it leads to.
+pub(crate) fn clear(path: &Path) -> std::io::Result<()> {
+    match fs::remove_file(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        other => other,
+        // Most directories here are empty; a job may also have made one of a file.
+        Err(_) => fs::remove_dir(path).or_else(|_| remove_tree(path)),
+        Ok(()) => Ok(()),
     }
 }
 
-fn give_back_rights(path: &Path, depth: u32) {
-    use std::os::unix::fs::PermissionsExt;
-    const DEEPEST: u32 = 200;
-    let is_dir = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir());
-    if !is_dir || depth > DEEPEST {
-        return;
-    }
-    // A failure shows itself when the removal is tried again.
-    let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
-    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-        give_back_rights(&entry.path(), depth + 1);
+impl JobDir {
+    /// Makes sure that what the executor is going to use in places where a job can write is what it
+    /// seems to be. No process of the job may run.
+    ///
+    /// `for_secrets`: the next playbook is trusted or has secrets. Then what earlier ones left where
+    /// Ansible looks for code (plugins, collections) goes too. Zuul: removes the configuration of
+    /// ssh and kubectl.
+    pub(crate) fn tidy(&self, for_secrets: bool, sandboxed: bool) -> std::io::Result<()> {
+        for place in ["home/.ssh", "home/.kube"] {
+            let place = self.root.join(place);
+            if fs::symlink_metadata(&place).is_ok_and(|found| found.is_dir()) {
+                clear(&place.join("config"))?;
+            } else {
+                clear(&place)?;
+            }
+        }
+        if for_secrets {
+            for entry in fs::read_dir(self.ansible_state())? {
+                let entry = entry?;
+                if entry.file_name() != "fact-cache" || !entry.file_type()?.is_dir() {
+                    clear(&entry.path())?;
+                }
+            }
+        }
+        for place in ["work/src", "work/logs", "work/tmp", ".ansible/tmp", ".ansible/fact-cache", ".ansible/cp"] {
+            let place = self.root.join(place);
+            if !fs::symlink_metadata(&place).is_ok_and(|found| found.is_dir()) {
+                clear(&place)?;
+                fs::DirBuilder::new().mode(0o700).create(&place)?;
+            }
+        }
+        // The console is shown here; bubblewrap must find no link in its place.
+        let console = self.logs().join("job-output.txt");
+        if sandboxed && !fs::symlink_metadata(&console).is_ok_and(|found| found.is_file()) {
+            clear(&console)?;
+        }
+        Ok(())
     }
 }

@@ -2,14 +2,18 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
-use crate::jobdir::read_limited;
+use crate::jobdir::{clear, read_limited};
 use crate::outcome::FailingTask;
 use crate::playbooks::PlaybookInPlace;
 
+/// Deeper than this no result of a task is nested.
+const DEEPEST: usize = 100;
 /// What stands behind the last entry.
 const TAIL: &str = "\n]\n";
 
@@ -17,8 +21,9 @@ const TAIL: &str = "\n]\n";
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct PlaybookJson {
-    plays: serde_json::Value,
-    stats: serde_json::Value,
+    /// As it was written: millions of small values take far more memory than text.
+    plays: Option<Box<RawValue>>,
+    stats: Option<Box<RawValue>>,
     /// Where it failed.
     pub(crate) failing_task: Option<FailingTaskJson>,
     /// Hosts that could not be reached.
@@ -46,23 +51,68 @@ impl PlaybookJson {
     /// Reads what the plugin wrote. `Ok(None)`: Ansible ended before it could.
     pub(crate) fn read(path: &Path, limit: u64) -> Result<Option<PlaybookJson>, String> {
         match read_limited(path, limit) {
-            Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|error| error.to_string()),
+            Ok(text) => match Shape::of(&text).depth > DEEPEST {
+                true => Err(format!("they are nested more than {DEEPEST} deep")),
+                false => serde_json::from_slice(&text).map(Some).map_err(|error| error.to_string()),
+            },
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error.to_string()),
         }
     }
 
     /// The entry in `job-output.json`.
-    fn entry(&self, playbook: &PlaybookInPlace) -> serde_json::Value {
-        serde_json::json!({
-            "phase": playbook.spec.phase.as_str(),
-            "index": playbook.index.to_string(),
-            "playbook": format!("{}/{}", playbook.spec.checkout.project.canonical_name(), playbook.spec.path),
-            "branch": playbook.spec.checkout.name,
-            "trusted": playbook.spec.trusted,
-            "plays": self.plays,
-            "stats": self.stats,
+    fn entry(&self, playbook: &PlaybookInPlace) -> serde_json::Result<String> {
+        #[derive(Serialize)]
+        struct Entry<'a> {
+            phase: &'a str,
+            index: String,
+            playbook: String,
+            branch: &'a str,
+            trusted: bool,
+            plays: &'a Option<Box<RawValue>>,
+            stats: &'a Option<Box<RawValue>>,
+        }
+        serde_json::to_string(&Entry {
+            phase: playbook.spec.phase.as_str(),
+            index: playbook.index.to_string(),
+            playbook: format!("{}/{}", playbook.spec.checkout.project.canonical_name(), playbook.spec.path),
+            branch: &playbook.spec.checkout.name,
+            trusted: playbook.spec.trusted,
+            plays: &self.plays,
+            stats: &self.stats,
         })
+    }
+}
+
+/// What a JSON text will become, known before it is parsed. Of no use for a text that is no JSON.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// Lists and maps within each other.
+    pub(crate) depth: usize,
+    /// Values, at most.
+    pub(crate) values: usize,
+}
+
+impl Shape {
+    pub(crate) fn of(text: &[u8]) -> Shape {
+        let (mut shape, mut open, mut quoted, mut escaped) = (Shape { depth: 0, values: 1 }, 0_usize, false, false);
+        for byte in text {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' if quoted => escaped = true,
+                b'"' => quoted = !quoted,
+                _ if quoted => {}
+                b'[' | b'{' => {
+                    open += 1;
+                    shape.values += 1;
+                    shape.depth = shape.depth.max(open);
+                }
+                b']' | b'}' => open = open.saturating_sub(1),
+                b',' => shape.values += 1,
+                _ => {}
+            }
+        }
+        shape
     }
 }
 
@@ -86,7 +136,9 @@ impl JsonOutput {
         let end = file.seek(SeekFrom::End(0))?.saturating_sub(TAIL.len() as u64);
         file.seek(SeekFrom::Start(end))?;
         let before = if self.entries == 0 { "\n" } else { ",\n" };
-        file.write_all(format!("{before}{}{TAIL}", json.entry(playbook)).as_bytes())?;
+        for part in [before, &json.entry(playbook)?, TAIL] {
+            file.write_all(part.as_bytes())?;
+        }
         self.entries += 1;
         Ok(())
     }
@@ -94,10 +146,37 @@ impl JsonOutput {
     /// Puts a copy where later playbooks of the job can read it.
     pub(crate) fn copy_to(&self, place: &Path) -> std::io::Result<()> {
         // First away with whatever the job put there: it might be a link.
-        match fs::remove_file(place) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        fs::copy(&self.path, place).map(drop)
+        clear(place)?;
+        let mut copy = OpenOptions::new().write(true).create_new(true).mode(0o600).open(place)?;
+        std::io::copy(&mut fs::File::open(&self.path)?, &mut copy).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shape_of_a_text_is_known_before_it_is_parsed() {
+        let shape = |text: &str| {
+            let Shape { depth, values } = Shape::of(text.as_bytes());
+            (depth, values)
+        };
+        assert_eq!(shape("1"), (0, 1));
+        assert_eq!(shape(r#"{"a": [1, 2, {"b": "[[[,,,\"[,"}]}"#), (3, 6));
+        assert_eq!(shape(&"[".repeat(100_000)), (100_000, 100_001));
+    }
+
+    #[test]
+    fn results_that_only_cost_memory_are_refused_or_kept_as_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("playbook.json");
+        fs::write(&path, format!("{{\"plays\": {}1{}}}", "[".repeat(5000), "]".repeat(5000))).unwrap();
+        assert!(PlaybookJson::read(&path, 1 << 20).unwrap_err().contains("nested more than"));
+        fs::write(&path, r#"{"plays": [0,0,0], "unreachable": ["n1"]}"#).unwrap();
+        let read = PlaybookJson::read(&path, 1 << 20).unwrap().unwrap();
+        assert_eq!(read.plays.unwrap().get(), "[0,0,0]");
+        assert_eq!(read.unreachable, ["n1"]);
+        assert!(PlaybookJson::read(&path, 10).unwrap_err().contains("larger than 10 bytes"));
     }
 }

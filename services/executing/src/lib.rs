@@ -11,10 +11,16 @@
 //! Reading order: [`spec`] (what to run), [`build`] (the course of a build), [`play`] (one
 //! playbook), [`sandbox`] and [`ansible`] (how it is called), [`jobdir`] (where things lie),
 //! [`console`], [`outcome`], [`executor`] (leftovers).
+//!
+//! A job is taken for hostile. What it sees is in [`sandbox`]; what one of its processes may use,
+//! in [`confine`]; what all of them may use, in [`cgroup`] (kept by the kernel) and [`watch`] (kept
+//! by this process where there is no group, and for the disk always).
 
 mod ansible;
 mod build;
+pub mod cgroup;
 pub mod config;
+mod confine;
 pub mod console;
 pub mod control;
 pub mod executor;
@@ -25,26 +31,33 @@ pub mod outcome;
 mod play;
 mod playbooks;
 mod process;
+mod procfs;
 pub mod sandbox;
 mod setup;
+pub mod size;
 pub mod spec;
 #[cfg(test)]
 mod test_data;
 pub mod toolchain;
+mod usage;
 mod variables;
+mod watch;
 pub mod workspace;
 mod yaml;
 mod zuul_vars;
 
 pub use build::Build;
+pub use cgroup::{CgroupSetting, Delegated, NoCgroup};
 pub use config::{ExecutorConfig, ExecutorError, ExtraPaths, Limits, SandboxMode};
 pub use console::{ConsoleChunk, ConsoleReader};
 pub use control::{AbortReason, BuildControl};
-pub use executor::{Executor, SweepReport};
+pub use executor::{Executor, Keeper, SweepReport};
 pub use outcome::{
     BuildOutcome, BuildResult, FailingTask, FailureCause, PlaybookEnding, PlaybookRun, RetryCause, Returned,
 };
-pub use sandbox::{Mount, Profile};
+pub use procfs::host_memory;
+pub use sandbox::{Features, Mount, Profile};
+pub use size::{ByteSize, CountLimit, SizeLimit};
 pub use spec::BuildSpec;
-pub use toolchain::Toolchain;
+pub use toolchain::{Probe, Toolchain, probe};
 pub use workspace::{Workspace, WorkspaceError};

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use gatelog_record::{Timestamp, Value};
 use serde::{Deserialize, Serialize};
 
+use crate::size::ByteSize;
 use crate::spec::Phase;
 
 /// The verdict on one attempt.
@@ -33,6 +34,12 @@ pub enum FailureCause {
     Run,
     /// The console grew over its limit.
     OutputLimit,
+    /// The build used more memory than it may.
+    MemoryLimit,
+    /// The build had more processes than it may.
+    ProcessLimit,
+    /// The build kept more on disk than it may. Zuul: a result of its own, `DISK_FULL`.
+    DiskLimit,
     /// A pre-run playbook failed after the job had said `zuul.retry: false`.
     RetryForbidden,
 }
@@ -58,6 +65,7 @@ impl BuildResult {
     pub fn as_str(&self) -> &'static str {
         match self {
             BuildResult::Success => "SUCCESS",
+            BuildResult::Failure(FailureCause::DiskLimit) => "DISK_FULL",
             BuildResult::Failure(_) => "FAILURE",
             BuildResult::TimedOut => "TIMED_OUT",
             BuildResult::Aborted => "ABORTED",
@@ -129,6 +137,12 @@ pub enum PlaybookEnding {
     Aborted,
     /// The console grew over its limit and it was killed.
     OutputLimit,
+    /// It used more memory than the build may and was killed.
+    MemoryLimit,
+    /// It had more processes than the build may and was killed.
+    ProcessLimit,
+    /// It kept more on disk than the build may and was killed.
+    DiskLimit,
     /// A signal from elsewhere killed it.
     Killed(i32),
     /// The sandbox could not be made.
@@ -144,7 +158,56 @@ impl PlaybookEnding {
             PlaybookEnding::TimedOut => "RESULT_TIMED_OUT",
             PlaybookEnding::Aborted | PlaybookEnding::Killed(_) => "RESULT_ABORTED",
             PlaybookEnding::OutputLimit => "RESULT_OUTPUT_LIMIT",
+            PlaybookEnding::MemoryLimit => "RESULT_MEMORY_LIMIT",
+            PlaybookEnding::ProcessLimit => "RESULT_PROCESS_LIMIT",
+            PlaybookEnding::DiskLimit => "RESULT_DISK_FULL",
             PlaybookEnding::NoSandbox => "RESULT_NO_SANDBOX",
+        }
+    }
+}
+
+/// Which limit of a build as a whole was broken, and by how much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Breach {
+    /// Bytes of memory.
+    Memory { limit: u64, used: u64 },
+    /// Processes and threads.
+    Processes { limit: u64, used: u64 },
+    /// Bytes on disk.
+    Disk { limit: u64, used: u64 },
+    /// Directories within each other, too many to be measured.
+    Depth,
+}
+
+impl Breach {
+    pub(crate) fn ending(self) -> PlaybookEnding {
+        match self {
+            Breach::Memory { .. } => PlaybookEnding::MemoryLimit,
+            Breach::Processes { .. } => PlaybookEnding::ProcessLimit,
+            Breach::Disk { .. } | Breach::Depth => PlaybookEnding::DiskLimit,
+        }
+    }
+
+    /// What to tell people, with the numbers and a cure.
+    pub(crate) fn text(self, playbook: &str) -> String {
+        let size = |bytes: u64| ByteSize(bytes).to_string();
+        match self {
+            Breach::Memory { limit, used } => format!(
+                "the job's memory grew to {} in {playbook}; its limit is {} ({limit} bytes): let it use less, or raise job-memory",
+                size(used.max(limit)),
+                size(limit)
+            ),
+            Breach::Processes { limit, used } => format!(
+                "the job had {used} processes and threads in {playbook}; its limit is {limit}: let it start fewer, or raise job-pids"
+            ),
+            Breach::Disk { limit, used } => format!(
+                "the job kept {} or more on disk in {playbook}; its limit is {} ({limit} bytes): let it write less, or raise job-disk",
+                size(used),
+                size(limit)
+            ),
+            Breach::Depth => format!(
+                "the job put so many directories into each other in {playbook} that they cannot be measured: let it nest them less deeply"
+            ),
         }
     }
 }
@@ -190,5 +253,30 @@ impl Returned {
     /// `zuul.retry: false`: the job says that trying again would not help.
     pub fn forbids_retry(&self) -> bool {
         self.zuul("retry").and_then(Value::as_bool) == Some(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_limit_is_told_with_its_number_and_a_cure() {
+        let texts = [
+            Breach::Memory { limit: 256 << 20, used: 300 << 20 },
+            Breach::Processes { limit: 100, used: 163 },
+            Breach::Disk { limit: 10 << 30, used: 11 << 30 },
+            Breach::Depth,
+        ]
+        .map(|breach| format!("{}: {}\n", breach.ending().console_word(), breach.text("[x]")));
+        assert_eq!(
+            texts.concat(),
+            "RESULT_MEMORY_LIMIT: the job's memory grew to 300 MiB in [x]; its limit is 256 MiB (268435456 bytes): let it use less, or raise job-memory\n\
+             RESULT_PROCESS_LIMIT: the job had 163 processes and threads in [x]; its limit is 100: let it start fewer, or raise job-pids\n\
+             RESULT_DISK_FULL: the job kept 11 GiB or more on disk in [x]; its limit is 10 GiB (10737418240 bytes): let it write less, or raise job-disk\n\
+             RESULT_DISK_FULL: the job put so many directories into each other in [x] that they cannot be measured: let it nest them less deeply\n"
+        );
+        assert_eq!(BuildResult::Failure(FailureCause::DiskLimit).as_str(), "DISK_FULL");
+        assert_eq!(BuildResult::Failure(FailureCause::MemoryLimit).as_str(), "FAILURE");
     }
 }

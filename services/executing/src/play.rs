@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
@@ -12,12 +13,15 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::ansible::{self, Course};
 use crate::build::Build;
 use crate::config::ExecutorError;
+use crate::confine::{Confinement, kernel_process_limit};
 use crate::console::{Lines, now};
+use crate::jobdir::clear;
 use crate::json_output::{JsonOutput, PlaybookJson};
-use crate::outcome::{FailingTask, PlaybookEnding, PlaybookRun};
+use crate::outcome::{Breach, FailingTask, PlaybookEnding, PlaybookRun};
 use crate::playbooks::PlaybookInPlace;
-use crate::process::{Running, kill_marked};
-use crate::spec::Phase;
+use crate::process::{Running, gate, kill_marked};
+use crate::spec::{Connection, Phase};
+use crate::watch::{Bounds, Post};
 use crate::yaml::Yaml;
 
 /// How long output is read on after the process has ended (something may hold the pipe).
@@ -26,6 +30,11 @@ const DRAIN: Duration = Duration::from_secs(2);
 const HUNT: Duration = Duration::from_secs(10);
 /// How long a killed process may take to be gone.
 const DEATH: Duration = Duration::from_secs(30);
+
+/// How far output may be ahead of its pace.
+const BURST: Duration = Duration::from_millis(50);
+/// What a cleanup playbook may write on a full disk, besides a quarter of the limit.
+const LAST_ROOM: u64 = 16 << 20;
 
 /// A playbook that is over.
 pub(crate) struct Played {
@@ -39,6 +48,7 @@ pub(crate) struct Played {
 struct Ended {
     ending: PlaybookEnding,
     said: Option<String>,
+    breach: Option<Breach>,
 }
 
 impl Build {
@@ -61,7 +71,7 @@ impl Build {
         let results = ansible::results_file(&self.job_dir);
         let ended = match self.run_process(playbook, zuul, course, deadline, &results).await {
             Ok(ended) => ended,
-            Err(error) => Ended { ending: PlaybookEnding::NoSandbox, said: Some(error.to_string()) },
+            Err(error) => Ended { ending: PlaybookEnding::NoSandbox, said: Some(error.to_string()), breach: None },
         };
         let left = kill_marked(self.job_dir.root(), HUNT).await;
         if left > 0 {
@@ -69,6 +79,10 @@ impl Build {
         }
         if let Err(error) = self.forget_secrets(playbook) {
             warnings.push(error.to_string());
+        }
+        // Before anything is read or written where the job could write.
+        if let Err(error) = self.job_dir.tidy(false, self.executor.bwrap.is_some()) {
+            warnings.push(format!("what {name} left behind could not be tidied: {error}"));
         }
         let read = PlaybookJson::read(&results, self.executor.config.limits.json_bytes);
         let document = read.unwrap_or_else(|error| {
@@ -100,6 +114,9 @@ impl Build {
                 Some(format!("{name} was killed by signal {signal} from outside: the host may be out of memory"))
             }
             PlaybookEnding::TimedOut => Some(format!("{name} took too long")),
+            PlaybookEnding::MemoryLimit | PlaybookEnding::ProcessLimit | PlaybookEnding::DiskLimit => {
+                ended.breach.map(|breach| breach.text(&name))
+            }
             PlaybookEnding::OutputLimit => Some(format!(
                 "the console grew over its limit of {} bytes in {name}: let the job write less, or to files",
                 self.executor.config.limits.console_bytes
@@ -138,34 +155,64 @@ impl Build {
         deadline: Instant,
         results: &std::path::Path,
     ) -> Result<Ended, ExecutorError> {
+        let for_secrets = playbook.spec.trusted || self.has_secrets(playbook);
+        let tidied = self.job_dir.tidy(for_secrets, self.executor.bwrap.is_some());
+        tidied.map_err(ExecutorError::io("tidy", self.job_dir.root()))?;
         let inventory = self.prepare_playbook(playbook, zuul)?;
-        match std::fs::remove_file(results) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(ExecutorError::io("remove", results)(error));
-            }
-            _ => {}
+        clear(results).map_err(ExecutorError::io("remove", results))?;
+        let limits = &self.executor.config.limits;
+        let mut bounds = Bounds {
+            memory: limits.memory_bytes,
+            processes: limits.processes,
+            disk: limits.disk_bytes,
+            places: self.places(),
+        };
+        if playbook.spec.phase == Phase::Cleanup
+            && let Some(disk) = bounds.disk.as_mut()
+        {
+            // Whatever came before, there is room to tidy up.
+            *disk = disk.saturating_add(*disk / 4).saturating_add(LAST_ROOM);
         }
+        let confinement = Confinement::of(limits);
+        let group = self.group.clone();
+        let confine = move |pid| {
+            confinement.apply(pid)?;
+            group.map_or(Ok(()), |group| group.enter(pid))
+        };
         let command = self.command(playbook, &inventory, course);
-        let running = Running::start(command).await.map_err(ExecutorError::io("start", self.program()))?;
+        let running = Running::start(command, confine).await.map_err(ExecutorError::io("start", self.program()))?;
+        let post = self.executor.watch.post(running.pid, running.handle.clone(), bounds, self.group.clone());
         if playbook.spec.phase == Phase::Cleanup {
-            Ok(self.follow(running, deadline, self.control.wait_shutdown()).await)
+            Ok(self.follow(running, post, deadline, self.control.wait_shutdown()).await)
         } else {
-            Ok(self.follow(running, deadline, self.control.wait()).await)
+            Ok(self.follow(running, post, deadline, self.control.wait()).await)
         }
     }
 
+    /// What a job can write to on disk.
+    fn places(&self) -> Vec<PathBuf> {
+        let nodes = self.spec.nodeset.nodes.iter().filter_map(|node| match &node.connection {
+            Connection::Local { dir } if !dir.is_empty() => Some(PathBuf::from(dir)),
+            _ => None,
+        });
+        std::iter::once(self.job_dir.root().to_owned()).chain(nodes).collect()
+    }
+
     fn program(&self) -> &std::path::Path {
-        self.executor.bwrap.as_deref().unwrap_or(&self.executor.toolchain.ansible_playbook)
+        self.executor.bwrap.as_ref().map_or(&self.executor.toolchain.python, |(path, _)| path)
     }
 
     fn command(&self, playbook: &PlaybookInPlace, inventory: &std::path::Path, course: &Course) -> Command {
         let (config, toolchain) = (&self.executor.config, &self.executor.toolchain);
         let words = ansible::command(toolchain, &self.job_dir, inventory, playbook, course);
         let console = self.console_path();
-        let profile = ansible::profile(config, toolchain, &self.job_dir, &self.spec, playbook, &console);
-        let mut command = Command::new(self.program());
+        let mut profile = ansible::profile(config, toolchain, &self.job_dir, &self.spec, playbook, &console);
+        if !self.group.as_ref().is_some_and(|group| group.limits_processes()) {
+            profile.processes = kernel_process_limit(&config.limits);
+        }
+        let mut command = gate(self.program());
         match &self.executor.bwrap {
-            Some(_) => command.args(profile.argv(&words)).current_dir(self.job_dir.root()),
+            Some((_, features)) => command.args(profile.argv(&words, *features)).current_dir(self.job_dir.root()),
             None => command.args(words.iter().skip(1)).current_dir(self.job_dir.work()),
         };
         // The same environment for bubblewrap itself: it carries the mark, and nothing of ours.
@@ -174,7 +221,7 @@ impl Build {
     }
 
     /// Reads output until the process is gone; ends it when time, console or patience is over.
-    async fn follow(&self, mut running: Running, deadline: Instant, abort: impl Future) -> Ended {
+    async fn follow(&self, mut running: Running, mut post: Post, deadline: Instant, abort: impl Future) -> Ended {
         let limits = &self.executor.config.limits;
         let mut lines = Lines::new(limits.console_line_bytes);
         let mut abort = pin!(abort);
@@ -186,11 +233,16 @@ impl Build {
         let mut patience: Option<Instant> = None;
         let mut killed = false;
         let mut open = true;
+        let mut breach = None;
+        let mut pace = Pace::new(limits.console_rate);
         while status.is_none() || open {
             tokio::select! {
-                read = running.output.read(&mut buffer), if open => match read {
+                // While this waits nothing is read, and the job waits too.
+                () = sleep_until(pace.next), if open && pace.is_ahead() => pace.rest(),
+                read = running.output.read(&mut buffer), if open && !pace.is_ahead() => match read {
                     Ok(0) | Err(_) => open = false,
                     Ok(count) => {
+                        pace.take(count);
                         lines.feed(buffer.get(..count).unwrap_or_default(), &mut out);
                         let over = self.console.push(&out).is_err();
                         out.clear();
@@ -205,6 +257,16 @@ impl Build {
                 exit = &mut running.exit, if status.is_none() => {
                     status = Some(exit.unwrap_or_else(|_| Err(std::io::Error::other("nobody waited for it"))));
                     patience = Some(Instant::now() + DRAIN);
+                    killed = true;
+                },
+                Ok(broken) = &mut post.breach, if breach.is_none() => {
+                    // The watch has killed it.
+                    breach = Some(broken);
+                    stopped.get_or_insert(broken.ending());
+                    if !killed {
+                        patience = Some(Instant::now() + DEATH);
+                        self.kill_strays().await;
+                    }
                     killed = true;
                 },
                 () = sleep_until(deadline), if stopped.is_none() && status.is_none() => {
@@ -224,21 +286,59 @@ impl Build {
                     running.kill();
                     killed = true;
                     patience = Some(Instant::now() + DEATH);
-                    // Without a sandbox the death of one is not the death of all.
-                    if self.executor.bwrap.is_none() {
-                        let _ = timeout(DEATH, kill_marked(self.job_dir.root(), HUNT)).await;
-                    }
+                    self.kill_strays().await;
                 },
             }
         }
         lines.finish(&mut out);
         // At the end of the console there is nobody left to stop.
         let _ = self.console.push(&out);
+        if stopped.is_none() {
+            // The kernel may have ended it before the watch looked.
+            breach = post.refused();
+            stopped = breach.map(Breach::ending);
+        }
         let ending = stopped.unwrap_or(match status {
             Some(Ok(status)) => ending_of(status),
             _ => PlaybookEnding::Killed(9),
         });
-        Ended { ending, said: lines.complaint }
+        Ended { ending, said: lines.complaint, breach }
+    }
+
+    /// Without a sandbox the death of one is not the death of all.
+    async fn kill_strays(&self) {
+        if self.executor.bwrap.is_none() {
+            let _ = timeout(DEATH, kill_marked(self.job_dir.root(), HUNT)).await;
+        }
+    }
+}
+
+/// Keeps the console to so many bytes a second, in the middle.
+struct Pace {
+    rate: u64,
+    /// When what was taken so far is due.
+    next: Instant,
+    ahead: bool,
+}
+
+impl Pace {
+    fn new(rate: u64) -> Pace {
+        Pace { rate: rate.max(1), next: Instant::now(), ahead: false }
+    }
+
+    fn take(&mut self, bytes: usize) {
+        let now = Instant::now();
+        // Time that was not used is not saved up.
+        self.next = self.next.max(now) + Duration::from_nanos((bytes as u64).saturating_mul(1_000_000_000) / self.rate);
+        self.ahead = self.next > now + BURST;
+    }
+
+    fn is_ahead(&self) -> bool {
+        self.ahead
+    }
+
+    fn rest(&mut self) {
+        self.ahead = false;
     }
 }
 

@@ -2,22 +2,27 @@
 
 use std::fs;
 use std::io;
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
 
+pub(crate) use crate::procfs::pids_in;
+use crate::procfs::{Process, Snapshot, comm, pids};
+
 /// The environment variable every process of a build carries, with the build's directory.
 pub(crate) const MARK: &str = "GATELOG_JOB_DIR";
 
 /// A process tree that is running. Dropping it kills the tree.
 pub(crate) struct Running {
-    pid: i32,
-    handle: OwnedFd,
+    pub(crate) pid: i32,
+    pub(crate) handle: Arc<OwnedFd>,
     /// How it ended, once it has.
     pub(crate) exit: oneshot::Receiver<io::Result<ExitStatus>>,
     /// What it writes, standard output and error in one.
@@ -25,14 +30,18 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts a command.
+    /// Starts a command that waits at the [`gate`] until `confine` has put its limits on it; an
+    /// error there ends it before it has begun.
     ///
     /// It is started and waited for by a thread of its own. Bubblewrap's `--die-with-parent` means
     /// the parent *thread*; a thread of the async runtime may come to an end at any time, and would
     /// take the build with it.
-    pub(crate) async fn start(mut command: Command) -> io::Result<Running> {
+    pub(crate) async fn start(
+        mut command: Command,
+        confine: impl FnOnce(u32) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<Running> {
         let (reader, writer) = io::pipe()?;
-        command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+        command.stdin(Stdio::piped()).stdout(writer.try_clone()?).stderr(writer);
         let output = pipe::Receiver::from_owned_fd(reader.into())?;
         let (started_sender, started) = oneshot::channel();
         let (exit_sender, exit) = oneshot::channel();
@@ -43,23 +52,22 @@ impl Running {
             };
             // Closes this side's copy of the pipe, so that its end is seen.
             drop(command);
-            let handle = as_pid(child.id()).ok_or_else(|| io::Error::other("process id out of range"));
-            let handle = handle.and_then(|pid| Ok(pidfd_open(pid, PidfdFlags::empty())?));
-            let known = handle.is_ok();
-            if started_sender.send(handle.map(|handle| (child.id(), handle))).is_err() || !known {
+            let started = confine(child.id()).and_then(|()| open_gate(&mut child));
+            let known = started.is_ok();
+            if started_sender.send(started.map(|handle| (child.id(), handle))).is_err() || !known {
                 let _ = child.kill();
             }
             let _ = exit_sender.send(child.wait());
         })?;
         let (pid, handle) =
             started.await.map_err(|_| io::Error::other("the thread that starts the process is gone"))??;
-        Ok(Running { pid: i32::try_from(pid).unwrap_or_default(), handle, exit, output })
+        Ok(Running { pid: i32::try_from(pid).unwrap_or_default(), handle: Arc::new(handle), exit, output })
     }
 
     /// Asks all processes of the tree to end. Bubblewrap's own are left out: it would end at once
     /// and give the others no time.
     pub(crate) fn terminate(&self) {
-        for pid in descendants(self.pid) {
+        for (pid, _) in Snapshot::take().tree(self.pid) {
             if comm(pid).is_some_and(|name| name != "bwrap") {
                 signal(pid, Signal::TERM);
             }
@@ -68,8 +76,7 @@ impl Running {
 
     /// Kills the process; with bubblewrap, all of its tree.
     pub(crate) fn kill(&self) {
-        // Fails only when it has ended already.
-        let _ = pidfd_send_signal(&self.handle, Signal::KILL);
+        kill_handle(&self.handle);
     }
 }
 
@@ -77,6 +84,33 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// A command that becomes `program` once it is told so on its standard input. Until then it has
+/// done nothing: limits put on it in the meantime hold for all it will ever start.
+pub(crate) fn gate(program: &Path) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "read -r word && [ \"$word\" = go ] && exec \"$@\" </dev/null", "gatelog-gate"]).arg(program);
+    command
+}
+
+fn open_gate(child: &mut Child) -> io::Result<OwnedFd> {
+    let pid = as_pid(child.id()).ok_or_else(|| io::Error::other("process id out of range"))?;
+    let handle = pidfd_open(pid, PidfdFlags::empty())?;
+    let mut gate = child.stdin.take().ok_or_else(|| io::Error::other("no pipe to the gate"))?;
+    gate.write_all(b"go\n")?;
+    Ok(handle)
+}
+
+/// Kills these processes.
+pub(crate) fn kill_all(pids: &[i32]) {
+    pids.iter().for_each(|pid| signal(*pid, Signal::KILL));
+}
+
+/// Kills the process behind this handle.
+pub(crate) fn kill_handle(handle: &OwnedFd) {
+    // Fails only when it has ended already.
+    let _ = pidfd_send_signal(handle, Signal::KILL);
 }
 
 fn as_pid(pid: u32) -> Option<Pid> {
@@ -125,42 +159,6 @@ fn is_marked(pid: i32, job_dir: &Path) -> bool {
         .is_ok_and(|environment| environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes()))
 }
 
-/// All processes below this one, and this one.
-fn descendants(root: i32) -> Vec<i32> {
-    let parents: Vec<(i32, i32)> = pids().into_iter().filter_map(|pid| Some((pid, stat(pid)?.parent))).collect();
-    let mut found = vec![root];
-    let mut next = 0;
-    while let Some(parent) = found.get(next).copied() {
-        found.extend(parents.iter().filter(|(pid, of)| *of == parent && *pid != root).map(|(pid, _)| *pid));
-        next += 1;
-    }
-    found
-}
-
-fn pids() -> Vec<i32> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
-}
-
-fn comm(pid: i32) -> Option<String> {
-    fs::read_to_string(format!("/proc/{pid}/comm")).ok().map(|name| name.trim_end().to_owned())
-}
-
-struct Stat {
-    parent: i32,
-    start: u64,
-}
-
-/// `/proc/<pid>/stat` behind the command's name, which may hold spaces and brackets.
-fn stat(pid: i32) -> Option<Stat> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-    if fields.first().is_some_and(|state| *state == "Z" || *state == "X") {
-        return None;
-    }
-    Some(Stat { parent: fields.get(1)?.parse().ok()?, start: fields.get(19)?.parse().ok()? })
-}
-
 /// A process, so that it cannot be taken for another one that has its number later.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct ProcessIdentity {
@@ -176,12 +174,13 @@ impl ProcessIdentity {
     /// This process.
     pub(crate) fn own() -> ProcessIdentity {
         let pid = i32::try_from(std::process::id()).unwrap_or_default();
-        ProcessIdentity { pid, start: stat(pid).map_or(0, |stat| stat.start), boot: boot() }
+        ProcessIdentity { pid, start: Process::read(pid).map_or(0, |process| process.start), boot: boot() }
     }
 
     /// Whether it still runs.
     pub(crate) fn is_alive(&self) -> bool {
-        self.boot == boot() && stat(self.pid).is_some_and(|stat| stat.start == self.start)
+        let found = Process::read(self.pid);
+        self.boot == boot() && found.is_some_and(|process| !process.dead && process.start == self.start)
     }
 }
 

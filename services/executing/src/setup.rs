@@ -186,6 +186,11 @@ impl Build {
         Ok(file)
     }
 
+    /// Whether a playbook is given secrets.
+    pub(crate) fn has_secrets(&self, playbook: &PlaybookInPlace) -> bool {
+        !self.secrets(playbook).is_empty()
+    }
+
     /// The secrets one playbook sees: what parents returned as secret where nothing else has that
     /// name, and above it the playbook's own.
     fn secrets(&self, playbook: &PlaybookInPlace) -> BTreeMap<String, Value> {

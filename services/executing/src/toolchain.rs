@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::config::{ExecutorConfig, ExecutorError, SandboxMode};
-use crate::sandbox::Profile;
+use crate::sandbox::{Features, Profile};
 
 /// How long a program may take to say what it is.
 const PROBE: Duration = Duration::from_secs(60);
@@ -74,18 +74,38 @@ impl Toolchain {
     }
 }
 
-/// Finds bubblewrap and lets it make a sandbox. `None`: configured to do without.
-pub(crate) async fn find_bubblewrap(config: &ExecutorConfig) -> Result<Option<PathBuf>, ExecutorError> {
+/// What an executor with these settings would find on this host.
+#[derive(Debug)]
+pub struct Probe {
+    /// The Ansible.
+    pub ansible: Result<Toolchain, ExecutorError>,
+    /// The bubblewrap and the best sandbox it makes; `None` if the settings do without.
+    pub bubblewrap: Result<Option<(PathBuf, Features)>, ExecutorError>,
+}
+
+/// Looks for Ansible and bubblewrap and tries them, without opening an executor.
+pub async fn probe(config: &ExecutorConfig) -> Probe {
+    Probe { ansible: Toolchain::find(config).await, bubblewrap: find_bubblewrap(config).await }
+}
+
+/// Finds bubblewrap and lets it make a sandbox, as good a one as it can. `None`: configured to do
+/// without.
+pub(crate) async fn find_bubblewrap(config: &ExecutorConfig) -> Result<Option<(PathBuf, Features)>, ExecutorError> {
     let path = match &config.sandbox {
         SandboxMode::Unsandboxed => return Ok(None),
         SandboxMode::Bubblewrap { bwrap: Some(path) } => path.clone(),
         SandboxMode::Bubblewrap { bwrap: None } => on_path("bwrap").ok_or(ExecutorError::NoBubblewrap)?,
     };
-    let argv = Profile::system().argv(&["true".into()]);
-    match run(&path, argv).await {
-        Ok(_) => Ok(Some(path)),
-        Err(reason) => Err(ExecutorError::BadBubblewrap { path, reason }),
+    let mut reason = None;
+    for features in Features::LADDER {
+        let argv = Profile::system(config.limits.tmp_bytes).argv(&["true".into()], features);
+        match run(&path, argv).await {
+            Ok(_) => return Ok(Some((path, features))),
+            // The first is about the best sandbox; a later one may only repeat it.
+            Err(said) => reason = reason.or(Some(said)),
+        }
     }
+    Err(ExecutorError::BadBubblewrap { path, reason: reason.unwrap_or_default() })
 }
 
 /// The paths to show, each with what it really is, without those that are shown anyway.

@@ -10,8 +10,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use gatelog_record::{NodeId, Value};
@@ -273,29 +274,23 @@ impl Cloud for LocalCloud {
     }
 }
 
-/// Removes a directory tree, also where a job has taken its own rights away. Nothing there is fine.
+/// Removes a directory tree, also where a job has taken its own rights away or has put directories
+/// into each other without end. Nothing there is fine.
 fn remove_tree(path: &Path) -> Result<(), CloudError> {
-    let removed = match fs::remove_dir_all(path) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            give_back_rights(path, 0);
-            fs::remove_dir_all(path)
-        }
-        other => other,
+    let is_there = || fs::symlink_metadata(path).is_ok();
+    if !is_there() {
+        return Ok(());
+    }
+    // The program, because it needs neither a file nor room on the stack for every level.
+    let run = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).arg(path).stdin(Stdio::null()).output();
+        let output = output.map_err(io_error("remove", path))?;
+        Ok(String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or("it is still there").to_owned())
     };
-    match removed {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other.map_err(io_error("remove", path)),
+    let mut said: String = run("rm", &["-rf", "--"])?;
+    if is_there() {
+        run("chmod", &["-R", "u+rwx", "--"])?;
+        said = run("rm", &["-rf", "--"])?;
     }
-}
-
-fn give_back_rights(path: &Path, depth: u32) {
-    const DEEPEST: u32 = 200;
-    if depth > DEEPEST || !fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
-        return;
-    }
-    // A failure shows itself when the removal is tried again.
-    let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
-    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-        give_back_rights(&entry.path(), depth + 1);
-    }
+    if is_there() { Err(io_error("remove", path)(io::Error::other(said))) } else { Ok(()) }
 }

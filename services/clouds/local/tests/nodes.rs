@@ -82,6 +82,24 @@ fn leftovers_are_swept_and_strangers_left_alone() {
 }
 
 #[test]
+fn what_a_job_made_hard_to_remove_is_removed() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let cloud = LocalCloud::open(config(folder.path())).unwrap();
+    let ready = cloud.create_node(&request(1, "small")).unwrap();
+    let NodeConnection::Local { dir } = &ready.connection else { panic!("{ready:?}") };
+    // Longer than any path may be, and without rights on the way.
+    let script = "p=$(printf 'd/%.0s' $(seq 100)); for n in $(seq 30); do mkdir -p $p && cd -P $p || exit 1; done";
+    let made = std::process::Command::new("sh").args(["-c", script]).current_dir(dir).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    std::fs::set_permissions(Path::new(dir).join("d/d"), std::fs::Permissions::from_mode(0o000)).unwrap();
+    std::os::unix::fs::symlink(folder.path(), Path::new(dir).join("out")).unwrap();
+    cloud.delete_node(ready.node).unwrap();
+    assert!(!Path::new(dir).exists());
+    assert_eq!(std::fs::read_dir(folder.path().join("nodes")).unwrap().count(), 0);
+}
+
+#[test]
 fn settings_that_cannot_work_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let mut none = config(folder.path());

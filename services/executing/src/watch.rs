@@ -1,0 +1,277 @@
+//! Keeps the limits that are a build's as a whole: it looks at each running build every so often
+//! and ends one that has gone over.
+//!
+//! Where a build has a control group the kernel keeps memory and processes, and only what it
+//! refused is read here. Elsewhere all processes of this host are looked at, once for all builds.
+//! Both threads are ordinary ones: they look also while the async runtime is busy.
+//!
+//! The watch is weaker than the kernel. A job is over its limit for a moment before it is ended, and
+//! memory that no process has mapped (files in `/tmp`, which has a limit of its own; `memfd`; System
+//! V segments) is not seen. When that exhausts the host, the kernel ends the job's processes before
+//! any other: [`crate::confine`] has put them first.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use crate::cgroup::{Events, Group};
+use crate::outcome::Breach;
+use crate::process::kill_handle;
+use crate::procfs::{Process, Snapshot, proportional_memory};
+use crate::usage::measure;
+
+/// How often processes are looked at.
+const EVERY: Duration = Duration::from_millis(200);
+/// How often the disk is looked at, at most.
+const DISK_EVERY: Duration = Duration::from_secs(1);
+/// How often the disk is looked at, at least, however long that takes.
+const DISK_RARELY: Duration = Duration::from_secs(10);
+/// Measuring takes no more than this part of a thread's time.
+const SHARE: u32 = 5;
+
+/// What one playbook of a build may use.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bounds {
+    pub(crate) memory: Option<u64>,
+    pub(crate) processes: Option<u64>,
+    pub(crate) disk: Option<u64>,
+    /// What is measured for `disk`.
+    pub(crate) places: Vec<PathBuf>,
+}
+
+/// A playbook that is watched.
+struct Watched {
+    pid: i32,
+    handle: Arc<OwnedFd>,
+    bounds: Bounds,
+    group: Option<Arc<Group>>,
+    /// What the group had refused before this playbook.
+    before: Events,
+    breach: Option<oneshot::Sender<Breach>>,
+    /// When its memory is next measured exactly.
+    exact_after: Instant,
+}
+
+#[derive(Default)]
+struct Shared {
+    watched: Mutex<BTreeMap<u64, Watched>>,
+    /// Somebody is watched, or nobody will be any more.
+    changed: Condvar,
+}
+
+/// The watch. Its threads end when it is dropped.
+pub(crate) struct Watch {
+    shared: Arc<Shared>,
+    next: Mutex<u64>,
+}
+
+/// A place in the watch; given up when it is dropped.
+pub(crate) struct Post {
+    shared: Weak<Shared>,
+    id: u64,
+    group: Option<Arc<Group>>,
+    before: Events,
+    bounds: Bounds,
+    /// Says once that a limit was broken; the playbook is being killed by then.
+    pub(crate) breach: oneshot::Receiver<Breach>,
+}
+
+impl Watch {
+    /// Starts the threads.
+    pub(crate) fn start() -> std::io::Result<Watch> {
+        let shared = Arc::new(Shared::default());
+        for (name, look) in [("gatelog-watch", look_at_processes as fn(&Weak<Shared>)), ("gatelog-disk", look_at_disks)]
+        {
+            let weak = Arc::downgrade(&shared);
+            std::thread::Builder::new().name(name.into()).stack_size(256 << 10).spawn(move || look(&weak))?;
+        }
+        Ok(Watch { shared, next: Mutex::new(0) })
+    }
+
+    /// Watches a playbook that is about to begin.
+    pub(crate) fn post(&self, pid: i32, handle: Arc<OwnedFd>, bounds: Bounds, group: Option<Arc<Group>>) -> Post {
+        let id = {
+            let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+            *next += 1;
+            *next
+        };
+        let before = group.as_ref().map(|group| group.events()).unwrap_or_default();
+        let (sender, breach) = oneshot::channel();
+        let watched = Watched {
+            pid,
+            handle,
+            bounds: bounds.clone(),
+            group: group.clone(),
+            before,
+            breach: Some(sender),
+            exact_after: Instant::now(),
+        };
+        self.shared.lock().insert(id, watched);
+        self.shared.changed.notify_all();
+        Post { shared: Arc::downgrade(&self.shared), id, group, before, bounds, breach }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.shared.lock().clear();
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Post {
+    /// What the kernel refused until now: for a playbook that has ended before anybody looked.
+    pub(crate) fn refused(&self) -> Option<Breach> {
+        refused(self.group.as_deref()?, self.before, &self.bounds)
+    }
+}
+
+impl Drop for Post {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.lock().remove(&self.id);
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Watched>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends a playbook that broke a limit.
+    fn end(&self, id: u64, breach: Breach) {
+        if let Some(watched) = self.lock().get_mut(&id)
+            && let Some(sender) = watched.breach.take()
+        {
+            // The word first, or its end may be taken for an accident. The deed by this thread: a
+            // fork bomb takes the processors from whoever listens.
+            let _ = sender.send(breach);
+            watched.kill();
+        }
+    }
+}
+
+impl Watched {
+    fn kill(&self) {
+        if let Some(group) = &self.group {
+            group.kill();
+        }
+        kill_handle(&self.handle);
+    }
+
+    /// Whether the kernel keeps the limit, so that processes need not be looked at.
+    fn kept(&self) -> (bool, bool) {
+        let group = self.group.as_ref();
+        (group.is_some_and(|group| group.limits_memory()), group.is_some_and(|group| group.limits_processes()))
+    }
+}
+
+/// What a group refused beyond what it had refused before.
+fn refused(group: &Group, before: Events, bounds: &Bounds) -> Option<Breach> {
+    let now = group.events();
+    if let Some(limit) = bounds.memory.filter(|_| now.oom_kills > before.oom_kills) {
+        return Some(Breach::Memory { limit, used: group.peak().unwrap_or(limit).max(limit) });
+    }
+    let limit = bounds.processes.filter(|_| now.refused_processes > before.refused_processes)?;
+    Some(Breach::Processes { limit, used: limit })
+}
+
+/// Waits until somebody is watched. `None`: nobody will be any more.
+fn somebody(shared: &Weak<Shared>) -> Option<Arc<Shared>> {
+    loop {
+        let strong = shared.upgrade()?;
+        let watched = strong.lock();
+        if !watched.is_empty() {
+            drop(watched);
+            return Some(strong);
+        }
+        // In bounded steps: the watch may go without anybody to say so.
+        drop(strong.changed.wait_timeout(watched, Duration::from_secs(5)));
+    }
+}
+
+fn look_at_processes(shared: &Weak<Shared>) {
+    while let Some(strong) = somebody(shared) {
+        let scan = strong.lock().values().any(|watched| {
+            let (memory, processes) = watched.kept();
+            (!memory && watched.bounds.memory.is_some()) || (!processes && watched.bounds.processes.is_some())
+        });
+        let snapshot = if scan { Snapshot::take() } else { Snapshot::default() };
+        let ids: Vec<u64> = strong.lock().keys().copied().collect();
+        for id in ids {
+            if let Some(breach) = look(&strong, id, &snapshot) {
+                strong.end(id, breach);
+            }
+        }
+        drop(strong);
+        std::thread::sleep(EVERY);
+    }
+}
+
+/// One playbook, against this picture of the host.
+fn look(shared: &Shared, id: u64, snapshot: &Snapshot) -> Option<Breach> {
+    let (tree, memory, sum) = {
+        let mut all = shared.lock();
+        let watched = all.get_mut(&id).filter(|watched| watched.breach.is_some())?;
+        if let Some(breach) = watched.group.as_deref().and_then(|group| refused(group, watched.before, &watched.bounds))
+        {
+            return Some(breach);
+        }
+        let kept = watched.kept();
+        let tree = snapshot.tree(watched.pid);
+        if let Some(limit) = watched.bounds.processes.filter(|_| !kept.1) {
+            let used = tree.iter().map(|(_, process)| process.threads).sum();
+            if used > limit {
+                return Some(Breach::Processes { limit, used });
+            }
+        }
+        let memory = watched.bounds.memory.filter(|_| !kept.0)?;
+        let page = rustix::param::page_size() as u64;
+        let sum: u64 = tree.iter().map(|(_, process)| process.pages.saturating_mul(page)).sum();
+        if sum <= memory || Instant::now() < watched.exact_after {
+            return None;
+        }
+        (tree, memory, sum)
+    };
+    // What several share was counted for each of them: now exactly, and without the lock.
+    let began = Instant::now();
+    let page = rustix::param::page_size() as u64;
+    let exact = |(pid, process): &(i32, Process)| {
+        proportional_memory(*pid).unwrap_or(if process.dead { 0 } else { process.pages.saturating_mul(page) })
+    };
+    let used: u64 = tree.iter().map(exact).sum();
+    if used > memory {
+        return Some(Breach::Memory { limit: memory, used: used.min(sum) });
+    }
+    let again = Instant::now() + began.elapsed().saturating_mul(SHARE);
+    if let Some(watched) = shared.lock().get_mut(&id) {
+        watched.exact_after = again;
+    }
+    None
+}
+
+fn look_at_disks(shared: &Weak<Shared>) {
+    while let Some(strong) = somebody(shared) {
+        let began = Instant::now();
+        let all: Vec<(u64, u64, Vec<PathBuf>)> = strong
+            .lock()
+            .iter()
+            .filter_map(|(id, watched)| Some((*id, watched.bounds.disk?, watched.bounds.places.clone())))
+            .collect();
+        for (id, limit, places) in all {
+            match measure(&places, limit) {
+                Ok(usage) if usage.too_deep => strong.end(id, Breach::Depth),
+                Ok(usage) if usage.bytes > limit => strong.end(id, Breach::Disk { limit, used: usage.bytes }),
+                Ok(_) => {}
+                Err(error) => tracing::warn!(%error, "what a build keeps on disk could not be measured"),
+            }
+        }
+        drop(strong);
+        std::thread::sleep(began.elapsed().saturating_mul(SHARE).clamp(DISK_EVERY, DISK_RARELY));
+    }
+}

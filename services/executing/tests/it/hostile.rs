@@ -1,0 +1,390 @@
+//! Jobs that mean harm, with real Ansible in real bubblewrap.
+//!
+//! `GATELOG_TEST_CONSOLE_BYTES=1073741824` lets the loud job write a whole gigabyte.
+//! `GATELOG_TEST_CGROUP=/sys/fs/cgroup/…` names a delegated directory where this process does not live in one alone.
+
+use std::path::Path;
+use std::time::Duration;
+
+use gatelog_executing::spec::Phase;
+use gatelog_executing::{
+    BuildOutcome, BuildResult, CgroupSetting, Delegated, ExecutorConfig, FailureCause, Keeper, PlaybookEnding,
+    RetryCause,
+};
+use gatelog_record::Value;
+
+use crate::site::{Site, is_running, play, unsandboxed, until};
+use crate::{mark, marks, nap};
+
+/// Shell that sets `p` to the process that runs the playbook: its standard output is the console.
+const FIND_CONSOLE: &str = "p=$$; up() { awk '/^PPid/ {print $2}' /proc/$1/status; }; \
+    while [ \"$(up $p)\" != 1 ]; do p=$(up $p); done";
+
+/// Kibibytes of memory this process ever had at once.
+fn peak_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+fn shell(script: &str) -> String {
+    let lines: String = script.lines().map(|line| format!("        {}\n", line.trim_end())).collect();
+    play(&format!("    - shell: |\n{lines}      args: {{executable: /bin/bash}}\n"))
+}
+
+/// Three jobs that take without end: memory, processes, disk.
+const BOMBS: [(&str, &str, FailureCause, PlaybookEnding); 3] = [
+    (
+        "python3 -c 'import time; hog = [bytearray(8 << 20) for _ in range(60)]; time.sleep(NAP)' &\n\
+         python3 -c 'import time; hog = [bytearray(8 << 20) for _ in range(60)]; time.sleep(NAP)' & wait; sleep NAP",
+        "its limit is 600 MiB (629145600 bytes)",
+        FailureCause::MemoryLimit,
+        PlaybookEnding::MemoryLimit,
+    ),
+    (
+        "trap '' TERM; bomb() { bomb | bomb & }; bomb; sleep NAP",
+        "its limit is 150: let it start fewer",
+        FailureCause::ProcessLimit,
+        PlaybookEnding::ProcessLimit,
+    ),
+    (
+        "cd {{ zuul.executor.work_root }}; n=0; \
+         while head -c 4000000 /dev/zero > junk$n; do n=$((n + 1)); sleep 0.05; done; sleep NAP",
+        "its limit is 40 MiB (41943040 bytes)",
+        FailureCause::DiskLimit,
+        PlaybookEnding::DiskLimit,
+    ),
+];
+
+fn tight(config: &mut ExecutorConfig) {
+    config.limits.memory_bytes = Some(600 << 20);
+    config.limits.processes = Some(150);
+    config.limits.disk_bytes = Some(40 << 20);
+}
+
+/// Lets the bombs off, and checks that each ends with its reason and leaves nothing behind.
+async fn bombs(site: &Site) {
+    let app = site.commit("org/app", &[("app.txt", "app")]);
+    let nap = nap(91);
+    for (script, reason, cause, ending) in BOMBS {
+        let files = [
+            ("bomb.yaml", &*shell(&script.replace("NAP", &nap))),
+            ("post.yaml", &*play(&mark("post"))),
+            ("cleanup.yaml", &*play(&mark("cleanup"))),
+        ];
+        let config = site.commit("config", &files);
+        let steps = [(Phase::Run, "bomb.yaml", 0), (Phase::Post, "post.yaml", 0), (Phase::Cleanup, "cleanup.yaml", 0)];
+        let (outcome, text) = site.run(site.spec(&config, &app, &steps)).await;
+        assert_eq!(outcome.result, BuildResult::Failure(cause), "{:?} {text}", outcome.detail);
+        assert_eq!(outcome.playbooks[0].ending, ending, "{text}");
+        let detail = outcome.detail.unwrap();
+        assert!(detail.contains(reason) && text.contains(&detail), "{detail}\n{text}");
+        let after: &[&str] = if cause == FailureCause::DiskLimit { &["cleanup"] } else { &["post", "cleanup"] };
+        assert_eq!(marks(&text), after, "{text}");
+        assert!(!is_running(&nap), "nothing is left running");
+        println!("{cause:?}: {detail}");
+    }
+    let builds = site.folder.path().join("executor/builds");
+    until("the builds' directories are gone", || std::fs::read_dir(&builds).unwrap().count() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bombs_are_ended_by_the_watch_where_the_kernel_has_no_groups_for_us() {
+    let off = |config: &mut ExecutorConfig| {
+        tight(config);
+        config.cgroup = CgroupSetting::Off;
+    };
+    let Some(site) = Site::open("bombs under the watch", off).await else { return };
+    assert!(matches!(site.executor.keeper(), Keeper::Watch(reason) if reason.to_string().contains("switched off")));
+    bombs(&site).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bombs_are_ended_by_the_kernel_where_it_lets_us() {
+    let setting =
+        std::env::var_os("GATELOG_TEST_CGROUP").map_or(CgroupSetting::Auto, |path| CgroupSetting::At(path.into()));
+    let directory = match Delegated::look(&setting) {
+        Ok(found) => found.directory,
+        Err(reason) => return println!("SKIPPED bombs in control groups: {reason}"),
+    };
+    let on = |config: &mut ExecutorConfig| {
+        tight(config);
+        config.cgroup = setting;
+    };
+    let Some(site) = Site::open("bombs in control groups", on).await else { return };
+    let Keeper::Kernel(delegated) = site.executor.keeper() else { panic!("{:?}", site.executor.keeper()) };
+    assert!(delegated.memory && delegated.processes, "{delegated:?}");
+    bombs(&site).await;
+    let groups = || {
+        let entries = std::fs::read_dir(&directory).unwrap().flatten();
+        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("gatelog-build-")).count()
+    };
+    until("the builds' groups are gone", || groups() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_sandbox_the_watch_still_ends_bombs() {
+    let off = |config: &mut ExecutorConfig| {
+        unsandboxed(config);
+        config.cgroup = CgroupSetting::Off;
+        config.limits.processes = Some(60);
+    };
+    let Some(site) = Site::open("bombs without a sandbox", off).await else { return };
+    let app = site.commit("org/app", &[("app.txt", "app")]);
+    let nap = nap(92);
+    let script = format!("for n in $(seq 80); do sleep {nap} & done; sleep {nap}");
+    let config = site.commit("config", &[("run.yaml", &shell(&script))]);
+    let (outcome, text) = site.run(site.spec(&config, &app, &[(Phase::Run, "run.yaml", 0)])).await;
+    assert_eq!(outcome.result, BuildResult::Failure(FailureCause::ProcessLimit), "{text}");
+    until("all of it is gone", || !is_running(&nap)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_playbook_that_never_ends_is_ended() {
+    let Some(site) = Site::open("an endless playbook", |_| {}).await else { return };
+    let app = site.commit("org/app", &[("app.txt", "app")]);
+    let nap = nap(93);
+    // A daemon of the old school that ignores what can be ignored and holds on to the console.
+    let daemon = format!(
+        "{FIND_CONSOLE}\n\
+         python3 - > /proc/$p/fd/1 2>&1 <<'END'\n\
+         import os, signal, sys, time\n\
+         for number in range(1, 65):\n\
+         \x20   try: signal.signal(number, signal.SIG_IGN)\n\
+         \x20   except (OSError, ValueError): pass\n\
+         if os.fork(): os._exit(0)\n\
+         os.setsid()\n\
+         if os.fork(): os._exit(0)\n\
+         os.environ.clear()\n\
+         os.execlp('/bin/sleep', 'sleep', '{nap}')\n\
+         END\n\
+         trap '' TERM HUP INT; while true; do sleep 1; done"
+    );
+    let config = site.commit("config", &[("run.yaml", &shell(&daemon)), ("post.yaml", &play(&mark("post")))]);
+    let mut spec = site.spec(&config, &app, &[(Phase::Run, "run.yaml", 0), (Phase::Post, "post.yaml", 0)]);
+    spec.job.timeouts.run = Some(5);
+    let running = tokio::spawn(site.executor.prepare(spec, site.workspace()).await.unwrap().run());
+    until("the daemon runs", || is_running(&nap)).await;
+    let outcome = running.await.unwrap();
+    let text = crate::site::console(&outcome);
+    assert_eq!(outcome.result, BuildResult::TimedOut, "{text}");
+    assert_eq!(marks(&text), ["post"], "{text}");
+    assert!(!is_running(&nap), "nothing is left running");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_console_may_be_loud_but_not_without_end() {
+    const LINE: usize = 100_000_000;
+    let bytes: u64 = std::env::var("GATELOG_TEST_CONSOLE_BYTES").map_or(48 << 20, |text| text.parse().unwrap());
+    let loud = |config: &mut ExecutorConfig| config.limits.console_bytes = bytes;
+    let Some(site) = Site::open("a loud console", loud).await else { return };
+    let app = site.commit("org/app", &[("app.txt", "app")]);
+    let nap = nap(94);
+    let line = format!(
+        "{FIND_CONSOLE}\nhead -c {LINE} /dev/zero | tr '\\0' x > /proc/$p/fd/1; echo > /proc/$p/fd/1\n\
+         printf 'bell\\a \\033]0;title\\033\\\\ \\377\\376 end\\n' > /proc/$p/fd/1"
+    );
+    let text =
+        format!("{FIND_CONSOLE}\nyes 'and another thing that nobody wanted to know' > /proc/$p/fd/1; sleep {nap}");
+    let config = site.commit(
+        "config",
+        &[("line.yaml", &shell(&line)), ("text.yaml", &shell(&text)), ("post.yaml", &play(&mark("post")))],
+    );
+    let steps = [(Phase::Pre, "line.yaml", 0), (Phase::Run, "text.yaml", 0), (Phase::Post, "post.yaml", 0)];
+    let began = std::time::Instant::now();
+    let mut spec = site.spec(&config, &app, &steps);
+    spec.job.timeouts.run = Some(900);
+    let build = site.executor.prepare(spec, site.workspace()).await.unwrap();
+    let reader = build.console();
+    let outcome = build.run().await;
+    println!("a console of {bytes} bytes took {:?}; {} KiB of memory at most", began.elapsed(), peak_kib());
+    assert_eq!(outcome.result, BuildResult::Failure(FailureCause::OutputLimit), "{:?}", outcome.detail);
+    let detail = outcome.detail.clone().unwrap();
+    assert!(detail.contains(&format!("limit of {bytes} bytes")), "{detail}");
+    let size = std::fs::metadata(outcome.log_dir.join("job-output.txt")).unwrap().len();
+    assert!(size > bytes - (1 << 20) && size < bytes + bytes / 4 + (1 << 20), "{size}");
+    // Neither the line nor the console was ever in memory as a whole.
+    assert!(peak_kib() < 200 << 10, "{} KiB", peak_kib());
+    let start = String::from_utf8(reader.read_from(0, 200 << 10).unwrap().bytes).unwrap();
+    let cut = LINE - (64 << 10);
+    assert!(start.contains(&format!("xxx [{cut} bytes more of this line were cut]\n")));
+    assert!(start.contains("bell\u{7} \u{1b}]0;title\u{1b}\\ \u{fffd}\u{fffd} end\n"));
+    let end = reader.read_from(size - 3000, 3000).unwrap();
+    let text = String::from_utf8(end.bytes).unwrap();
+    assert!(end.ended && text.ends_with("Build ends: FAILURE\n") && text.contains(&detail), "{text}");
+    assert_eq!(marks(&text), ["post"], "there is room for what comes after: {text}");
+    assert!(!is_running(&nap), "nothing is left running");
+}
+
+/// What a probe said.
+fn said<'a>(text: &'a str, probe: &str) -> Vec<&'a str> {
+    let before = format!("| localhost | {probe}: ");
+    text.lines().filter_map(|line| Some(line.split_once(&before)?.1.trim())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_reaches_nothing_of_this_host() {
+    let small = |config: &mut ExecutorConfig| config.limits.tmp_bytes = Some(1 << 20);
+    let Some(site) = Site::open("an inquisitive job", small).await else { return };
+    let app = site.commit("org/app", &[("app.txt", "app")]);
+    let secret = site.folder.path().join("keyring");
+    std::fs::write(&secret, "canary").unwrap();
+    let (folder, own) = (site.folder.path().display().to_string(), std::process::id());
+    // Each probe prints what it got; what is refused prints nothing.
+    let script = format!(
+        r#"exec 2>/dev/null
+        probe() {{ name=$1; shift; got=$("$@" | tr -d '\0' | head -c 200); echo "$name: $got"; }}
+        probe shadow cat /etc/shadow
+        probe keyring cat {folder}/keyring
+        probe logs ls {folder}/logs
+        probe builds sh -c 'ls {folder}/executor/builds | grep -v ^$(basename $(dirname {{{{ zuul.executor.work_root }}}}))'
+        probe executor sh -c 'ls {folder}/executor | grep -v builds'
+        probe owner cat {{{{ zuul.executor.work_root }}}}/../owner.json
+        probe host-process sh -c 'grep -al {own} /proc/[0-9]*/status; test -e /proc/{own}/exe && readlink /proc/{own}/exe'
+        probe kill sh -c 'kill -9 {own} && echo killed'
+        probe init-root cat /proc/1/root/{folder}/keyring
+        probe sysctl sh -c 'for f in kernel/core_pattern kernel/hostname vm/drop_caches kernel/panic; do cat /proc/sys/$f > /tmp/v && cat /tmp/v > /proc/sys/$f && echo wrote $f; done'
+        probe sysrq sh -c 'echo h > /proc/sysrq-trigger && echo wrote'
+        probe namespace unshare -Ur true
+        probe userns sh -c 'unshare -U true && echo made'
+        probe mount sh -c 'mount -t tmpfs none /tmp && echo mounted'
+        probe raw-disk sh -c 'ls /dev/vd* /dev/sd* /dev/mem /dev/kmsg'
+        probe root sh -c 'touch /here /dev/here && echo wrote'
+        probe tmp sh -c 'head -c 2000000 /dev/zero > /tmp/f; stat -c %s /tmp/f'
+        probe shm sh -c 'head -c 2000000 /dev/zero > /dev/shm/f; stat -c %s /dev/shm/f'
+        probe core sh -c 'ulimit -c'
+        probe caps sh -c 'grep CapEff /proc/self/status'
+        probe config sh -c 'for f in $ANSIBLE_CONFIG {{{{ zuul.executor.work_root }}}}/../ansible/plugins/callback/*.py; do echo x >> $f && echo wrote; done'
+        probe console sh -c 'echo x >> {{{{ zuul.executor.log_root }}}}/job-output.txt && echo wrote'"#
+    );
+    let config = site.commit("config", &[("run.yaml", &shell(&script))]);
+    let mut spec = site.spec(&config, &app, &[(Phase::Run, "run.yaml", 0)]);
+    spec.playbooks[0].trusted = false;
+    let (outcome, text) = site.run(spec).await;
+    assert_eq!(outcome.result, BuildResult::Success, "{text}");
+    let nothing = [
+        "shadow",
+        "keyring",
+        "logs",
+        "builds",
+        "executor",
+        "owner",
+        "host-process",
+        "kill",
+        "init-root",
+        "sysctl",
+        "sysrq",
+        "namespace",
+        "mount",
+        "raw-disk",
+        "root",
+        "config",
+        "console",
+    ];
+    for probe in nothing {
+        assert_eq!(said(&text, probe), [""], "{probe}\n{text}");
+    }
+    for probe in ["tmp", "shm"] {
+        // A part of it may be taken by others.
+        let size: u64 = said(&text, probe)[0].parse().unwrap();
+        assert!((500_000..=1 << 20).contains(&size), "{probe}\n{text}");
+    }
+    assert_eq!((said(&text, "core"), said(&text, "caps")), (vec!["0"], vec!["CapEff:\t0000000000000000"]), "{text}");
+}
+
+/// What the hostile run leaves for the trusted post-run playbook and for the executor.
+const TRAPS: &str = r#"set -e
+root=$(dirname {{ zuul.executor.work_root }})
+for kind in vars lookup filter callback connection; do
+  mkdir -p $root/.ansible/plugins/$kind
+  cat > $root/.ansible/plugins/$kind/trap.py <<'END'
+import os
+open(os.environ['ZUUL_JOBDIR'] + '/work/sprung', 'a').write(__file__ + chr(10))
+END
+done
+mkdir -p $root/.ansible/collections/ansible_collections/trap
+site=$root/home/.local/lib/python$({{ ansible_python_interpreter }} -c 'import sys; print("%d.%d" % sys.version_info[:2])')/site-packages
+mkdir -p $site $root/home/.ssh
+echo "import os; open(os.environ['ZUUL_JOBDIR'] + '/work/sprung', 'a').write('pth ' + str(os.getppid()) + chr(10))" > $site/trap.pth
+echo 'ProxyCommand touch {{ zuul.executor.work_root }}/sprung' > $root/home/.ssh/config
+ln -s VICTIM $root/home/.kube
+cd {{ zuul.executor.work_root }}
+mv logs moved
+ln -s VICTIM logs
+ln -s /etc/shadow src/shadow
+ln -s VICTIM/precious $root/.ansible/playbook.json.new
+rm -rf $root/.ansible/cp && ln -s VICTIM $root/.ansible/cp
+"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn traps_for_those_who_come_later_do_not_spring() {
+    let Some(site) = Site::open("a job that sets traps", |_| {}).await else { return };
+    let app = site.commit("org/app", &[("app.txt", "app")]);
+    let victim = site.folder.path().join("victim");
+    std::fs::create_dir(&victim).unwrap();
+    for name in ["precious", "config", "job-output.json", "job-output.txt"] {
+        std::fs::write(victim.join(name), "precious").unwrap();
+    }
+    let run = shell(&TRAPS.replace("VICTIM", &victim.to_string_lossy()));
+    let post = play(&format!(
+        "{}    - command: test -s {{{{ zuul.executor.log_root }}}}/job-output.json\n    - shell: cat {{{{ zuul.executor.work_root }}}}/sprung || echo no trap sprung\n",
+        mark("post")
+    ));
+    let config = site.commit("config", &[("run.yaml", &run), ("post.yaml", &post)]);
+    let mut spec = site.spec(&config, &app, &[(Phase::Run, "run.yaml", 0), (Phase::Post, "post.yaml", 0)]);
+    spec.playbooks[0].trusted = false;
+    spec.playbooks[1].secrets = [("password".to_owned(), Value::from("canary"))].into();
+    let (outcome, text) = site.run(spec).await;
+    assert_eq!(outcome.result, BuildResult::Success, "{text}");
+    assert_eq!(marks(&text), ["post"], "{text}");
+    assert!(text.contains("| localhost | no trap sprung"), "{text}");
+    for entry in std::fs::read_dir(&victim).unwrap() {
+        let path = entry.unwrap().path();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious", "{}", path.display());
+    }
+    assert_eq!(std::fs::read_dir(&victim).unwrap().count(), 4);
+    let console = site.executor.console(outcome.playbooks.first().map(|_| site_build(&outcome)).unwrap(), 1).unwrap();
+    assert_eq!(console.read_from(0, 1 << 20).unwrap().bytes, text.as_bytes());
+}
+
+fn site_build(outcome: &BuildOutcome) -> gatelog_record::BuildId {
+    outcome.log_dir.parent().unwrap().file_name().unwrap().to_str().unwrap().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_job_hands_over_is_taken_with_care() {
+    let Some(site) = Site::open("a job that returns too much", |_| {}).await else { return };
+    let app = site.commit("org/app", &[("app.txt", "app")]);
+    let cases = [
+        ("print('{\"data\": {\"a\": \"' + 'x' * 5000000 + '\"}}')", "larger than 4194304 bytes"),
+        ("print('{\"data\": ' + '[' * 100000 + ']' * 100000 + '}')", "values"),
+        ("print('{\"data\": ' + '[' * 500 + ']' * 500 + '}')", "no valid JSON"),
+        ("print('{\"data\": [' + '0,' * 200000 + '0]}')", "more than 100000 values"),
+        ("print('not JSON')", "no valid JSON"),
+    ];
+    for (program, reason) in cases {
+        let task = shell(&format!("python3 - > {{{{ zuul.executor.result_data_file }}}} <<'END'\n{program}\nEND"));
+        let config = site.commit("config", &[("run.yaml", &task)]);
+        let (outcome, text) = site.run(site.spec(&config, &app, &[(Phase::Run, "run.yaml", 0)])).await;
+        assert_eq!(outcome.result, BuildResult::Success, "{text}");
+        assert!(outcome.warnings.iter().any(|warning| warning.contains(reason)), "{reason}: {:?}", outcome.warnings);
+        assert_eq!(outcome.returned.data, Value::Null);
+        assert!(text.contains("WARNING: what the job returned is lost"), "{text}");
+    }
+    // A way to a file of the host, and results of the playbook that nobody could hold.
+    let traps = shell(
+        "ln -sf /etc/shadow {{ zuul.executor.result_data_file }}\n\
+         root=$(dirname {{ zuul.executor.work_root }})\n\
+         python3 -c 'print(\"{\\\"plays\\\": \" + \"[\" * 100000 + \"]\" * 100000 + \"}\")' > $root/.ansible/playbook.json\n\
+         kill -9 -1",
+    );
+    let config = site.commit("config", &[("run.yaml", &traps)]);
+    let (outcome, text) = site.run(site.spec(&config, &app, &[(Phase::Run, "run.yaml", 0)])).await;
+    assert_eq!(outcome.result, BuildResult::Retry(RetryCause::Killed), "{text}");
+    let warnings = outcome.warnings.join("\n");
+    assert!(warnings.contains("what the job returned is lost") && warnings.contains("nested more than"), "{warnings}");
+    assert!(peak_kib() < 200 << 10, "{} KiB", peak_kib());
+    assert!(!text.contains("root:"), "{text}");
+    tokio::time::timeout(Duration::from_secs(60), site.executor.sweep()).await.unwrap().unwrap();
+    assert!(Path::new("/etc/passwd").exists());
+}
