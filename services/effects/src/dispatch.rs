@@ -12,10 +12,12 @@ use gatelog_event_log::Log;
 use gatelog_gate_state::Work;
 use gatelog_record::draft::gate::{FreezeDone, LayoutMade, PrepareDone, ReportDone, SubmitDone};
 use gatelog_record::input::GateInput;
-use gatelog_record::{EventRef, InputId, InputRecord, Partition, Stream, Timestamp, WorkId};
+use gatelog_record::{EventRef, InputId, InputRecord, ItemId, Partition, Stream, Timestamp, WorkId};
 
+use crate::chain::Chain;
 use crate::connection::{Connections, chain};
 use crate::git::Repositories;
+use crate::share::Share;
 use crate::{config_read, freeze, layout, prepare, review};
 
 /// A row of pending work that may be done now.
@@ -39,20 +41,33 @@ pub trait WorkSource: Send + Sync {
     fn due(&self, now: Timestamp) -> (u64, Vec<Due>);
     /// Waits until something was folded beyond a position, at most so long.
     fn wait(&self, beyond: u64, at_most: Duration);
+    /// How the state an item was tested in came about; `None` when there is none.
+    fn chain(&self, item: ItemId) -> Option<Chain>;
 }
 
-/// Kinds that do not get into each other's way.
+/// Kinds of work that do not get into each other's way; each process does those of its roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Lane {
+pub enum Duty {
     /// Merging and reading repositories.
     Merge,
     /// Layouts and freezing.
     Compute,
-    /// Asking, merging for real and reporting.
+    /// Merging for real.
+    Submit,
+    /// Asking code-review systems, and reporting to them.
     Review,
 }
 
-const LANES: [(Lane, usize); 3] = [(Lane::Merge, 2), (Lane::Compute, 2), (Lane::Review, 2)];
+impl Duty {
+    /// How many pieces of it are done at once.
+    fn threads(self) -> usize {
+        match self {
+            Duty::Merge | Duty::Compute | Duty::Review => 2,
+            Duty::Submit => 1,
+        }
+    }
+}
+
 /// How many rows may wait in a lane; the rest stays in the table.
 const LANE_DEPTH: usize = 256;
 const SCAN: Duration = Duration::from_millis(500);
@@ -70,25 +85,36 @@ pub struct Tools {
     pub partition: Partition,
 }
 
-/// Runs the reconciler until `stop` is set. Returns its threads.
-pub fn spawn(tools: Tools, source: Arc<dyn WorkSource>, stop: Arc<AtomicBool>) -> std::io::Result<Vec<JoinHandle<()>>> {
+/// Runs the reconciler for these duties until `stop` is set; of what is pending, it does its share. Returns its threads.
+pub fn spawn(
+    tools: Tools,
+    source: Arc<dyn WorkSource>,
+    duties: &[Duty],
+    share: Share,
+    stop: Arc<AtomicBool>,
+) -> std::io::Result<Vec<JoinHandle<()>>> {
     let taken: Arc<Mutex<BTreeSet<(WorkId, u32)>>> = Arc::default();
     let mut threads = Vec::new();
-    let mut lanes: BTreeMap<Lane, SyncSender<Due>> = BTreeMap::new();
-    for (lane, count) in LANES {
+    let mut lanes: BTreeMap<Duty, SyncSender<Due>> = BTreeMap::new();
+    for lane in duties.iter().copied() {
         let (sender, receiver) = sync_channel::<Due>(LANE_DEPTH);
         let receiver = Arc::new(Mutex::new(receiver));
         lanes.insert(lane, sender);
-        for index in 0..count {
+        for index in 0..lane.threads() {
             let (tools, taken, receiver) = (tools.clone(), Arc::clone(&taken), Arc::clone(&receiver));
+            let source = Arc::clone(&source);
             let name = format!("effects-{lane:?}-{index}").to_lowercase();
-            threads.push(std::thread::Builder::new().name(name).spawn(move || work_lane(&tools, &taken, &receiver))?);
+            threads.push(
+                std::thread::Builder::new().name(name).spawn(move || work_lane(&tools, &*source, &taken, &receiver))?,
+            );
         }
     }
     let scan = std::thread::Builder::new().name("effects-scan".into());
     threads.push(scan.spawn(move || {
         while !stop.load(Ordering::Relaxed) {
-            let (position, due) = source.due((tools.now)());
+            let (position, mut due) = source.due((tools.now)());
+            let present: BTreeMap<Duty, Vec<String>> = lanes.keys().map(|duty| (*duty, share.present(*duty))).collect();
+            due.retain(|row| present.get(&lane_of(&row.request)).is_some_and(|present| share.is_mine(row, present)));
             let mut taken_now = taken.lock().unwrap_or_else(PoisonError::into_inner);
             // What is no longer in the table was answered, and the answer was taken.
             let there: BTreeSet<_> = due.iter().map(|row| (row.work, row.attempt)).collect();
@@ -109,29 +135,36 @@ pub fn spawn(tools: Tools, source: Arc<dyn WorkSource>, stop: Arc<AtomicBool>) -
     Ok(threads)
 }
 
-fn lane_of(work: &Work) -> Lane {
+fn lane_of(work: &Work) -> Duty {
     match work {
-        Work::ConfigRead(_) | Work::Prepare(_) => Lane::Merge,
-        Work::Layout(_) | Work::Freeze(_) => Lane::Compute,
-        Work::Changes(_) | Work::Submit(_) | Work::Report(_) => Lane::Review,
+        Work::ConfigRead(_) | Work::Prepare(_) => Duty::Merge,
+        Work::Layout(_) | Work::Freeze(_) => Duty::Compute,
+        Work::Submit(_) => Duty::Submit,
+        Work::Changes(_) | Work::Report(_) => Duty::Review,
     }
 }
 
-fn work_lane(tools: &Tools, taken: &Mutex<BTreeSet<(WorkId, u32)>>, receiver: &Mutex<Receiver<Due>>) {
+fn work_lane(
+    tools: &Tools,
+    source: &dyn WorkSource,
+    taken: &Mutex<BTreeSet<(WorkId, u32)>>,
+    receiver: &Mutex<Receiver<Due>>,
+) {
     loop {
         // The lock is held while waiting: whoever waits next takes the next row.
         let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(due) = next else { return };
         let key = (due.work, due.attempt);
-        if !perform_and_answer(tools, due) {
+        if !perform_and_answer(tools, source, due) {
             // Nobody has the answer: the next scan finds the row again.
             taken.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
         }
     }
 }
 
-fn perform_and_answer(tools: &Tools, due: Due) -> bool {
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| perform(&tools.repositories, &due))).ok();
+fn perform_and_answer(tools: &Tools, source: &dyn WorkSource, due: Due) -> bool {
+    let perform = || perform(&tools.repositories, source, &due);
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(perform)).ok();
     let Some(input) = outcome else {
         tracing::error!(work = %due.work, "an effect panicked; its work is sent again when its deadline passes");
         return true;
@@ -157,7 +190,7 @@ fn perform_and_answer(tools: &Tools, due: Due) -> bool {
     }
 }
 
-fn perform(repositories: &Repositories, due: &Due) -> GateInput {
+fn perform(repositories: &Repositories, source: &dyn WorkSource, due: &Due) -> GateInput {
     let connections: &Connections = &repositories.connections;
     let (work, attempt, tenant) = (due.work, due.attempt, due.tenant.clone());
     match &due.request {
@@ -172,7 +205,8 @@ fn perform(repositories: &Repositories, due: &Due) -> GateInput {
         }
         Work::Freeze(wanted) => FreezeDone { work, attempt, tenant, outcome: freeze::run(repositories, wanted) }.into(),
         Work::Submit(wanted) => {
-            SubmitDone { work, attempt, tenant, outcome: review::submit(repositories, wanted) }.into()
+            let chain = source.chain(wanted.item);
+            SubmitDone { work, attempt, tenant, outcome: review::submit(repositories, wanted, chain.as_ref()) }.into()
         }
         Work::Report(wanted) => {
             ReportDone { work, attempt, tenant, failed: review::report(connections, wanted) }.into()

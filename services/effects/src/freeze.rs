@@ -13,6 +13,7 @@ use gatelog_record::{BlobHash, codec};
 use gatelog_rules_config::{
     FreezeOptions, FreezeOutcome as Frozen, FreezeSubject, FrozenJob as Job, JobGraph, Layout, Playbook, freeze,
 };
+use gatelog_rules_gate::{combine, job_traits};
 
 use crate::connection::Trouble;
 use crate::git::{Repositories, trouble};
@@ -51,6 +52,9 @@ fn try_run(repositories: &Repositories, wanted: &FreezeWanted) -> Result<FreezeO
     let ahead = wanted.layout_ahead.as_ref().map(|hash| read_layout(repositories, hash)).transpose()?;
     let (question, own) = subject(wanted)?;
     let options = FreezeOptions { ahead: ahead.as_ref(), ..FreezeOptions::default() };
+    if wanted.steps.iter().filter(|step| step.item == wanted.item).count() > 1 {
+        return circle(repositories, wanted, &layout, options);
+    }
     let put = |bytes: Result<Vec<u8>, codec::CodecError>| -> Result<BlobHash, Trouble> {
         let bytes = bytes.map_err(|error| Trouble::lasting("too-large", &error))?;
         blobs.put(&bytes).map_err(|error| Trouble::passing("blob-store", &error))
@@ -68,18 +72,10 @@ fn try_run(repositories: &Repositories, wanted: &FreezeWanted) -> Result<FreezeO
             let mut jobs = Vec::with_capacity(graph.jobs.len());
             for job in &graph.jobs {
                 let spec = spec(&mut pins, own, &graph, job)?;
-                jobs.push(frozen(&layout, job, put(codec::encode(&spec))?));
+                let frozen = frozen(&layout, job, put(codec::encode(&spec))?);
+                jobs.push(FrozenJob { traits: job_traits(&graph, job, Vec::new()), ..frozen });
             }
-            let repo_state = pins
-                .tips
-                .into_iter()
-                .flat_map(|((connection, project), branches)| {
-                    branches.into_iter().map(move |(branch, commit)| BasePin {
-                        at: ProjectBranch { connection: connection.clone(), project: project.clone(), branch },
-                        commit,
-                    })
-                })
-                .collect();
+            let repo_state = pins.repo_state();
             Ok(FreezeOutcome::Frozen {
                 graph: put(codec::encode(&graph))?,
                 trace: put(codec::encode(&trace))?,
@@ -88,6 +84,63 @@ fn try_run(repositories: &Repositories, wanted: &FreezeWanted) -> Result<FreezeO
             })
         }
     }
+}
+
+/// Freezes the jobs of changes that are tested as one: those of each, and one in place of several that are
+/// the same. The trace kept is that of the change that set the item off, which stands last.
+fn circle(
+    repositories: &Repositories,
+    wanted: &FreezeWanted,
+    layout: &Layout,
+    options: FreezeOptions<'_>,
+) -> Result<FreezeOutcome, Trouble> {
+    let blobs = &repositories.blobs;
+    let put = |bytes: Result<Vec<u8>, codec::CodecError>| -> Result<BlobHash, Trouble> {
+        let bytes = bytes.map_err(|error| Trouble::lasting("too-large", &error))?;
+        blobs.put(&bytes).map_err(|error| Trouble::passing("blob-store", &error))
+    };
+    let own: Vec<&Subject> =
+        wanted.steps.iter().filter(|step| step.item == wanted.item).map(|step| &step.subject).collect();
+    let (mut graphs, mut in_pipeline, mut last) = (Vec::with_capacity(own.len()), false, BlobHash::default());
+    for change in &own {
+        let question = FreezeSubject {
+            project: change.project.clone(),
+            branch: change.branch.clone(),
+            reference: change.git_ref.clone(),
+            updates_config: wanted.state.item_touches_config,
+            files: wanted.state.files.clone(),
+            ..FreezeSubject::default()
+        };
+        let outcome = freeze(layout, &question, &wanted.pipeline, options);
+        last = put(codec::encode(outcome.trace()))?;
+        let graph = match outcome {
+            Frozen::Frozen { graph, .. } => graph,
+            Frozen::NoJobs { .. } | Frozen::NotInPipeline { .. } => JobGraph::default(),
+            Frozen::Refused { problem, .. } => {
+                return Ok(FreezeOutcome::Refused { trace: last, message: problem.to_string() });
+            }
+        };
+        in_pipeline |= !graph.jobs.is_empty();
+        graphs.push((change.project.clone(), graph));
+    }
+    let mut pins = Pins { repositories, wanted, layout, tips: BTreeMap::new() };
+    let (mut jobs, mut together) = (Vec::new(), JobGraph::default());
+    for (graph, job, changes) in combine(&graphs) {
+        let first = changes.first().and_then(|at| own.get(*at as usize)).ok_or_else(|| Trouble {
+            code: "internal".into(),
+            message: format!("job {} is for none of the item's changes", job.name),
+            again: false,
+        })?;
+        let spec = spec(&mut pins, first, graph, job)?;
+        let frozen = frozen(layout, job, put(codec::encode(&spec))?);
+        jobs.push(FrozenJob { traits: job_traits(graph, job, changes), ..frozen });
+        together.jobs.push(job.clone());
+    }
+    if jobs.is_empty() {
+        return Ok(FreezeOutcome::NoJobs { trace: last, in_pipeline });
+    }
+    let repo_state = pins.repo_state();
+    Ok(FreezeOutcome::Frozen { graph: put(codec::encode(&together))?, trace: last, jobs, repo_state })
 }
 
 fn read_layout(repositories: &Repositories, hash: &BlobHash) -> Result<Layout, Trouble> {
@@ -114,6 +167,7 @@ fn frozen(layout: &Layout, job: &Job, spec: BlobHash) -> FrozenJob {
         noop: job.name == "noop",
         success_message: job.success_message.clone(),
         failure_message: job.failure_message.clone(),
+        traits: Default::default(),
     }
 }
 
@@ -126,6 +180,17 @@ struct Pins<'a> {
 }
 
 impl Pins<'_> {
+    /// Everything that was pinned.
+    fn repo_state(self) -> Vec<BasePin> {
+        let pins = self.tips.into_iter().flat_map(|((connection, project), branches)| {
+            branches.into_iter().map(move |(branch, commit)| BasePin {
+                at: ProjectBranch { connection: connection.clone(), project: project.clone(), branch },
+                commit,
+            })
+        });
+        pins.collect()
+    }
+
     fn project(&self, canonical: &str) -> Result<&TenantProject, Trouble> {
         self.wanted.projects.iter().find(|project| project.project == canonical).ok_or_else(|| Trouble {
             code: "unknown-project".into(),
@@ -232,7 +297,7 @@ impl Pins<'_> {
 
 fn spec(pins: &mut Pins<'_>, own: &Subject, graph: &JobGraph, job: &Job) -> Result<JobSpec, Trouble> {
     let wanted = pins.wanted;
-    let of_job = job.override_checkout.as_deref();
+    let of_job = job.override_checkout.as_deref().or(job.override_branch.as_deref());
     // Zuul: the projects of the item and of everything ahead of it, and those the job requires.
     let mut names: Vec<(String, Option<String>, bool)> = Vec::new();
     for step in &wanted.steps {
@@ -241,9 +306,10 @@ fn spec(pins: &mut Pins<'_>, own: &Subject, graph: &JobGraph, job: &Job) -> Resu
         }
     }
     for required in &job.required_projects {
+        let checkout = required.override_checkout.clone().or_else(|| required.override_branch.clone());
         match names.iter_mut().find(|(name, ..)| *name == required.project) {
-            Some(known) => *known = (known.0.clone(), required.override_checkout.clone(), true),
-            None => names.push((required.project.clone(), required.override_checkout.clone(), true)),
+            Some(known) => *known = (known.0.clone(), checkout, true),
+            None => names.push((required.project.clone(), checkout, true)),
         }
     }
     let mut workspace = Vec::with_capacity(names.len());

@@ -16,6 +16,9 @@ use crate::connection::{Connections, Trouble};
 /// The version of the loader: raised when the same files may give another layout.
 pub const LOADER: u32 = 1;
 
+/// How many of the errors that a change brings are told on it.
+const MOST_INTRODUCED: usize = 50;
+
 /// Makes a layout; trouble becomes an outcome too.
 pub fn make(blobs: &dyn Blobs, connections: &Connections, wanted: &LayoutWanted) -> LayoutOutcome {
     match try_make(blobs, connections, wanted) {
@@ -79,12 +82,17 @@ fn try_make(blobs: &dyn Blobs, connections: &Connections, wanted: &LayoutWanted)
         None => BTreeSet::new(),
     };
     let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
-    let introduced = problems
+    let mut introduced: Vec<String> = problems
         .iter()
         .filter(|problem| problem.severity == Severity::Error)
         .map(Problem::to_string)
         .filter(|text| wanted.item.is_some() && !ahead.contains(text))
         .collect();
+    if introduced.len() > MOST_INTRODUCED {
+        let more = introduced.len() - MOST_INTRODUCED;
+        introduced.truncate(MOST_INTRODUCED);
+        introduced.push(format!("and {more} more errors: mend these first"));
+    }
     let put = |bytes: Vec<u8>| blobs.put(&bytes).map_err(|error| Trouble::passing("blob-store", &error));
     let encode_error = |error| Trouble::lasting("layout-too-large", &error);
     Ok(LayoutOutcome::Made {

@@ -5,6 +5,7 @@
 //! and must then be done once: commits come out the same, a branch moves only from where it was, a
 //! report carries its id, a node is named after its id.
 
+pub mod chain;
 pub mod config_read;
 pub mod connection;
 pub mod dispatch;
@@ -13,5 +14,6 @@ pub mod git;
 pub mod layout;
 pub mod prepare;
 pub mod review;
+pub mod share;
 pub mod spec;
 pub mod worker;

@@ -3,8 +3,9 @@
 use gatelog_merging::{
     BranchKey, FileFilter, FrozenBase, MergeItem, MergeMode, PrepareOutcome as Merge, PrepareRequest,
 };
+use gatelog_record::Timestamp;
 use gatelog_record::draft::gate::{
-    ConfigFileSet, PrepareOutcome, PrepareRequested, PreparedBranch, PreparedState, ProjectBranch,
+    ConfigFileSet, MergeStep, PrepareOutcome, PrepareRequested, PreparedBranch, PreparedState, ProjectBranch,
 };
 
 use crate::connection::Trouble;
@@ -21,10 +22,14 @@ pub fn prepare(repositories: &Repositories, wanted: &PrepareRequested) -> Prepar
     }
 }
 
-fn try_prepare(repositories: &Repositories, wanted: &PrepareRequested) -> Result<PrepareOutcome, Trouble> {
-    let filter = config_filter(&[]);
-    let mut items = Vec::with_capacity(wanted.steps.len());
-    for step in &wanted.steps {
+/// The merges of a chain as the mirrors take them.
+pub(crate) fn items(
+    repositories: &Repositories,
+    steps: &[MergeStep],
+    dated: Timestamp,
+) -> Result<Vec<MergeItem>, Trouble> {
+    let mut items = Vec::with_capacity(steps.len());
+    for step in steps {
         let subject = &step.subject;
         let project = repositories.key(&subject.connection, &subject.project)?;
         let branch = subject.branch.clone().ok_or_else(|| Trouble {
@@ -43,10 +48,16 @@ fn try_prepare(repositories: &Repositories, wanted: &PrepareRequested) -> Result
             ref_name: Some(subject.git_ref.clone()),
             commit: subject.commit.clone(),
             mode,
-            date_s: wanted.dated.seconds(),
+            date_s: dated.seconds(),
             message: None,
         });
     }
+    Ok(items)
+}
+
+fn try_prepare(repositories: &Repositories, wanted: &PrepareRequested) -> Result<PrepareOutcome, Trouble> {
+    let filter = config_filter(&[]);
+    let items = items(repositories, &wanted.steps, wanted.dated)?;
     let mut bases = Vec::with_capacity(wanted.bases.len());
     for pin in &wanted.bases {
         let project = repositories.key(&pin.at.connection, &pin.at.project)?;

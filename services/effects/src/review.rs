@@ -2,6 +2,7 @@
 
 use gatelog_record::draft::gate::{ChangesFound, ChangesWanted, ReportRequested, SubmitOutcome, SubmitRequested};
 
+use crate::chain::{self, Chain};
 use crate::connection::{Connections, Trouble};
 use crate::git::{Repositories, trouble};
 
@@ -22,9 +23,13 @@ pub fn find_changes(connections: &Connections, wanted: &ChangesWanted, attempt: 
 }
 
 /// Moves each branch from what was tested on to what was tested. A branch that has moved ends it:
-/// nothing that comes after is touched.
-pub fn submit(repositories: &Repositories, wanted: &SubmitRequested) -> SubmitOutcome {
+/// nothing that comes after is touched. `chain` is how what was tested came about: where it was made elsewhere, it is
+/// made again here.
+pub fn submit(repositories: &Repositories, wanted: &SubmitRequested, chain: Option<&Chain>) -> SubmitOutcome {
     let all = || -> Result<SubmitOutcome, Trouble> {
+        if let Some(chain) = chain {
+            chain::ensure(repositories, &format!("submit-{}", wanted.work), chain)?;
+        }
         for target in &wanted.targets {
             let connection = repositories.connections.get(&target.at.connection)?;
             let key = repositories.key(&target.at.connection, &target.at.project)?;

@@ -152,7 +152,7 @@ impl JobSpec {
                     .map(|applied| format!("<Job {} at {}>", applied.job, applied.place))
                     .collect(),
                 child_jobs: self.child_jobs.clone(),
-                override_checkout: self.job.override_checkout.clone(),
+                override_checkout: self.job.override_checkout.clone().or_else(|| self.job.override_branch.clone()),
                 workspace_scheme: match self.job.workspace_scheme.as_str() {
                     "flat" => WorkspaceScheme::Flat,
                     "unique" => WorkspaceScheme::Unique,

@@ -14,9 +14,9 @@ use gatelog_cloud_local::{Cloud, NodeConnection, NodeRequest};
 use gatelog_event_log::Log;
 use gatelog_executing::spec::Checkout;
 use gatelog_executing::{
-    AbortReason, BuildControl, BuildOutcome, BuildResult as Verdict, Executor, Workspace, WorkspaceError,
+    AbortReason, BuildControl, BuildOutcome, BuildResult as Verdict, Executor, FailureCause, Workspace, WorkspaceError,
 };
-use gatelog_merging::{BranchState, MergeError, ObjectSharing, ProjectKey, WorkspaceRequest};
+use gatelog_merging::{BranchState, MergeError, ObjectSharing, WorkspaceRequest};
 use gatelog_record::draft::capacity::{LeaseReleased, NodeGrant};
 use gatelog_record::draft::gate::{Artifact, AttemptFinished, AttemptStarted, BuildResult};
 use gatelog_record::input::{CapacityInput, GateInput};
@@ -26,7 +26,8 @@ use gatelog_record::{
 };
 use gatelog_secrets::{Keyring, Scope};
 
-use crate::connection::chain;
+use crate::chain::{self, Chain};
+use crate::connection::{Trouble, chain};
 use crate::git::Repositories;
 use crate::spec::{Attempt, JobSpec};
 
@@ -58,6 +59,10 @@ pub struct Held {
 pub struct Parents {
     /// The buildset.
     pub buildset: BuildsetId,
+    /// How the state under test came about, to make it here where it was made elsewhere.
+    pub chain: Option<Chain>,
+    /// How people reach the API, as the tenant has it; empty where nobody said.
+    pub web_root: String,
     /// What parents returned.
     pub data: BTreeMap<String, Value>,
     /// What parents returned under seal.
@@ -70,19 +75,46 @@ pub struct Parents {
 pub trait LeaseSource: Send + Sync {
     /// The leases that this start of this worker holds, and the position they were read at.
     fn held(&self, worker: &str, incarnation: &str) -> (u64, Vec<Held>);
-    /// The buildset of a build and what its parents returned; `None` when the build is gone.
-    fn parents(&self, build: BuildId) -> Option<Parents>;
+    /// The buildset of a build and what its parents returned, as of the moment when this attempt was asked for or
+    /// later; `None` when the build is gone or that moment is not known here yet.
+    fn parents(&self, build: BuildId, attempt: u32) -> Option<Parents>;
     /// Waits until something was folded beyond a position, at most so long.
     fn wait(&self, beyond: u64, at_most: Duration);
 }
 
-/// One start of a worker.
+/// What a start of a worker is called. It changes while the process runs when the worker has to take itself for dead:
+/// what it held until then is lost to it, as after a restart.
+#[derive(Clone, Debug, Default)]
+pub struct Incarnation(Arc<Mutex<(String, Timestamp)>>);
+
+impl Incarnation {
+    /// A start with this name at this time.
+    pub fn new(name: impl Into<String>, started_at: Timestamp) -> Incarnation {
+        Incarnation(Arc::new(Mutex::new((name.into(), started_at))))
+    }
+
+    /// Its name and when it began.
+    pub fn get(&self) -> (String, Timestamp) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Another start: whoever follows leases stops what the one before ran.
+    pub fn renew(&self, name: impl Into<String>, started_at: Timestamp) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (name.into(), started_at);
+    }
+
+    fn name(&self) -> String {
+        self.get().0
+    }
+}
+
+/// One worker.
 #[derive(Clone)]
 pub struct Worker {
     /// Its name, the same over restarts.
     pub name: String,
     /// Drawn anew at each start.
-    pub incarnation: String,
+    pub incarnation: Incarnation,
     /// Runs builds.
     pub executor: Executor,
     /// Makes nodes.
@@ -95,8 +127,8 @@ pub struct Worker {
     pub log: Arc<dyn Log>,
     /// Capacity's partition.
     pub capacity: Partition,
-    /// How people reach the API, for the address of a log; no slash at its end.
-    pub web_root: String,
+    /// Set when the process is to end.
+    pub stop: Arc<AtomicBool>,
     /// The clock.
     pub now: fn() -> Timestamp,
     /// The labels of nodes it makes.
@@ -111,12 +143,20 @@ enum Run {
 type Runs = Arc<Mutex<BTreeMap<LeaseId, Run>>>;
 
 impl Worker {
-    /// Follows leases until `stop` is set, then stops every build. Blocks; call it on a thread of
-    /// its own. Builds run on `runtime`.
-    pub fn follow(&self, source: &Arc<dyn LeaseSource>, runtime: &tokio::runtime::Handle, stop: &AtomicBool) {
+    /// Follows leases until it is told to stop, then stops every build. Blocks; call it on a thread of its own. Builds
+    /// run on `runtime`.
+    pub fn follow(&self, source: &Arc<dyn LeaseSource>, runtime: &tokio::runtime::Handle) {
         let runs: Runs = Arc::default();
-        while !stop.load(Ordering::Relaxed) {
-            let (position, held) = source.held(&self.name, &self.incarnation);
+        let mut incarnation = self.incarnation.name();
+        while !self.stop.load(Ordering::Relaxed) {
+            let newest = self.incarnation.name();
+            if newest != incarnation {
+                tracing::warn!(worker = self.name, "every build is stopped: others take this worker for dead by now");
+                self.stop_all(&runs);
+                self.sweep();
+                incarnation = newest;
+            }
+            let (position, held) = source.held(&self.name, &incarnation);
             let there: BTreeSet<LeaseId> = held.iter().map(|lease| lease.lease).collect();
             let mut known = lock(&runs);
             for lease in held {
@@ -124,14 +164,15 @@ impl Worker {
                     None if lease.revoked => {
                         // Taken back before it began.
                         known.insert(lease.lease, Run::Over);
-                        let worker = self.clone();
-                        runtime.spawn_blocking(move || worker.release(&lease));
+                        let (worker, incarnation) = (self.clone(), incarnation.clone());
+                        runtime.spawn_blocking(move || worker.release(&lease, incarnation));
                     }
                     None => {
                         let control = BuildControl::new();
                         known.insert(lease.lease, Run::Running(control.clone()));
                         let (worker, source, runs) = (self.clone(), Arc::clone(source), Arc::clone(&runs));
-                        runtime.spawn(async move { worker.attempt(lease, source, control, runs).await });
+                        let incarnation = incarnation.clone();
+                        runtime.spawn(async move { worker.attempt(lease, incarnation, source, control, runs).await });
                     }
                     Some(Run::Running(control)) if lease.revoked => {
                         control.abort(AbortReason::Cancelled);
@@ -140,11 +181,23 @@ impl Worker {
                     Some(_) => {}
                 }
             }
+            // A lease that ended without a word from here was taken for lost, while this start of the worker was not
+            // heard of; what still runs under it has no place any more.
+            for (_, run) in known.iter().filter(|(lease, _)| !there.contains(lease)) {
+                if let Run::Running(control) = run {
+                    control.abort(AbortReason::Cancelled);
+                }
+            }
             known.retain(|lease, run| there.contains(lease) || matches!(run, Run::Running(_)));
             drop(known);
             source.wait(position, Duration::from_millis(500));
         }
-        for run in lock(&runs).values() {
+        self.stop_all(&runs);
+    }
+
+    /// Stops every build without a word to anybody: what it held is lost, and capacity tells the owners.
+    fn stop_all(&self, runs: &Runs) {
+        for run in lock(runs).values() {
             if let Run::Running(control) = run {
                 control.abort(AbortReason::Shutdown);
             }
@@ -159,17 +212,38 @@ impl Worker {
         }
     }
 
-    async fn attempt(self, lease: Held, source: Arc<dyn LeaseSource>, control: BuildControl, runs: Runs) {
+    /// Removes the nodes of leases that are lost.
+    fn sweep(&self) {
+        let nodes = self.cloud.list_nodes().unwrap_or_else(|error| {
+            tracing::warn!(error = %chain(&error), "leftover nodes could not be found");
+            Vec::new()
+        });
+        for node in nodes {
+            if let Err(error) = self.cloud.delete_node(node.node) {
+                tracing::warn!(node = %node.node, error = %chain(&error), "a leftover node could not be removed");
+            }
+        }
+    }
+
+    async fn attempt(
+        self,
+        lease: Held,
+        incarnation: String,
+        source: Arc<dyn LeaseSource>,
+        control: BuildControl,
+        runs: Runs,
+    ) {
         let began = (self.now)();
         let outcome = self.run(&lease, &source, &control).await;
         if control.aborted() == Some(AbortReason::Shutdown) {
-            // The process is going down: the next start is another incarnation, and capacity tells.
+            // The next start is another incarnation, and capacity tells.
+            lock(&runs).remove(&lease.lease);
             return;
         }
         let worker = self.clone();
         let told = tokio::task::spawn_blocking(move || {
             worker.finished(&lease, began, outcome);
-            worker.release(&lease);
+            worker.release(&lease, incarnation);
             lease.lease
         });
         if let Ok(lease) = told.await {
@@ -182,11 +256,11 @@ impl Worker {
         lease: &Held,
         source: &Arc<dyn LeaseSource>,
         control: &BuildControl,
-    ) -> Result<(BuildOutcome, BuildsetId), Failed> {
+    ) -> Result<(BuildOutcome, BuildsetId, String), Failed> {
         let worker = self.clone();
-        let (for_setup, source) = (lease.clone(), Arc::clone(source));
-        let setup = tokio::task::spawn_blocking(move || worker.set_up(&for_setup, &*source));
-        let (spec, attempt) = setup.await.map_err(|_| Failed::again("setting the attempt up panicked"))??;
+        let (for_setup, source, told) = (lease.clone(), Arc::clone(source), control.clone());
+        let setup = tokio::task::spawn_blocking(move || worker.set_up(&for_setup, &*source, &told));
+        let (spec, attempt, web_root) = setup.await.map_err(|_| Failed::again("setting the attempt up panicked"))??;
         let buildset = attempt.buildset;
         let workspace = Arc::new(MirrorWorkspace { repositories: self.repositories.clone() });
         let build = self
@@ -203,10 +277,16 @@ impl Worker {
         });
         let outcome = build.run().await;
         link.abort();
-        Ok((outcome, buildset))
+        Ok((outcome, buildset, web_root))
     }
 
-    fn set_up(&self, lease: &Held, source: &dyn LeaseSource) -> Result<(JobSpec, Attempt), Failed> {
+    /// What an attempt needs: its spec, what comes with it, and how people reach the API.
+    fn set_up(
+        &self,
+        lease: &Held,
+        source: &dyn LeaseSource,
+        control: &BuildControl,
+    ) -> Result<(JobSpec, Attempt, String), Failed> {
         let started = AttemptStarted {
             tenant: lease.tenant.clone(),
             build: lease.build,
@@ -218,7 +298,12 @@ impl Worker {
         self.tell_owner(lease, "started", GateInput::AttemptStarted(started));
         let bytes = self.repositories.blobs.get(&lease.spec).map_err(|error| Failed::lasting(chain(&error)))?;
         let spec: JobSpec = codec::decode(&bytes).map_err(|error| Failed::lasting(chain(&error)))?;
-        let parents = source.parents(lease.build).ok_or_else(|| Failed::again("the build is gone"))?;
+        let parents = parents(lease, source, control)?;
+        if let Some(chain) = &parents.chain {
+            let name = format!("build-{}", lease.build);
+            chain::ensure(&self.repositories, &name, chain)
+                .map_err(|Trouble { message, again, .. }| Failed { message, again })?;
+        }
         let mut nodes = Vec::with_capacity(lease.nodes.len());
         for grant in &lease.nodes {
             let request = NodeRequest { node: grant.node, label: grant.wanted.label.clone() };
@@ -259,10 +344,10 @@ impl Worker {
             parent_secret_data,
             artifacts: parents.artifacts,
         };
-        Ok((spec, attempt))
+        Ok((spec, attempt, parents.web_root))
     }
 
-    fn finished(&self, lease: &Held, began: Timestamp, outcome: Result<(BuildOutcome, BuildsetId), Failed>) {
+    fn finished(&self, lease: &Held, began: Timestamp, outcome: Result<(BuildOutcome, BuildsetId, String), Failed>) {
         let mut finished = AttemptFinished {
             tenant: lease.tenant.clone(),
             build: lease.build,
@@ -282,15 +367,16 @@ impl Worker {
                 finished.result = if again { BuildResult::Retry } else { BuildResult::Error };
                 finished.detail = Some(message);
             }
-            Ok((outcome, buildset)) => {
+            Ok((outcome, buildset, web_root)) => {
                 finished.result = result(&outcome.result);
                 finished.started_at = outcome.started;
                 finished.finished_at = outcome.ended;
                 finished.detail = detail(&outcome);
-                finished.log_url = Some(format!(
-                    "{}/api/tenant/{}/build/{}/console?attempt={}",
-                    self.web_root, lease.tenant, lease.build, lease.attempt
-                ));
+                // Zuul: a job's line in a report links the page of its build.
+                let web_root = web_root.trim_end_matches('/');
+                if !web_root.is_empty() {
+                    finished.log_url = Some(format!("{web_root}/t/{}/build/{}", lease.tenant, lease.build));
+                }
                 finished.artifacts = outcome.returned.artifacts().iter().filter_map(artifact).collect();
                 finished.data = outcome.returned.data;
                 if outcome.returned.secret_data != Value::Null {
@@ -309,14 +395,13 @@ impl Worker {
         self.tell_owner(lease, "finished", GateInput::AttemptFinished(finished));
     }
 
-    fn release(&self, lease: &Held) {
+    fn release(&self, lease: &Held, incarnation: String) {
         for grant in &lease.nodes {
             if let Err(error) = self.cloud.delete_node(grant.node) {
                 tracing::warn!(node = %grant.node, error = %chain(&error), "a node could not be deleted; the next sweep does it");
             }
         }
-        let released =
-            LeaseReleased { lease: lease.lease, worker: self.name.clone(), incarnation: self.incarnation.clone() };
+        let released = LeaseReleased { lease: lease.lease, worker: self.name.clone(), incarnation };
         let id = format!("lease/{}/released", lease.lease);
         let input = CapacityInput::LeaseReleased(released);
         let record = InputRecord::new(InputId::new(id), "main", (self.now)(), input);
@@ -330,8 +415,8 @@ impl Worker {
         self.append(lease.owner, record);
     }
 
-    /// Appends until it is acknowledged: nobody else knows what is said here. A log that is closing
-    /// ends it; then the next incarnation tells.
+    /// Appends until it is acknowledged: nobody else knows what is said here. Only the end of the process, or of the
+    /// log in it, ends it; then the next incarnation tells.
     fn append(&self, to: Partition, record: InputRecord) {
         let frame = match record.close() {
             Ok(frame) => frame.encode(),
@@ -340,16 +425,33 @@ impl Worker {
                 return;
             }
         };
-        for pause in [10, 50, 200, 1_000, 5_000] {
+        let mut pause = Duration::from_millis(10);
+        while !self.stop.load(Ordering::Relaxed) {
             match self.log.append_inputs(Stream::Inputs(to), vec![frame.clone()]).wait() {
                 Some(Ok(_)) | None => return,
                 Some(Err(error)) => {
                     tracing::warn!(error = %chain(&error), "an outcome could not be appended; it is tried again");
-                    std::thread::sleep(Duration::from_millis(pause));
+                    std::thread::sleep(pause);
+                    pause = (pause * 3).min(Duration::from_secs(5));
                 }
             }
         }
-        tracing::error!(id = %record.input_id, "an outcome could not be appended and is given up");
+    }
+}
+
+/// How long a worker waits until what led to a lease is known here too: gate and capacity are folded each by itself.
+const CATCH_UP: Duration = Duration::from_secs(30);
+
+fn parents(lease: &Held, source: &dyn LeaseSource, control: &BuildControl) -> Result<Parents, Failed> {
+    let began = std::time::Instant::now();
+    loop {
+        if let Some(parents) = source.parents(lease.build, lease.attempt) {
+            return Ok(parents);
+        }
+        if control.is_aborted() || began.elapsed() > CATCH_UP {
+            return Err(Failed::again("the build is gone"));
+        }
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -379,6 +481,7 @@ fn lock(runs: &Runs) -> std::sync::MutexGuard<'_, BTreeMap<LeaseId, Run>> {
 fn result(verdict: &Verdict) -> BuildResult {
     match verdict {
         Verdict::Success => BuildResult::Success,
+        Verdict::Failure(FailureCause::DiskLimit) => BuildResult::DiskFull,
         Verdict::Failure(_) => BuildResult::Failure,
         Verdict::TimedOut => BuildResult::TimedOut,
         Verdict::Aborted => BuildResult::Aborted,
@@ -389,6 +492,13 @@ fn result(verdict: &Verdict) -> BuildResult {
 }
 
 fn detail(outcome: &BuildOutcome) -> Option<String> {
+    // What a build was ended for says more than the task it happened to be at.
+    if let Verdict::Failure(
+        FailureCause::OutputLimit | FailureCause::MemoryLimit | FailureCause::ProcessLimit | FailureCause::DiskLimit,
+    ) = &outcome.result
+    {
+        return outcome.detail.clone();
+    }
     if let (Verdict::Failure(_) | Verdict::Retry(_) | Verdict::PostFailure, Some(task)) =
         (&outcome.result, &outcome.failing_task)
     {
@@ -434,7 +544,13 @@ impl Workspace for MirrorWorkspace {
             .find(|(_, connection)| connection.canonical_hostname() == checkout.project.canonical_hostname)
             .map(|(name, _)| name.clone())
             .ok_or_else(|| missing(format!("no connection has host {}", checkout.project.canonical_hostname)))?;
-        let key = ProjectKey::new(connection, &checkout.project.name);
+        let key = self.repositories.key(&connection, &project).map_err(|trouble| missing(trouble.to_string()))?;
+        // Another process's merger pinned it: it may be newer than this mirror.
+        if !self.repositories.mirrors.has_commit(&key, &checkout.commit).unwrap_or(false)
+            && let Err(error) = self.repositories.mirrors.fetch(&key, &[])
+        {
+            tracing::warn!(project, error = %chain(&error), "a repository could not be fetched for a build");
+        }
         let mut branches: BTreeMap<String, BranchState> = checkout
             .branches
             .iter()

@@ -13,6 +13,7 @@ use gatelog_record::{Stream, Timestamp};
 use crate::commands::failure::{Code, Failure};
 use crate::commands::{self, stop};
 use crate::demo::DemoOptions;
+use crate::roles::Role;
 
 /// What stands under a command's help.
 macro_rules! concat_examples {
@@ -21,7 +22,8 @@ macro_rules! concat_examples {
             "Examples:\n",
             $($line, "\n",)+
             "\nExit codes: 0 ok, 1 said no or a check failed, 2 usage, 3 not found, 4 not allowed, 5 in use,\n",
-            "6 unavailable or timed out, 7 integrity failure, 8 replay diverged (docs/exit-codes.md)."
+            "6 unavailable or timed out, 7 integrity failure, 8 replay diverged, 9 another process has taken over\n",
+            "(docs/exit-codes.md)."
         )
     };
 }
@@ -52,7 +54,8 @@ Examples:
 
 Environment: GATELOG_DIR names the site's directory where --dir does not; NO_COLOR turns colours off.
 Exit codes: 0 ok, 1 said no or a check failed, 2 usage, 3 not found, 4 not allowed, 5 in use,
-6 unavailable or timed out, 7 integrity failure, 8 replay diverged (docs/exit-codes.md).";
+6 unavailable or timed out, 7 integrity failure, 8 replay diverged, 9 another process has taken over
+(docs/exit-codes.md).";
 
 /// Which site a command is about.
 #[derive(Clone, Debug, Default, Args)]
@@ -68,7 +71,7 @@ pub struct SiteArgs {
 /// What gatelog can do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a site: every role in one process
+    /// Run a site: every role in one process, or some of them beside other processes
     Serve(ServeArgs),
     /// See it work: a site, three projects and four changes, from the push to the merge
     Demo(DemoArgs),
@@ -82,6 +85,12 @@ pub enum Command {
     Replay(ReplayCommand),
     /// Say why: everything that happened to a change, item, build or event, back to its cause
     Explain(ExplainArgs),
+    /// Say what is wrong with a configuration, before it is pushed
+    Check(CheckArgs),
+    /// Show the jobs a change would get, from a configuration folder alone
+    Freeze(FreezeArgs),
+    /// Say what this host can do for gatelog, with a cure for each lack
+    Doctor(DoctorArgs),
 }
 
 /// What can be done with the log.
@@ -91,6 +100,10 @@ pub enum LogCommand {
     Cat(CatArgs),
     /// Check every record, the chain of all events, and the blobs they name
     Verify(VerifyArgs),
+    /// Make the log that gatelog.toml describes, as far as it is not there
+    Init(LogInitArgs),
+    /// Say what is wrong with the log's topics and brokers, with the cure
+    Check(LogCheckArgs),
 }
 
 /// Ways back in time.
@@ -106,7 +119,8 @@ pub enum ReplayCommand {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = concat_examples!(
     "  gatelog serve --dir /srv/ci",
-    "  gatelog serve --dir /srv/ci --listen 127.0.0.1:0      a free port; server.json says which"
+    "  gatelog serve --dir /srv/ci --listen 127.0.0.1:0      a free port; server.json says which",
+    "  gatelog serve --dir /srv/ci --role merger,executor    a process of a site whose log is on Kafka"
 ))]
 pub struct ServeArgs {
     /// The site's directory [default: $GATELOG_DIR, or this directory if it has a gatelog.toml]
@@ -115,6 +129,9 @@ pub struct ServeArgs {
     /// Where the API listens, in place of what gatelog.toml says
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
+    /// Only these roles, where the log is on Kafka; can be given more than once [default: all]
+    #[arg(long, value_name = "ROLE", value_delimiter = ',')]
+    pub role: Vec<Role>,
     /// Not for this command; takes the place of the global one.
     #[arg(id = "url", long = "url", hide = true)]
     pub no_url: Option<String>,
@@ -125,7 +142,8 @@ pub struct ServeArgs {
 #[command(after_help = concat_examples!(
     "  gatelog demo                            watch it; nothing is left behind",
     "  gatelog demo --keep --dir /tmp/site     keep the site and leave it running",
-    "  gatelog demo --headless --json          one JSON document; exit code 1 if the story did not go as told"
+    "  gatelog demo --headless --json          one JSON document; exit code 1 if the story did not go as told",
+    "  gatelog demo --kafka localhost:9092     the same with its log on Kafka, in two processes"
 ))]
 pub struct DemoArgs {
     /// Leave the site running when the story is over
@@ -140,6 +158,9 @@ pub struct DemoArgs {
     /// Print the outcome as one JSON document
     #[arg(long)]
     pub json: bool,
+    /// Have the log on Kafka at these brokers, and two processes; topics made for it go with the demo
+    #[arg(long, value_name = "HOST:PORT,…")]
+    pub kafka: Option<String>,
     /// The port of the API; 0 takes a free one
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub port: u16,
@@ -160,6 +181,96 @@ pub struct StatusArgs {
     #[arg(long, value_name = "TENANT")]
     pub tenant: Option<String>,
     /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `check`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = concat_examples!(
+    "  gatelog check                              the repository in this directory",
+    "  gatelog check --trusted                    the same, as a config project",
+    "  gatelog check site/main.yaml --conf zuul.conf   a tenant with all its projects, in site/git/",
+    "  gatelog check --format sarif > check.sarif      for a code-scanning tool"
+))]
+pub struct CheckArgs {
+    /// A repository, or a tenant file or a folder with main.yaml and git/<org>_<project>/
+    #[arg(value_name = "PATH", default_value = ".")]
+    pub path: PathBuf,
+    /// The zuul.conf of a tenant file [default: that beside it]
+    #[arg(long, value_name = "FILE")]
+    pub conf: Option<PathBuf>,
+    /// The repository is a config project
+    #[arg(long)]
+    pub trusted: bool,
+    /// The branch the repository's files are on
+    #[arg(long, value_name = "BRANCH", default_value = "master")]
+    pub branch: String,
+    /// A further configuration file, or a directory with a slash at its end; can be given more than once
+    #[arg(long, value_name = "PATH")]
+    pub extra_config_path: Vec<String>,
+    /// Also tell what is there and not used, and older spellings
+    #[arg(long)]
+    pub hints: bool,
+    /// Warnings fail the check, too
+    #[arg(long)]
+    pub strict: bool,
+    /// How to print
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = CheckFormat::Text)]
+    pub format: CheckFormat,
+}
+
+/// How `check` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum CheckFormat {
+    /// For people.
+    Text,
+    /// One JSON array.
+    Json,
+    /// SARIF 2.1.0.
+    Sarif,
+}
+
+/// `freeze`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = concat_examples!(
+    "  gatelog freeze site --project org/app --branch main --pipeline check",
+    "  gatelog freeze site --project org/app --branch main --pipeline check --files src/a.c,README --json",
+    "  gatelog freeze site --all                       every project, branch and pipeline",
+    "  gatelog freeze --all --oracle-format site --conf zuul.conf   the form the differential tests compare"
+))]
+pub struct FreezeArgs {
+    /// The tenant file, or a folder with main.yaml; beside it lies git/<org>_<project>/ for each project
+    #[arg(value_name = "CONFIG")]
+    pub config: PathBuf,
+    /// The zuul.conf that names the connections [default: that beside the tenant file]
+    #[arg(long, value_name = "FILE")]
+    pub conf: Option<PathBuf>,
+    /// Every project, branch and pipeline
+    #[arg(long)]
+    pub all: bool,
+    /// Only this project
+    #[arg(long, value_name = "PROJECT")]
+    pub project: Option<String>,
+    /// A change on this branch; can be given more than once
+    #[arg(long, value_name = "BRANCH")]
+    pub branch: Vec<String>,
+    /// Only this pipeline
+    #[arg(long, value_name = "PIPELINE")]
+    pub pipeline: Option<String>,
+    /// Only this tenant; can be given more than once
+    #[arg(long, value_name = "TENANT")]
+    pub tenant: Vec<String>,
+    /// The files the change touches; without them file matchers are left out of consideration
+    #[arg(long, value_name = "PATH,…", value_delimiter = ',')]
+    pub files: Option<Vec<String>>,
+    /// Every repository has this branch, too, with the files of master
+    #[arg(long, value_name = "BRANCH")]
+    pub make_branch: Vec<String>,
+    /// Print the document that Zuul's oracle prints, for comparing
+    #[arg(long, requires = "all")]
+    pub oracle_format: bool,
+    /// Print JSON, with the trace of each graph
     #[arg(long)]
     pub json: bool,
 }
@@ -204,6 +315,29 @@ pub struct CatArgs {
     "  gatelog log verify --json"
 ))]
 pub struct VerifyArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `log init`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = concat_examples!(
+    "  gatelog log init --dir /srv/ci      makes the topics of [log.kafka]; what is there is left as it is"
+))]
+pub struct LogInitArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `log check`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = concat_examples!(
+    "  gatelog log check --dir /srv/ci     exit code 0 if topics and brokers are as they must be",
+    "  gatelog log check --json"
+))]
+pub struct LogCheckArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -269,6 +403,23 @@ pub struct ExplainArgs {
     pub json: bool,
 }
 
+/// `doctor`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = concat_examples!(
+    "  gatelog doctor                                what this host can do, with the defaults",
+    "  gatelog doctor --dir /srv/ci                  for this site; also its ports, disks and brokers",
+    "  gatelog doctor --role executor --json         exit code 0: nothing is lacking (warnings do not count);",
+    "                                                else the lack's own code, or 1 where there are several"
+))]
+pub struct DoctorArgs {
+    /// Only what a process with this role needs
+    #[arg(long, value_name = "ROLE")]
+    pub role: Option<Role>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// A moment of a site's past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
@@ -325,6 +476,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
                 headless: args.headless,
                 json: args.json,
                 port: args.port,
+                kafka: args.kafka.clone(),
             };
             let told = crate::demo::story::run(&options, &stop::on_signals()?)?;
             Ok(if told { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -332,9 +484,14 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Status(args) => commands::status::run(&cli.site, args),
         Command::Log(LogCommand::Cat(args)) => commands::log_cat::run(&cli.site, args),
         Command::Log(LogCommand::Verify(args)) => commands::log_verify::run(&cli.site, args),
+        Command::Log(LogCommand::Init(args)) => commands::log_topics::init(&cli.site, args),
+        Command::Log(LogCommand::Check(args)) => commands::log_topics::check(&cli.site, args),
         Command::Replay(ReplayCommand::State(args)) => commands::replay::state(&cli.site, args),
         Command::Replay(ReplayCommand::Verify(args)) => commands::replay::verify(&cli.site, args),
         Command::Explain(args) => commands::explain::run(&cli.site, args),
+        Command::Check(args) => commands::check::run(args),
+        Command::Freeze(args) => commands::freeze::run(args),
+        Command::Doctor(args) => commands::doctor::run(&cli.site, args),
     }
 }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use gatelog_executing::{ByteSize, CgroupSetting, CountLimit, ExecutorConfig, Limits, SandboxMode, SizeLimit};
 use serde::Deserialize;
 
 /// The file's name in a site's directory.
@@ -13,7 +15,12 @@ pub const FILE: &str = "gatelog.toml";
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SiteConfig {
-    /// The tenant file (Zuul's language), relative to the site's directory.
+    /// What this process is called among those of its site; its worker has the same name. The same over restarts,
+    /// another for each process. `local` with the embedded log, else made of the host's name and the directory.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// The tenant file (Zuul's language), relative to the site's directory. Read by the process with the role
+    /// `scheduler`.
     #[serde(default = "default_tenant_file")]
     pub tenant_file: PathBuf,
     /// Connections to code-review systems, by the name pipelines know them under.
@@ -28,6 +35,9 @@ pub struct SiteConfig {
     /// The log.
     #[serde(default)]
     pub log: LogSection,
+    /// What all processes of the site see.
+    #[serde(default)]
+    pub shared: Option<SharedSection>,
 }
 
 fn default_tenant_file() -> PathBuf {
@@ -97,6 +107,70 @@ pub struct ExecutorSection {
     /// Run builds without bubblewrap. Only for hosts where nothing runs that is not trusted.
     #[serde(default)]
     pub unsandboxed: bool,
+    /// Memory of all processes of a build together, such as `"4G"`, or `"none"`; three quarters of the host's memory
+    /// divided by `slots` if not set.
+    #[serde(default)]
+    pub job_memory: Option<SizeLimit>,
+    /// Processes and threads of a build, or `"none"`.
+    #[serde(default = "default_job_pids")]
+    pub job_pids: CountLimit,
+    /// What a build keeps on disk, or `"none"`; more is `DISK_FULL`.
+    #[serde(default = "default_job_disk")]
+    pub job_disk: SizeLimit,
+    /// What fits into each of `/tmp`, `/var/tmp`, `/run` and `/dev/shm` of a build, which lie in memory, or `"none"`.
+    #[serde(default = "default_job_tmp")]
+    pub job_tmp: SizeLimit,
+    /// What a build writes to its console; one that writes more fails.
+    #[serde(default = "default_job_output")]
+    pub job_output: ByteSize,
+    /// What a build writes to its console in a second; one that writes faster waits.
+    #[serde(default = "default_job_output_rate")]
+    pub job_output_rate: ByteSize,
+    /// Seconds that pre-run and run take together at most, also for jobs that allow themselves more or name none.
+    #[serde(default = "default_job_timeout")]
+    pub job_timeout: u64,
+    /// Where the kernel keeps the limits of builds: `"auto"` (the control group gatelog is in, if it was delegated),
+    /// `"off"` (a watch in gatelog keeps them), or a delegated directory of a cgroup2 file system.
+    #[serde(default = "default_cgroup")]
+    pub cgroup: String,
+    /// Where other processes of the site get consoles from. Port 0 takes a free one. Only with `[log.kafka]`.
+    #[serde(default = "default_console_listen")]
+    pub listen: SocketAddr,
+    /// How other processes reach that, `host:port`; the address it listens on if not set.
+    #[serde(default)]
+    pub address: Option<String>,
+}
+
+fn default_job_pids() -> CountLimit {
+    CountLimit(Limits::default().processes)
+}
+
+fn default_job_disk() -> SizeLimit {
+    SizeLimit(Limits::default().disk_bytes)
+}
+
+fn default_job_tmp() -> SizeLimit {
+    SizeLimit(Limits::default().tmp_bytes)
+}
+
+fn default_job_output() -> ByteSize {
+    ByteSize(Limits::default().console_bytes)
+}
+
+fn default_job_output_rate() -> ByteSize {
+    ByteSize(Limits::default().console_rate)
+}
+
+fn default_job_timeout() -> u64 {
+    Limits::default().run.as_secs()
+}
+
+fn default_cgroup() -> String {
+    "auto".into()
+}
+
+fn default_console_listen() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
 }
 
 fn default_labels() -> Vec<String> {
@@ -109,7 +183,84 @@ fn default_slots() -> u32 {
 
 impl Default for ExecutorSection {
     fn default() -> Self {
-        ExecutorSection { slots: default_slots(), ansible_playbook: None, labels: default_labels(), unsandboxed: false }
+        ExecutorSection {
+            slots: default_slots(),
+            ansible_playbook: None,
+            labels: default_labels(),
+            unsandboxed: false,
+            job_memory: None,
+            job_pids: default_job_pids(),
+            job_disk: default_job_disk(),
+            job_tmp: default_job_tmp(),
+            job_output: default_job_output(),
+            job_output_rate: default_job_output_rate(),
+            job_timeout: default_job_timeout(),
+            cgroup: default_cgroup(),
+            listen: default_console_listen(),
+            address: None,
+        }
+    }
+}
+
+impl ExecutorSection {
+    /// What the executor is opened with, for a site in this directory.
+    pub fn settings(&self, site: &Path) -> ExecutorConfig {
+        let mut settings = ExecutorConfig::new(site.join("builds"), site.join("logs"));
+        let from_environment = || std::env::var_os("GATELOG_ANSIBLE_PLAYBOOK").map(PathBuf::from);
+        settings.ansible_playbook = self.ansible_playbook.clone().or_else(from_environment);
+        if self.unsandboxed {
+            settings.sandbox = SandboxMode::Unsandboxed;
+        }
+        let share = || {
+            let total = gatelog_executing::host_memory().map(|(total, _)| total);
+            total.map_or(Limits::default().memory_bytes, |total| Some(Limits::memory_share(total, self.slots)))
+        };
+        settings.limits = Limits {
+            memory_bytes: self.job_memory.map_or_else(share, |limit| limit.0),
+            processes: self.job_pids.0,
+            disk_bytes: self.job_disk.0,
+            tmp_bytes: self.job_tmp.0,
+            console_bytes: self.job_output.0,
+            console_rate: self.job_output_rate.0,
+            run: Duration::from_secs(self.job_timeout),
+            ..Limits::default()
+        };
+        settings.cgroup = match self.cgroup.as_str() {
+            "auto" => CgroupSetting::Auto,
+            "off" => CgroupSetting::Off,
+            path => CgroupSetting::At(path.into()),
+        };
+        settings
+    }
+
+    /// What does not go together, and the cure.
+    fn contradiction(&self) -> Option<(String, String)> {
+        if !matches!(self.cgroup.as_str(), "auto" | "off") && !self.cgroup.starts_with('/') {
+            return Some((
+                format!("cgroup = {:?} under [executor] is no place for control groups", self.cgroup),
+                "set it to \"auto\", \"off\" or an absolute directory such as \"/sys/fs/cgroup/gatelog\"".to_owned(),
+            ));
+        }
+        let least = [
+            ("job-memory", self.job_memory.and_then(|limit| limit.0), 64 << 20),
+            ("job-pids", self.job_pids.0, 32),
+            ("job-disk", self.job_disk.0, 1 << 20),
+            ("job-tmp", self.job_tmp.0, 1 << 20),
+            ("job-timeout", Some(self.job_timeout), 1),
+            ("job-output", Some(self.job_output.0), 64 << 10),
+            ("job-output-rate", Some(self.job_output_rate.0), 64 << 10),
+        ];
+        let (key, value, least) = least
+            .into_iter()
+            .find_map(|(key, value, least)| value.filter(|value| *value < least).map(|value| (key, value, least)))?;
+        let (value, needed) = match key {
+            "job-pids" | "job-timeout" => (value.to_string(), least.to_string()),
+            _ => (ByteSize(value).to_string(), ByteSize(least).to_string()),
+        };
+        Some((
+            format!("{key} = {value} under [executor] is less than Ansible itself needs"),
+            format!("set it to {needed} or more"),
+        ))
     }
 }
 
@@ -120,6 +271,52 @@ pub struct LogSection {
     /// A rung for time travel every so many events; 0 for none.
     #[serde(default = "default_rungs")]
     pub rung_every: u64,
+    /// The log is on Apache Kafka, not in this directory.
+    #[serde(default)]
+    pub kafka: Option<KafkaSection>,
+}
+
+/// The log on Apache Kafka.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct KafkaSection {
+    /// Where brokers listen: `host:port,host:port`. One that answers is enough.
+    pub brokers: String,
+    /// What every topic's name begins with, such as `ci.`.
+    #[serde(default)]
+    pub prefix: String,
+    /// How many partitions each domain has when the log is created.
+    #[serde(default = "default_partitions")]
+    pub partitions: u32,
+    /// On how many brokers each record is kept.
+    #[serde(default = "default_replication")]
+    pub replication: u32,
+    /// On how many brokers a record must be before it is acknowledged.
+    #[serde(default = "default_min_insync")]
+    pub min_insync: u32,
+    /// Further settings of librdkafka by their own names, such as `security.protocol`.
+    #[serde(default)]
+    pub properties: BTreeMap<String, String>,
+}
+
+fn default_partitions() -> u32 {
+    1
+}
+
+fn default_replication() -> u32 {
+    3
+}
+
+fn default_min_insync() -> u32 {
+    2
+}
+
+/// What all processes of a site see: its blobs (`blobs/`) and its keys (`keys/`).
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SharedSection {
+    /// The directory, relative to the site's. On every host the same files.
+    pub dir: PathBuf,
 }
 
 fn default_rungs() -> u64 {
@@ -128,7 +325,7 @@ fn default_rungs() -> u64 {
 
 impl Default for LogSection {
     fn default() -> Self {
-        LogSection { rung_every: default_rungs() }
+        LogSection { rung_every: default_rungs(), kafka: None }
     }
 }
 
@@ -153,6 +350,16 @@ pub enum ConfigError {
         /// What is wrong, with line, column and snippet.
         message: String,
     },
+    /// What it says does not go together.
+    #[error("{path}: {message}; {cure}")]
+    Meaning {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        message: String,
+        /// What to do about it.
+        cure: String,
+    },
 }
 
 impl SiteConfig {
@@ -160,7 +367,42 @@ impl SiteConfig {
     pub fn read(site: &Path) -> Result<SiteConfig, ConfigError> {
         let path = site.join(FILE);
         let text = std::fs::read_to_string(&path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
-        toml::from_str(&text).map_err(|error| ConfigError::Parse { path, message: error.to_string() })
+        let config: SiteConfig = toml::from_str(&text)
+            .map_err(|error| ConfigError::Parse { path: path.clone(), message: error.to_string() })?;
+        match config.contradiction() {
+            Some((message, cure)) => Err(ConfigError::Meaning { path, message, cure }),
+            None => Ok(config),
+        }
+    }
+
+    /// What does not go together, and the cure.
+    fn contradiction(&self) -> Option<(String, String)> {
+        if let Some(name) = &self.name
+            && (name.is_empty() || name.len() > 100 || name.chars().any(|c| c.is_control() || c.is_whitespace()))
+        {
+            let cure = "use 1 to 100 characters without spaces".to_owned();
+            return Some((format!("name = {name:?} cannot name a process"), cure));
+        }
+        if let Some(found) = self.executor.contradiction() {
+            return Some(found);
+        }
+        let kafka = self.log.kafka.as_ref()?;
+        if self.shared.is_none() {
+            return Some((
+                "[log.kafka] without [shared] dir: processes of one site see the same blobs and keys".to_owned(),
+                "set dir under [shared] to a directory that all processes of the site see".to_owned(),
+            ));
+        }
+        if kafka.min_insync > kafka.replication || kafka.min_insync == 0 {
+            return Some((
+                format!(
+                    "min-insync = {} and replication = {} under [log.kafka] cannot be",
+                    kafka.min_insync, kafka.replication
+                ),
+                "set min-insync to 1 or more and at most replication".to_owned(),
+            ));
+        }
+        None
     }
 }
 
@@ -175,5 +417,68 @@ mod tests {
         assert_eq!(config.executor.slots, 2);
         let error = toml::from_str::<SiteConfig>("[executor]\nslot = 3\n").unwrap_err().to_string();
         assert!(error.contains("slot") && error.contains("line 2"), "{error}");
+    }
+
+    fn said(text: &str) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(FILE), text).unwrap();
+        match SiteConfig::read(dir.path()) {
+            Ok(config) => format!("{config:?}"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn limits_of_jobs_are_read_with_their_units_and_what_cannot_be_is_named_with_its_cure() {
+        let text = "[executor]\nslots = 4\njob-memory = \"6G\"\njob-pids = 500\njob-disk = \"1.5 GiB\"\n\
+            job-tmp = \"none\"\njob-output = \"16M\"\njob-output-rate = 1048576\njob-timeout = 600\ncgroup = \"/sys/fs/cgroup/ci\"\n";
+        let site: SiteConfig = toml::from_str(text).unwrap();
+        let settings = site.executor.settings(Path::new("/srv/ci"));
+        let limits = settings.limits;
+        assert_eq!((limits.memory_bytes, limits.processes), (Some(6 << 30), Some(500)));
+        assert_eq!((limits.disk_bytes, limits.tmp_bytes), (Some(3 << 29), None));
+        assert_eq!((limits.console_bytes, limits.console_rate), (16 << 20, 1 << 20));
+        assert_eq!(settings.cgroup, CgroupSetting::At("/sys/fs/cgroup/ci".into()));
+        assert_eq!(limits.run, Duration::from_secs(600));
+        assert_eq!(settings.root, Path::new("/srv/ci/builds"));
+        let usual = ExecutorSection::default().settings(Path::new("/srv/ci"));
+        assert!(usual.limits.memory_bytes.is_some_and(|bytes| bytes >= 512 << 20), "a share of this host");
+        assert_eq!(usual.limits.processes, Limits::default().processes);
+        for (line, expected) in [
+            ("job-memory = \"lots\"", "\"lots\" is no size: write a number with a unit, such as \"512M\""),
+            ("job-memory = 0", "to switch it off write \"none\""),
+            (
+                "job-memory = \"1M\"",
+                "job-memory = 1 MiB under [executor] is less than Ansible itself needs; set it to 64 MiB",
+            ),
+            ("job-pids = \"many\"", "\"many\" is no number"),
+            ("job-pids = 3", "job-pids = 3 under [executor]"),
+            ("cgroup = \"yes\"", "set it to \"auto\", \"off\" or an absolute directory"),
+        ] {
+            let error = said(&format!("[executor]\n{line}\n"));
+            assert!(error.contains(expected), "{line}: {error}");
+            assert!(error.contains("line 2") || error.contains("under [executor]"), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_log_on_kafka_is_read_and_what_cannot_be_is_named_with_its_cure() {
+        let kafka = "[log.kafka]\nbrokers = \"a:1,b:2\"\nprefix = \"ci.\"\nreplication = 1\nmin-insync = 1\n";
+        let properties = "[log.kafka.properties]\n\"security.protocol\" = \"ssl\"\n";
+        let shared = "[shared]\ndir = \"/srv/shared\"\n";
+        let whole = said(&format!("{kafka}{properties}{shared}"));
+        for word in ["a:1,b:2", "\"ci.\"", "security.protocol", "/srv/shared", "partitions: 1"] {
+            assert!(whole.contains(word), "{word}: {whole}");
+        }
+        let without = said(kafka);
+        assert!(without.contains("[shared] dir") && without.contains("; set dir under [shared]"), "{without}");
+        let misspelt = said("[log.kafka]\nbroker = \"a:1\"\n");
+        assert!(misspelt.contains("broker") && misspelt.contains("line 2"), "{misspelt}");
+        let nobody = said("[log.kafka]\nprefix = \"x\"\n");
+        assert!(nobody.contains("brokers"), "{nobody}");
+        let more = said(&format!("[log.kafka]\nbrokers = \"a:1\"\nreplication = 1\n{shared}"));
+        assert!(more.contains("min-insync = 2 and replication = 1"), "{more}");
+        assert!(said("name = \"two words\"\n").contains("cannot name a process"));
+        assert!(said("[shared]\ndirectory = \"x\"\n").contains("directory"));
     }
 }

@@ -1,79 +1,278 @@
 //! Signs of life, and the verdict on who gives none.
 //!
-//! Signs themselves are no history; only the verdict is an input. In one process the signs are kept
-//! in memory.
+//! Signs themselves are no history; only the verdict is an input. Every process gives one under its name, with what
+//! others need to know of it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use gatelog_effects::connection::chain;
+use gatelog_effects::dispatch::Duty;
+use gatelog_effects::share::Peers;
+use gatelog_event_log::{LogError, Presence};
 use gatelog_record::draft::capacity::WorkerSilent;
 use gatelog_record::input::CapacityInput;
-use gatelog_record::{InputId, InputRecord};
+use gatelog_record::{InputId, InputRecord, Timestamp};
+use serde::{Deserialize, Serialize};
 
-/// How often a worker gives a sign.
+use crate::roles::Role;
+
+/// How often a process gives a sign.
 pub const SIGN_EVERY: Duration = Duration::from_secs(3);
-/// After this long without one, a worker is taken for dead.
+/// After this long without one, it is taken for dead.
 pub const SILENT_AFTER: Duration = Duration::from_secs(30);
+/// A worker that could not give one for so long takes itself for dead, before others do.
+pub const MUTE_AFTER: Duration = Duration::from_secs(20);
 
-/// When each worker gave its last sign.
-#[derive(Clone)]
-pub struct Presence {
-    signs: Arc<Mutex<BTreeMap<(String, String), Instant>>>,
+/// What a process says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Component {
+    /// Its name.
+    pub name: String,
+    /// Drawn anew at each start; of a worker, the start that its leases belong to.
+    pub incarnation: String,
+    /// Its roles.
+    pub roles: Vec<Role>,
+    /// Where consoles of its builds can be had, if it runs any.
+    pub address: Option<String>,
+    /// Its API, if it has one.
+    pub web: Option<String>,
+    /// Its gatelog.
+    pub version: String,
+    /// How many builds it runs at once.
+    pub slots: u32,
+    /// When it was started, in microseconds since 1970, by its own clock.
+    pub started_at: i64,
+}
+
+/// Gives the signs of this process, and knows who else gave one.
+pub struct Signer {
+    presence: Arc<dyn Presence>,
+    own: Mutex<Component>,
+    /// When a sign was given last; before the first, when this process began.
+    signed: Mutex<Instant>,
+    /// Who was there when that was known last.
+    seen: Mutex<Vec<(Component, Duration)>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Signer {
+    /// For a process that has given none yet.
+    pub fn new(presence: Arc<dyn Presence>, own: Component) -> Signer {
+        Signer { presence, own: Mutex::new(own), signed: Mutex::new(Instant::now()), seen: Mutex::default() }
+    }
+
+    /// What this process says of itself.
+    pub fn own(&self) -> Component {
+        lock(&self.own).clone()
+    }
+
+    /// Changes it; said with the next sign.
+    pub fn change(&self, change: impl FnOnce(&mut Component)) {
+        change(&mut lock(&self.own));
+    }
+
+    /// Gives a sign; says whether it was taken.
+    pub fn sign(&self) -> bool {
+        let own = self.own();
+        let signed = match serde_json::to_vec(&own) {
+            Ok(body) => self.presence.sign(&own.name, body).map_err(|error| chain(&error)),
+            Err(error) => Err(error.to_string()),
+        };
+        match signed {
+            Ok(()) => {
+                *lock(&self.signed) = Instant::now();
+                true
+            }
+            Err(error) => {
+                tracing::warn!(error, "a sign of life could not be given");
+                false
+            }
+        }
+    }
+
+    /// For how long no sign was given.
+    pub fn mute_for(&self) -> Duration {
+        lock(&self.signed).elapsed()
+    }
+
+    /// Says goodbye.
+    pub fn withdraw(&self) {
+        let name = self.own().name;
+        if let Err(error) = self.presence.withdraw(&name) {
+            tracing::warn!(error = %chain(&error), "goodbye could not be said; others notice by themselves");
+        }
+    }
+
+    /// Who is there, with the age of each one's sign.
+    ///
+    /// # Errors
+    /// When that is not known now.
+    pub fn look(&self) -> Result<Vec<(Component, Duration)>, LogError> {
+        let signs = self.presence.signs()?;
+        // What cannot be read is another release's: it has its own to talk to.
+        let seen: Vec<(Component, Duration)> =
+            signs.into_iter().filter_map(|sign| Some((serde_json::from_slice(&sign.body).ok()?, sign.age))).collect();
+        lock(&self.seen).clone_from(&seen);
+        Ok(seen)
+    }
+
+    /// Who is there, or was when that was known last.
+    pub fn last_seen(&self) -> Vec<(Component, Duration)> {
+        self.look().unwrap_or_else(|_| lock(&self.seen).clone())
+    }
+}
+
+impl Peers for Signer {
+    fn present(&self, duty: Duty) -> Vec<String> {
+        let role = match duty {
+            Duty::Merge | Duty::Compute | Duty::Submit => Role::Merger,
+            Duty::Review => Role::Connections,
+        };
+        let there = |(component, age): &(Component, Duration)| *age < SILENT_AFTER && component.roles.contains(&role);
+        self.last_seen().into_iter().filter(there).map(|(component, _)| component.name).collect()
+    }
+}
+
+/// Who is silent for too long.
+#[derive(Debug)]
+pub struct Verdicts {
     began: Instant,
+    /// Since when there has been no sign of a worker's start at all.
+    missing: BTreeMap<(String, String), Instant>,
 }
 
-impl Default for Presence {
-    fn default() -> Self {
-        Presence { signs: Arc::default(), began: Instant::now() }
-    }
+/// A worker as capacity knows it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KnownWorker {
+    /// Its name.
+    pub name: String,
+    /// Which start of it.
+    pub incarnation: String,
+    /// When it joined: what is said of it names this, because the same start may join again.
+    pub joined_at: Timestamp,
 }
 
-impl Presence {
-    /// A worker gives a sign.
-    pub fn sign(&self, worker: &str, incarnation: &str) {
-        let mut signs = self.signs.lock().unwrap_or_else(PoisonError::into_inner);
-        signs.retain(|(name, start), _| name != worker || start == incarnation);
-        signs.insert((worker.to_owned(), incarnation.to_owned()), Instant::now());
+impl Verdicts {
+    /// Of a process that begins now.
+    pub fn new(now: Instant) -> Verdicts {
+        Verdicts { began: now, missing: BTreeMap::new() }
     }
 
-    /// Of the workers capacity knows (name and incarnation), those that are silent for too long. A
-    /// worker never heard of since this process began is counted from then.
-    pub fn silent(&self, known: &[(String, String)], now: Instant) -> Vec<InputRecord> {
-        let signs = self.signs.lock().unwrap_or_else(PoisonError::into_inner);
-        known
-            .iter()
-            .filter_map(|(worker, incarnation)| {
-                let last = signs.get(&(worker.clone(), incarnation.clone())).copied().unwrap_or(self.began);
-                let silent = now.saturating_duration_since(last);
-                if silent < SILENT_AFTER {
-                    return None;
+    /// It is not known who is there: whoever is missing is counted anew from when it is.
+    pub fn blind(&mut self) {
+        self.missing.clear();
+    }
+
+    /// Of the workers capacity knows, those that are silent for too long; nobody before this process is as old as that.
+    pub fn silent(&mut self, known: &[KnownWorker], seen: &[(Component, Duration)], now: Instant) -> Vec<InputRecord> {
+        self.missing.retain(|(name, incarnation), _| {
+            known.iter().any(|worker| worker.name == *name && worker.incarnation == *incarnation)
+        });
+        let mut silent = Vec::new();
+        for worker in known {
+            let key = (worker.name.clone(), worker.incarnation.clone());
+            let sign = seen
+                .iter()
+                .find(|(component, _)| component.name == worker.name && component.incarnation == worker.incarnation);
+            let age = match sign {
+                Some((_, age)) => {
+                    self.missing.remove(&key);
+                    *age
                 }
-                let input = CapacityInput::WorkerSilent(WorkerSilent {
-                    worker: worker.clone(),
-                    incarnation: incarnation.clone(),
-                    silent_ms: i64::try_from(silent.as_millis()).unwrap_or(i64::MAX),
-                });
-                let id = InputId::new(format!("worker/{worker}/{incarnation}/silent"));
-                Some(InputRecord::new(id, "main", crate::clock::now(), input))
-            })
-            .collect()
+                None => now.saturating_duration_since(*self.missing.entry(key).or_insert(now)),
+            };
+            if age < SILENT_AFTER || now.saturating_duration_since(self.began) < SILENT_AFTER {
+                continue;
+            }
+            let KnownWorker { name, incarnation, joined_at } = worker;
+            let input = CapacityInput::WorkerSilent(WorkerSilent {
+                worker: name.clone(),
+                incarnation: incarnation.clone(),
+                silent_ms: i64::try_from(age.as_millis()).unwrap_or(i64::MAX),
+            });
+            let id = InputId::new(format!("worker/{name}/{incarnation}/silent/{}", joined_at.0));
+            silent.push(InputRecord::new(id, "main", crate::clock::now(), input));
+        }
+        silent
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use gatelog_event_log::MemoryPresence;
+
     use super::*;
 
+    fn component(name: &str, incarnation: &str, roles: &[Role]) -> Component {
+        Component {
+            name: name.into(),
+            incarnation: incarnation.into(),
+            roles: roles.to_vec(),
+            address: None,
+            web: None,
+            version: "1".into(),
+            slots: 0,
+            started_at: 0,
+        }
+    }
+
+    fn known(name: &str, incarnation: &str) -> KnownWorker {
+        KnownWorker { name: name.into(), incarnation: incarnation.into(), joined_at: Timestamp(7) }
+    }
+
+    fn names(silent: &[InputRecord]) -> Vec<&str> {
+        silent.iter().map(|record| record.input_id.as_str()).collect()
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
     #[test]
-    fn a_worker_is_silent_thirty_seconds_after_its_last_sign() {
-        let presence = Presence::default();
-        presence.sign("w1", "a");
-        let known = [("w1".to_owned(), "a".to_owned()), ("w2".to_owned(), "b".to_owned())];
-        let now = Instant::now();
-        assert_eq!(presence.silent(&known, now + Duration::from_secs(29)), []);
-        let silent = presence.silent(&known, now + Duration::from_secs(31));
-        assert_eq!(silent.len(), 2, "w2 was never heard of");
-        assert_eq!(silent[0].input_id.as_str(), "worker/w1/a/silent");
+    fn a_worker_is_silent_thirty_seconds_after_its_last_sign_but_not_before_the_judge_is_as_old() {
+        let began = Instant::now();
+        let mut verdicts = Verdicts::new(began);
+        let workers = [known("w1", "a"), known("w2", "b")];
+        let old = |age| vec![(component("w1", "a", &[]), age)];
+        assert_eq!(verdicts.silent(&workers, &old(SECOND * 40), began), []);
+        assert_eq!(verdicts.silent(&workers, &old(SECOND * 29), began + SECOND * 29), []);
+        let silent = verdicts.silent(&workers, &old(SECOND * 29), began + SECOND * 30);
+        assert_eq!(names(&silent), ["worker/w2/b/silent/7"], "w2 was never heard of");
+        let silent = verdicts.silent(&workers, &old(SECOND * 30), began + SECOND * 31);
+        assert_eq!(names(&silent), ["worker/w1/a/silent/7", "worker/w2/b/silent/7"]);
+    }
+
+    #[test]
+    fn another_start_of_a_worker_has_its_own_time_and_time_without_sight_does_not_count() {
+        let began = Instant::now();
+        let mut verdicts = Verdicts::new(began);
+        let workers = [known("w1", "a")];
+        let late = began + SECOND * 100;
+        let another = vec![(component("w1", "new", &[]), SECOND)];
+        assert_eq!(verdicts.silent(&workers, &another, late), [], "it may not have announced itself yet");
+        verdicts.blind();
+        assert_eq!(verdicts.silent(&workers, &another, late + SECOND * 31), []);
+        assert_eq!(verdicts.silent(&workers, &another, late + SECOND * 60), []);
+        assert_eq!(verdicts.silent(&workers, &another, late + SECOND * 61).len(), 1);
+    }
+
+    #[test]
+    fn peers_are_those_of_the_role_who_gave_a_sign_lately() {
+        let presence = Arc::new(MemoryPresence::new(|| Duration::ZERO));
+        let signer = Signer::new(Arc::clone(&presence) as _, component("a", "1", &[Role::Merger]));
+        let other = Signer::new(Arc::clone(&presence) as _, component("b", "1", &[Role::Merger, Role::Connections]));
+        assert!(signer.sign() && other.sign());
+        assert_eq!(signer.present(Duty::Submit), ["a", "b"]);
+        assert_eq!(signer.present(Duty::Review), ["b"]);
+        let error = LogError::System { what: "presence".into(), message: "gone".into() };
+        presence.fail(Some(error));
+        assert!(!signer.sign());
+        assert_eq!(signer.present(Duty::Review), ["b"], "as it was known last");
+        presence.fail(None);
+        other.withdraw();
+        assert_eq!(signer.present(Duty::Review), Vec::<String>::new());
     }
 }

@@ -1,13 +1,14 @@
-//! `gatelog serve`: a site in one process, until it is told to stop.
+//! `gatelog serve`: one process of a site, until it is told to stop.
 
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::cli::{ServeArgs, SiteArgs};
-use crate::commands::failure::Failure;
+use crate::commands::failure::{Code, Failure};
 use crate::commands::stop;
-use crate::server::{Server, ServerOptions};
+use crate::roles::Roles;
+use crate::server::{Ended, Server, ServerOptions};
 
 /// Runs the site.
 pub fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
@@ -15,9 +16,17 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let arguments = SiteArgs { dir: args.dir.clone(), url: None };
     let site = arguments.directory("serve")?.dir().to_path_buf();
     let stop = stop::on_signals()?;
-    let server = Server::start(&site, ServerOptions { listen: args.listen }).map_err(anyhow::Error::from)?;
-    tracing::info!(url = server.url(), site = %site.display(), "serving");
+    let roles = Roles::new(&args.role);
+    let options = ServerOptions { listen: args.listen, roles: roles.clone() };
+    let server = Server::start(&site, options).map_err(anyhow::Error::from)?;
+    tracing::info!(url = server.url(), site = %site.display(), %roles, "serving");
     while !stop.load(Ordering::Relaxed) {
+        if let Some(ended) = server.ended() {
+            server.stop();
+            let Ended::Fenced { .. } = ended;
+            return Err(Failure::new(Code::Fenced, ended.to_string())
+                .hint("of the processes with one of the roles scheduler and launcher, start only one of each"));
+        }
         std::thread::sleep(Duration::from_millis(100));
     }
     tracing::info!("stopping");

@@ -1,9 +1,10 @@
-//! The composition root: one process that is a whole site.
+//! The composition root: one process of a site, with some of its roles or all of them.
 //!
 //! Start order is the order of need: the log, what folds it, who decides, who acts, who listens.
 //! Stop order is the reverse. Nothing here is needed for what was acknowledged to survive: stopping
 //! and being killed leave the same.
 
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,69 +12,27 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use gatelog_capacity_state::Capacity;
-use gatelog_cloud_local::{Label, LocalCloud, LocalCloudConfig};
-use gatelog_deciding::Rules;
-use gatelog_driver_git::{Forge, ForgeConfig, Notifier};
-use gatelog_effects::connection::{Connections, chain};
-use gatelog_effects::dispatch::{self, Tools};
-use gatelog_effects::git::Repositories;
-use gatelog_effects::worker::{LeaseSource, Worker};
-use gatelog_event_log::{Blobs, Log, Tail};
-use gatelog_executing::{Executor, ExecutorConfig, SandboxMode};
+use gatelog_effects::connection::chain;
+use gatelog_event_log::Log;
 use gatelog_gate_state::Gate;
-use gatelog_log_embedded::{EmbeddedLog, FileBlobs, Known, Options as LogOptions};
-use gatelog_merging::{Mirrors, MirrorsConfig};
-use gatelog_record::draft::capacity::WorkerSeen;
-use gatelog_record::input::CapacityInput;
-use gatelog_record::{Domain, InputId, InputRecord, Partition, Stream, Timestamp};
-use gatelog_rules_capacity::CapacityRules;
-use gatelog_rules_gate::GateRules;
+use gatelog_record::{Partition, Timestamp};
 use gatelog_runner::{Runner, RunnerConfig};
 use gatelog_secrets::Keyring;
-use gatelog_store::{Layout as StoreLayout, RungDir};
-use gatelog_tables::{DomainState, TableExt};
-use gatelog_writer::{
-    Clock, Directory, Host, Initial, Options as WriterOptions, PartitionOf, Published, Setup, SystemClock,
-};
+use gatelog_writer::{Directory, Host, SystemClock, WriterState};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{ConnectionConfig, SiteConfig};
-use crate::connections::git::{GitConnection, GitIntake};
-use crate::presence::{Presence, SIGN_EVERY};
-use crate::routing::IntakeRouter;
-use crate::sources::{GateWork, WorkerLeases};
+use crate::config::SiteConfig;
+use crate::logs::{self, Known, OpenError, SitePaths};
+use crate::patience::Patient;
+use crate::presence::{Component, SIGN_EVERY, Signer};
+use crate::roles::{CAPACITY, Folded, GATE, Process, Role, Roles, connections, executor, follow, launcher, merger};
+use crate::roles::{scheduler, web};
 use crate::tenants;
 
-/// The gate's partition, while there is one.
-pub const GATE: Partition = Partition { domain: Domain::Gate, index: 0 };
-/// Capacity's partition.
-pub const CAPACITY: Partition = Partition { domain: Domain::Capacity, index: 0 };
 /// What says where a running server is.
 pub const SERVER_FILE: &str = "server.json";
-
-/// Where things are in a site's directory.
-#[derive(Clone, Debug)]
-pub struct SitePaths {
-    /// The site's directory.
-    pub root: PathBuf,
-}
-
-impl SitePaths {
-    /// The places of a site.
-    pub fn new(root: impl Into<PathBuf>) -> SitePaths {
-        SitePaths { root: root.into() }
-    }
-
-    /// The log, with its blobs.
-    pub fn log(&self) -> PathBuf {
-        self.root.join("log")
-    }
-
-    /// Projections, checkpoints and rungs.
-    pub fn projections(&self) -> PathBuf {
-        self.root.join("projections")
-    }
-}
+/// Held by the process that serves a directory, where the log itself is elsewhere.
+const LOCK_FILE: &str = "serve.lock";
 
 /// Where hooks of a connection's repositories leave word of pushes.
 pub fn notify_dir(site: &Path, connection: &str) -> PathBuf {
@@ -85,8 +44,13 @@ pub fn notify_dir(site: &Path, connection: &str) -> PathBuf {
 pub struct ServerFile {
     /// Its process.
     pub pid: u32,
-    /// Its API.
-    pub url: String,
+    /// What it is called.
+    pub name: String,
+    /// Its roles.
+    pub roles: Vec<Role>,
+    /// Its API, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
 }
 
 /// How a server is started, besides its site's configuration.
@@ -94,6 +58,8 @@ pub struct ServerFile {
 pub struct ServerOptions {
     /// Listen here instead of where the configuration says.
     pub listen: Option<std::net::SocketAddr>,
+    /// Its roles.
+    pub roles: Roles,
 }
 
 /// Why a server did not start.
@@ -107,7 +73,22 @@ pub enum StartError {
     Tenants(#[from] tenants::TenantFileError),
     /// The log; another server on the same directory is one of its errors.
     #[error(transparent)]
-    Log(#[from] gatelog_event_log::LogError),
+    Open(#[from] OpenError),
+    /// Some roles alone, with a log that only one process can write.
+    #[error(
+        "the embedded log serves one process with all roles, {missing} would be missing; leave out --role, or move the \
+         log to Kafka with [log.kafka]"
+    )]
+    Alone {
+        /// The roles that are missing.
+        missing: String,
+    },
+    /// Another process serves this directory.
+    #[error("{directory} is in use by another gatelog serve; give each process a directory of its own")]
+    InUse {
+        /// The directory.
+        directory: String,
+    },
     /// A part of the site could not be opened.
     #[error("{part}: {message}")]
     Part {
@@ -118,33 +99,50 @@ pub enum StartError {
     },
 }
 
-fn part<E: std::error::Error>(part: &'static str) -> impl Fn(E) -> StartError {
+/// Names the part that an error is of.
+pub fn part<E: std::error::Error>(part: &'static str) -> impl Fn(E) -> StartError {
     move |error| StartError::Part { part, message: chain(&error) }
 }
 
-/// A running site.
+/// Why a server cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Ended {
+    /// Another process owns a partition that was this one's.
+    #[error("another process has taken over {partition}, and this one has ended")]
+    Fenced {
+        /// The partition.
+        partition: Partition,
+    },
+}
+
+/// A running process of a site.
 pub struct Server {
     site: PathBuf,
-    url: String,
+    url: Option<String>,
     started_at: Timestamp,
     stop: Arc<AtomicBool>,
-    web_stop: Option<tokio::sync::oneshot::Sender<()>>,
+    endings: Vec<web::Ending>,
     threads: Vec<JoinHandle<()>>,
+    signer: Arc<Signer>,
     gate_fold: gatelog_runner::Published,
+    capacity_fold: gatelog_runner::Published,
     inside: Option<Inside>,
 }
 
 /// What is taken down when the server stops, in this order.
 struct Inside {
-    gate: Host,
-    capacity: Host,
+    gate: Option<Host>,
+    capacity: Option<Host>,
     gate_fold: Runner<Gate>,
     capacity_fold: Runner<Capacity>,
     runtime: tokio::runtime::Runtime,
+    probing: tokio::runtime::Runtime,
+    /// Held until all else has ended.
+    _lock: Option<File>,
 }
 
 impl Server {
-    /// Starts the site in a directory.
+    /// Starts a process of the site in a directory.
     pub fn start(site: &Path, options: ServerOptions) -> Result<Server, StartError> {
         let stop = Arc::new(AtomicBool::new(false));
         // What was started before something failed ends.
@@ -154,149 +152,184 @@ impl Server {
     fn start_with(site: &Path, options: ServerOptions, stop: &Arc<AtomicBool>) -> Result<Server, StartError> {
         let started_at = crate::clock::now();
         let config = SiteConfig::read(site)?;
-        let paths = SitePaths::new(site);
-        let stop = Arc::clone(stop);
-        let mut threads = Vec::new();
+        let roles = options.roles;
+        let missing: Vec<&str> = roles.missing().into_iter().map(Role::name).collect();
+        if config.log.kafka.is_none() && !missing.is_empty() {
+            return Err(StartError::Alone { missing: missing.join(", ") });
+        }
+        let name = process_name(site, &config)?;
+        let paths = SitePaths::new(site, &config);
 
         // The address first: links in reports name it.
-        let listen = options.listen.unwrap_or(config.web.listen);
-        let listener = std::net::TcpListener::bind(listen).map_err(|error| StartError::Part {
-            part: "API",
-            message: format!("cannot listen on {listen}: {error}; name another address in [web] listen"),
-        })?;
-        let url = format!("http://{}", listener.local_addr().map_err(part("API"))?);
-        let web_root = config.web.root.clone().unwrap_or_else(|| url.clone());
+        let listener = if roles.has(Role::Web) {
+            let listen = options.listen.unwrap_or(config.web.listen);
+            Some(std::net::TcpListener::bind(listen).map_err(|error| StartError::Part {
+                part: "API",
+                message: format!("cannot listen on {listen}: {error}; name another address in [web] listen"),
+            })?)
+        } else {
+            None
+        };
+        let url = match &listener {
+            Some(listener) => Some(format!("http://{}", listener.local_addr().map_err(part("API"))?)),
+            None => None,
+        };
+        let web_root = config.web.root.clone().or_else(|| url.clone());
 
-        // The log, which nobody else may write meanwhile.
-        let mut log_options = LogOptions::default();
-        log_options.known = known(&paths)?;
-        let embedded = Arc::new(EmbeddedLog::open(paths.log(), log_options)?);
-        let log: Arc<dyn Log> = embedded;
-        let blobs: Arc<dyn Blobs> = Arc::new(FileBlobs::open(paths.log().join("blobs")).map_err(part("blob store"))?);
-        let keyring = Arc::new(Keyring::open_dir(site.join("keys")).map_err(part("keys"))?);
-
-        // What folds it.
+        // The log, and what folds it.
+        let lock = if config.log.kafka.is_some() { Some(lock(site)?) } else { None };
+        let opened = logs::open(&paths, &config, known(&paths)?)?;
+        let keyring = Arc::new(Keyring::open_dir(paths.keys()).map_err(part("keys"))?);
+        // Brokers may be out of reach for a while; a directory that cannot be read stays so.
+        let patient: Arc<dyn Log> = match &config.log.kafka {
+            Some(_) => Arc::new(Patient::new(Arc::clone(&opened.log), Arc::clone(stop))),
+            None => Arc::clone(&opened.log),
+        };
         let fold = RunnerConfig { rung_every: config.log.rung_every, ..RunnerConfig::new(paths.projections()) };
         let gate_fold =
-            Runner::<Gate>::start(Arc::clone(&log), GATE, fold.clone()).map_err(part("projection of gate"))?;
+            Runner::<Gate>::start(Arc::clone(&patient), GATE, fold.clone()).map_err(part("projection of gate"))?;
         let capacity_fold =
-            Runner::<Capacity>::start(Arc::clone(&log), CAPACITY, fold).map_err(part("projection of capacity"))?;
-
-        // Who decides.
-        let directory = Arc::new(Directory::default());
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-        let shell = Shell { log: &log, blobs: &blobs, clock: &clock, paths: &paths, directory: &directory };
-        let gate = shell.host(GATE, GateRules::default, |live| &live.partition)?;
-        let capacity = shell.host(CAPACITY, CapacityRules::default, |live| &live.partition)?;
-
-        // Connections, and what is done with them.
-        let mut connections = Connections::default();
-        let mut intakes = Vec::new();
-        for (name, connection) in &config.connection {
-            let ConnectionConfig::Git { root, canonical_hostname, poll_ms } = connection;
-            let notify = notify_dir(site, name);
-            let mut forge = ForgeConfig::new(site.join(root), canonical_hostname.clone());
-            forge.notify = Some(notify.clone());
-            let forge = Forge::open(forge).map_err(part("forge"))?;
-            let adapter = Arc::new(GitConnection::new(name.clone(), forge, Arc::clone(&keyring)));
-            connections.add(name.clone(), Arc::clone(&adapter) as _);
-            let notifier = Notifier::open(notify).map_err(part("forge"))?;
-            let snapshots = site.join("connections").join(name);
-            let every = Duration::from_millis((*poll_ms).max(50));
-            intakes.push((GitIntake::new(adapter, Arc::clone(&log), snapshots, every, Arc::clone(&stop)), notifier));
-        }
-        let mirrors = Mirrors::open(MirrorsConfig::new(site.join("mirrors"))).map_err(part("mirrors"))?;
-        let repositories =
-            Repositories { mirrors: Arc::new(mirrors), connections: connections.clone(), blobs: Arc::clone(&blobs) };
-        let tools = Tools {
-            repositories: repositories.clone(),
-            log: Arc::clone(&log),
-            now: crate::clock::now,
-            partition: GATE,
+            Runner::<Capacity>::start(Arc::clone(&patient), CAPACITY, fold).map_err(part("projection of capacity"))?;
+        let (runtime, probing) = (runtime("gatelog-io", 2)?, runtime("gatelog-probe", 1)?);
+        let own = Component {
+            name: name.clone(),
+            incarnation: draw()?,
+            roles: roles.iter().collect(),
+            address: None,
+            web: url.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            slots: 0,
+            started_at: started_at.0,
         };
-        let work = GateWork { projection: gate_fold.projection(), published: gate_fold.published() };
-        threads.extend(dispatch::spawn(tools, Arc::new(work), Arc::clone(&stop)).map_err(part("threads"))?);
-
-        // Routing goes on where the gate has taken inputs from; then the tenant file, then the world.
-        let mut router = IntakeRouter::open(Arc::clone(&log), Arc::clone(gate.published())).map_err(part("intake"))?;
-        let file = site.join(&config.tenant_file);
-        let problems = tenants::load(&file, &connections, &*blobs, &*log, router.newest(), &web_root)?;
-        for problem in problems {
-            tracing::warn!("{problem}");
-        }
-        let routing_stop = Arc::clone(&stop);
-        threads.push(thread("intake-router", move || router.run(&routing_stop))?);
-        for (intake, notifier) in intakes {
-            threads.push(thread("forge-intake", move || intake.run(&notifier))?);
-        }
-
-        // The API, before the worker: a build's log address names it.
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .thread_name("gatelog-io")
-            .build()
-            .map_err(part("threads"))?;
-        let executor = runtime.block_on(executor(site, &config))?;
-        listener.set_nonblocking(true).map_err(part("API"))?;
-        let listener = {
-            let _in_runtime = runtime.enter();
-            tokio::net::TcpListener::from_std(listener).map_err(part("API"))?
+        let process = Process {
+            site: site.to_path_buf(),
+            config,
+            paths,
+            name,
+            roles,
+            log: opened.log,
+            patient,
+            blobs: opened.blobs,
+            keyring,
+            gate: Folded { projection: gate_fold.projection(), published: gate_fold.published() },
+            capacity: Folded { projection: capacity_fold.projection(), published: capacity_fold.published() },
+            signer: Arc::new(Signer::new(opened.presence, own)),
+            directory: Arc::new(Directory::default()),
+            clock: Arc::new(SystemClock::default()),
+            stop: Arc::clone(stop),
+            runtime: runtime.handle().clone(),
+            probing: probing.handle().clone(),
+            web_root,
         };
-        let web_site = crate::web::site(crate::web::Parts {
-            gate: gate_fold.projection(),
-            gate_fold: gate_fold.published(),
-            capacity: capacity_fold.projection(),
-            capacity_fold: capacity_fold.published(),
-            log: Arc::clone(&log),
-            blobs: Arc::clone(&blobs),
-            paths: paths.clone(),
-            executor: executor.clone(),
-            writers: vec![Arc::clone(gate.published()), Arc::clone(capacity.published())],
-            drivers: config.connection.keys().map(|name| (name.clone(), "git".to_owned())).collect(),
-        });
-        let (web_stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let shutdown = async move {
-            // Told to stop, or the server is gone.
-            let _ = stopped.await;
-        };
-        runtime.spawn(async move {
-            if let Err(error) = gatelog_web::serve(listener, gatelog_web::router(web_site), shutdown).await {
-                tracing::error!(error = %chain(&error), "the API ended");
-            }
-        });
-
-        // The worker.
-        let worker = worker(site, &config, &repositories, &keyring, &log, executor, web_root)?;
-        let leases: Arc<dyn LeaseSource> = Arc::new(WorkerLeases {
-            capacity: capacity_fold.projection(),
-            published: capacity_fold.published(),
-            gate: gate_fold.projection(),
-        });
-        let presence = Presence::default();
-        announce(&*log, &worker, config.executor.slots, &url)?;
-        threads.push(signs(&presence, &worker, &log, capacity_fold.projection(), &stop)?);
-        let (handle, worker_stop) = (runtime.handle().clone(), Arc::clone(&stop));
-        threads.push(thread("worker", move || worker.follow(&leases, &handle, &worker_stop))?);
-
-        let server_file = ServerFile { pid: std::process::id(), url: url.clone() };
-        let text = serde_json::to_string(&server_file).map_err(part("server.json"))?;
-        std::fs::write(site.join(SERVER_FILE), text).map_err(part("server.json"))?;
-        Ok(Server {
+        let mut server = Server {
             site: site.to_path_buf(),
             url,
             started_at,
-            stop,
-            web_stop: Some(web_stop),
-            threads,
+            stop: Arc::clone(stop),
+            endings: Vec::new(),
+            threads: Vec::new(),
+            signer: Arc::clone(&process.signer),
             gate_fold: gate_fold.published(),
-            inside: Some(Inside { gate, capacity, gate_fold, capacity_fold, runtime }),
-        })
+            capacity_fold: capacity_fold.published(),
+            inside: Some(Inside {
+                gate: None,
+                capacity: None,
+                gate_fold,
+                capacity_fold,
+                runtime,
+                probing,
+                _lock: lock,
+            }),
+        };
+        server.roles(&process, listener)?;
+        server.say_where(&process)?;
+        Ok(server)
     }
 
-    /// The API's address.
-    pub fn url(&self) -> &str {
-        &self.url
+    /// Starts each role. What was started is taken down with the server, also when a later one fails.
+    fn roles(&mut self, process: &Process, listener: Option<std::net::TcpListener>) -> Result<(), StartError> {
+        let has = |role| process.roles.has(role);
+        let mut writers = Vec::new();
+
+        // Who decides.
+        if has(Role::Scheduler) {
+            let host = scheduler::host(process)?;
+            writers.push(Arc::clone(host.published()));
+            self.inside(|inside| inside.gate = Some(host));
+        } else if has(Role::Launcher) {
+            self.threads.push(follow::start(process, GATE, &process.gate, |live| &live.partition)?);
+        }
+        if has(Role::Launcher) {
+            let host = launcher::host(process)?;
+            writers.push(Arc::clone(host.published()));
+            self.inside(|inside| inside.capacity = Some(host));
+            self.threads.push(launcher::watch(process)?);
+        } else if has(Role::Scheduler) {
+            self.threads.push(follow::start(process, CAPACITY, &process.capacity, |live| &live.partition)?);
+        }
+
+        // Who acts.
+        let known = connections::open(process)?;
+        let repositories = process.repositories(&known.connections)?;
+        let mut duties = Vec::new();
+        if has(Role::Merger) {
+            duties.extend(merger::DUTIES);
+        }
+        if has(Role::Connections) {
+            duties.push(gatelog_effects::dispatch::Duty::Review);
+        }
+        if !duties.is_empty() {
+            self.threads.extend(connections::effects(process, &repositories, &duties)?);
+        }
+        if let Some(gate) = self.inside.as_ref().and_then(|inside| inside.gate.as_ref()) {
+            self.threads.push(scheduler::route(process, gate, &known.connections)?);
+        }
+        if has(Role::Connections) {
+            self.threads.extend(connections::listen(process, &known)?);
+        }
+
+        // The API, before the worker: its links lead there.
+        let executor =
+            if has(Role::Executor) { Some(process.runtime.block_on(executor::open(process))?) } else { None };
+        if let Some(listener) = listener {
+            self.endings.push(web::start(process, listener, executor.clone(), writers)?);
+        }
+        if let Some(executor) = executor {
+            let address = match &self.url {
+                // Nobody else is there who would ask.
+                Some(url) if process.config.log.kafka.is_none() => url.clone(),
+                _ => {
+                    let (listener, address) = console_listener(process)?;
+                    self.endings.push(web::serve(process, listener, crate::consoles::router(executor.clone()))?);
+                    address
+                }
+            };
+            self.threads.extend(executor::start(process, executor, &repositories, address)?);
+        }
+        self.threads.push(signing(process)?);
+        Ok(())
+    }
+
+    fn inside(&mut self, change: impl FnOnce(&mut Inside)) {
+        if let Some(inside) = &mut self.inside {
+            change(inside);
+        }
+    }
+
+    fn say_where(&self, process: &Process) -> Result<(), StartError> {
+        let said = ServerFile {
+            pid: std::process::id(),
+            name: process.name.clone(),
+            roles: process.roles.iter().collect(),
+            url: self.url.clone(),
+        };
+        let text = serde_json::to_string(&said).map_err(part("server.json"))?;
+        std::fs::write(self.site.join(SERVER_FILE), text).map_err(part("server.json"))
+    }
+
+    /// The API's address, if this process has the role.
+    pub fn url(&self) -> Option<&str> {
+        self.url.as_deref()
     }
 
     /// When it was started.
@@ -309,6 +342,27 @@ impl Server {
         self.gate_fold.position().sequence
     }
 
+    /// Why this process must not go on, if so.
+    pub fn ended(&self) -> Option<Ended> {
+        let inside = self.inside.as_ref()?;
+        let hosts = [(&inside.gate, &self.gate_fold), (&inside.capacity, &self.capacity_fold)];
+        for (host, fold) in hosts {
+            let Some(host) = host else { continue };
+            let health = host.published().health();
+            let over = match health.state {
+                WriterState::Stopped { fenced, .. } => fenced,
+                // One that has nothing to append hears of it from the events of the one that took over.
+                WriterState::Running | WriterState::Yellow { .. } => fold.position().term > health.term,
+                // Its term is about to change.
+                WriterState::Starting { .. } => false,
+            };
+            if over {
+                return Some(Ended::Fenced { partition: health.partition });
+            }
+        }
+        None
+    }
+
     /// Stops everything: what runs is stopped, what was acknowledged is there at the next start.
     pub fn stop(mut self) {
         self.halt();
@@ -317,20 +371,23 @@ impl Server {
     fn halt(&mut self) {
         let Some(inside) = self.inside.take() else { return };
         self.stop.store(true, Ordering::Relaxed);
-        if let Some(web_stop) = self.web_stop.take() {
-            // Nobody listens any more when the API has ended by itself.
-            let _ = web_stop.send(());
+        for ending in self.endings.drain(..) {
+            // Nobody listens any more when it has ended by itself.
+            let _ = ending.send(());
         }
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a thread of the server died");
             }
         }
-        inside.gate.stop();
-        inside.capacity.stop();
+        self.signer.withdraw();
+        for host in [inside.gate, inside.capacity].into_iter().flatten() {
+            host.stop();
+        }
         inside.gate_fold.stop();
         inside.capacity_fold.stop();
         inside.runtime.shutdown_timeout(Duration::from_secs(5));
+        inside.probing.shutdown_timeout(Duration::from_secs(1));
         let _ = std::fs::remove_file(self.site.join(SERVER_FILE));
     }
 }
@@ -341,8 +398,91 @@ impl Drop for Server {
     }
 }
 
-fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
+fn runtime(name: &str, threads: usize) -> Result<tokio::runtime::Runtime, StartError> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(threads).enable_all().thread_name(name).build().map_err(part("threads"))
+}
+
+/// A thread of the server.
+pub fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
     std::thread::Builder::new().name(name.to_owned()).spawn(run).map_err(part("threads"))
+}
+
+/// Sixteen hex digits by chance.
+pub fn draw() -> Result<String, StartError> {
+    let mut drawn = [0; 8];
+    getrandom::fill(&mut drawn)
+        .map_err(|error| StartError::Part { part: "random numbers", message: error.to_string() })?;
+    Ok(hex::encode(drawn))
+}
+
+/// Gives this process's sign every few seconds.
+fn signing(process: &Process) -> Result<JoinHandle<()>, StartError> {
+    let (signer, stop) = (Arc::clone(&process.signer), Arc::clone(&process.stop));
+    thread("presence", move || {
+        while !stop.load(Ordering::Relaxed) {
+            signer.sign();
+            let (began, own) = (std::time::Instant::now(), signer.own());
+            // What changed is said at once.
+            while began.elapsed() < SIGN_EVERY && !stop.load(Ordering::Relaxed) && signer.own() == own {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+    })
+}
+
+/// What this process is called: as configured, or else made of host and directory, so that it stays the same.
+fn process_name(site: &Path, config: &SiteConfig) -> Result<String, StartError> {
+    if let Some(name) = &config.name {
+        return Ok(name.clone());
+    }
+    if config.log.kafka.is_none() {
+        return Ok("local".to_owned());
+    }
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host: String = host.trim().chars().filter(|c| !c.is_control() && !c.is_whitespace()).take(60).collect();
+    let directory = std::fs::canonicalize(site).map_err(part("site"))?;
+    let hash = gatelog_record::BlobHash::of(directory.as_os_str().as_encoded_bytes()).to_string();
+    Ok(format!("{host}-{}", hash.get(..6).unwrap_or_default()))
+}
+
+/// Sees to it that one process serves a directory.
+fn lock(site: &Path) -> Result<File, StartError> {
+    let path = site.join(LOCK_FILE);
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(|error| StartError::Part { part: "site", message: format!("{}: {error}", path.display()) })?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StartError::InUse { directory: site.display().to_string() }),
+        Err(TryLockError::Error(error)) => {
+            Err(StartError::Part { part: "site", message: format!("{}: {error}", path.display()) })
+        }
+    }
+}
+
+/// Where other processes get consoles: the listener, and the address they are told.
+fn console_listener(process: &Process) -> Result<(std::net::TcpListener, String), StartError> {
+    let section = &process.config.executor;
+    let listener = std::net::TcpListener::bind(section.listen).map_err(|error| StartError::Part {
+        part: "consoles",
+        message: format!("cannot listen on {}: {error}; name another address in [executor] listen", section.listen),
+    })?;
+    let bound = listener.local_addr().map_err(part("consoles"))?;
+    let address = match &section.address {
+        Some(address) => address.clone(),
+        None if bound.ip().is_unspecified() => {
+            return Err(StartError::Part {
+                part: "consoles",
+                message: format!("nobody can reach {bound}; set address = \"host:{}\" under [executor]", bound.port()),
+            });
+        }
+        None => bound.to_string(),
+    };
+    Ok((listener, format!("http://{address}")))
 }
 
 /// What projections and rungs know of the log: it must not be shorter.
@@ -358,175 +498,4 @@ fn known(paths: &SitePaths) -> Result<Vec<Known>, StartError> {
         all.extend(known.map(|known| Known { who: known.by, partition, sequence: known.sequence, link: known.link }));
     }
     Ok(all)
-}
-
-/// What every partition's shell is made of.
-struct Shell<'a> {
-    log: &'a Arc<dyn Log>,
-    blobs: &'a Arc<dyn Blobs>,
-    clock: &'a Arc<dyn Clock>,
-    paths: &'a SitePaths,
-    directory: &'a Arc<Directory>,
-}
-
-impl Shell<'_> {
-    fn host<R: Rules + 'static>(
-        &self,
-        partition: Partition,
-        rules: fn() -> R,
-        tables: PartitionOf<R::State>,
-    ) -> Result<Host, StartError> {
-        let rungs = RungDir::new(StoreLayout::new(&self.paths.projections(), partition).rungs());
-        let setup = Setup {
-            log: Arc::clone(self.log),
-            blobs: Arc::clone(self.blobs),
-            clock: Arc::clone(self.clock),
-            partition,
-            rules: Arc::new(rules),
-            tables,
-            initial: Box::new(move || initial::<R::State>(&rungs, partition)),
-            published: Published::new(partition),
-            options: WriterOptions { build: build(), ..WriterOptions::default() },
-        };
-        Host::start(setup, self.directory).map_err(part("threads"))
-    }
-}
-
-/// The state to start from: the newest rung, or the beginning.
-fn initial<S: DomainState>(rungs: &RungDir, partition: Partition) -> Result<Initial<S>, String> {
-    let mut warnings = Vec::new();
-    let rung = rungs.nearest::<S>(partition, u64::MAX, &mut warnings).map_err(|error| chain(&error))?;
-    for warning in warnings {
-        tracing::warn!(%partition, "{warning}");
-    }
-    match rung {
-        Some(rung) => {
-            let position = rung.header.position;
-            let tail = Tail { sequence: position.sequence, term: position.term, link: position.link };
-            Ok(Initial { live: rung.live, tail })
-        }
-        None => Initial::genesis(),
-    }
-}
-
-/// What stands in `WriterStarted`.
-fn build() -> String {
-    format!("gatelog {}", env!("CARGO_PKG_VERSION"))
-}
-
-async fn executor(site: &Path, config: &SiteConfig) -> Result<Executor, StartError> {
-    let mut settings = ExecutorConfig::new(site.join("builds"), site.join("logs"));
-    settings.ansible_playbook = config
-        .executor
-        .ansible_playbook
-        .clone()
-        .or_else(|| std::env::var_os("GATELOG_ANSIBLE_PLAYBOOK").map(PathBuf::from));
-    if config.executor.unsandboxed {
-        settings.sandbox = SandboxMode::Unsandboxed;
-    }
-    let executor = Executor::open(settings).await.map_err(part("executor"))?;
-    let swept = executor.sweep().await.map_err(part("executor"))?;
-    if !swept.removed.is_empty() || swept.stray_processes > 0 {
-        tracing::warn!(
-            builds = swept.removed.len(),
-            processes = swept.stray_processes,
-            "leftovers of an earlier process were removed"
-        );
-    }
-    Ok(executor)
-}
-
-fn worker(
-    site: &Path,
-    config: &SiteConfig,
-    repositories: &Repositories,
-    keyring: &Arc<Keyring>,
-    log: &Arc<dyn Log>,
-    executor: Executor,
-    web_root: String,
-) -> Result<Worker, StartError> {
-    // A build may have several nodes: slots are counted by capacity, the cloud only holds room.
-    let labels = config.executor.labels.iter().map(|label| (label.clone(), Label::default())).collect();
-    let cloud = LocalCloud::open(LocalCloudConfig {
-        name: "local".into(),
-        root: site.join("nodes"),
-        slots: config.executor.slots.saturating_mul(64).max(64),
-        labels,
-    })
-    .map_err(part("local cloud"))?;
-    // A new incarnation holds no lease: every node there is was an earlier one's.
-    let swept = cloud.sweep(&std::collections::BTreeSet::new()).map_err(part("local cloud"))?;
-    for failed in swept.failed {
-        tracing::warn!(failed, "a leftover node could not be removed");
-    }
-    let mut drawn = [0; 8];
-    getrandom::fill(&mut drawn).map_err(|error| StartError::Part { part: "worker", message: error.to_string() })?;
-    Ok(Worker {
-        name: "local".into(),
-        incarnation: hex::encode(drawn),
-        executor,
-        cloud: Arc::new(cloud),
-        repositories: repositories.clone(),
-        keyring: Arc::clone(keyring),
-        log: Arc::clone(log),
-        capacity: CAPACITY,
-        web_root,
-        now: crate::clock::now,
-        labels: config.executor.labels.clone(),
-    })
-}
-
-/// Tells capacity that this start of the worker is there.
-fn announce(log: &dyn Log, worker: &Worker, slots: u32, address: &str) -> Result<(), StartError> {
-    let seen = WorkerSeen {
-        worker: worker.name.clone(),
-        incarnation: worker.incarnation.clone(),
-        address: address.to_owned(),
-        slots,
-        labels: worker.labels.clone(),
-    };
-    let id = InputId::new(format!("worker/{}/{}", worker.name, worker.incarnation));
-    let record = InputRecord::new(id, "main", crate::clock::now(), CapacityInput::WorkerSeen(seen));
-    let frame = record.close().map_err(part("worker"))?.encode();
-    match log.append_inputs(Stream::Inputs(CAPACITY), vec![frame]).wait() {
-        Some(result) => result.map(drop).map_err(StartError::Log),
-        None => Err(StartError::Part { part: "worker", message: "the log is closing".into() }),
-    }
-}
-
-/// Gives this worker's signs of life, and tells capacity of workers that give none.
-fn signs(
-    presence: &Presence,
-    worker: &Worker,
-    log: &Arc<dyn Log>,
-    capacity: gatelog_store::SharedProjection<Capacity>,
-    stop: &Arc<AtomicBool>,
-) -> Result<JoinHandle<()>, StartError> {
-    let (presence, log, stop) = (presence.clone(), Arc::clone(log), Arc::clone(stop));
-    let (name, incarnation) = (worker.name.clone(), worker.incarnation.clone());
-    thread("presence", move || {
-        while !stop.load(Ordering::Relaxed) {
-            presence.sign(&name, &incarnation);
-            let known: Vec<(String, String)> = capacity
-                .view()
-                .live()
-                .own
-                .workers
-                .all()
-                .map(|rows| {
-                    rows.filter_map(Result::ok).map(|(name, row)| (name, row.offer.incarnation.clone())).collect()
-                })
-                .unwrap_or_default();
-            for record in presence.silent(&known, std::time::Instant::now()) {
-                if let Ok(frame) = record.close() {
-                    // What could not be told now is told at the next round.
-                    let _ = log.append_inputs(Stream::Inputs(CAPACITY), vec![frame.encode()]).wait();
-                }
-            }
-            let began = std::time::Instant::now();
-            while began.elapsed() < SIGN_EVERY && !stop.load(Ordering::Relaxed) {
-                std::thread::sleep(Duration::from_millis(100));
-            }
-        }
-    })
 }

@@ -45,9 +45,33 @@ pub enum Paint {
     Blue = 36,
 }
 
-/// What comes from outside goes to a terminal without its control characters.
+/// What comes from outside goes to a terminal without its control characters, and without the signs
+/// that make text read in another direction than it is written.
 pub fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if is_hostile(c) { '\u{fffd}' } else { c }).collect()
+}
+
+fn is_hostile(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// JSON on one line or, `pretty`, on several, for a terminal too: what JSON lets through and a
+/// terminal may obey is escaped. It reads back as the same document.
+pub fn json(document: &Json, pretty: bool) -> String {
+    let text = if pretty { serde_json::to_string_pretty(document).ok() } else { None };
+    let text = text.unwrap_or_else(|| document.to_string());
+    if !text.chars().any(|c| c != '\n' && is_hostile(c)) {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len() + 64);
+    for c in text.chars() {
+        if c != '\n' && is_hostile(c) {
+            out.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
 fn text<'j>(json: &'j Json, key: &str) -> &'j str {
@@ -187,6 +211,17 @@ pub fn seconds(span: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_for_a_terminal_holds_nothing_a_terminal_obeys_and_reads_back_the_same() {
+        let document = serde_json::json!({"evil\u{202e}": ["\u{1b}[2J", "\u{9b}31m", "\u{7f}", "plain é", "\n"]});
+        for pretty in [false, true] {
+            let text = json(&document, pretty);
+            assert!(!text.chars().any(|c| c != '\n' && is_hostile(c)), "{text:?}");
+            assert_eq!(serde_json::from_str::<Json>(&text).unwrap(), document);
+        }
+        assert_eq!(clean("a\u{202e}b\u{9b}c\u{1b}d"), "a\u{fffd}b\u{fffd}c\u{fffd}d");
+    }
 
     #[test]
     fn a_queue_reads_from_top_to_bottom() {

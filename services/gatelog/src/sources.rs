@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use gatelog_capacity_state::{Capacity, LeaseState};
+use gatelog_effects::chain::Chain;
 use gatelog_effects::dispatch::{Due, WorkSource};
 use gatelog_effects::worker::{Held, LeaseSource, Parents};
 use gatelog_gate_state::Gate;
-use gatelog_record::{BuildId, Timestamp, Value};
+use gatelog_record::{BuildId, ItemId, Timestamp, Value};
 use gatelog_runner::Published;
 use gatelog_store::SharedProjection;
 use gatelog_tables::{Table, TableExt};
@@ -48,6 +49,13 @@ impl WorkSource for GateWork {
 
     fn wait(&self, beyond: u64, at_most: Duration) {
         self.published.wait_at_most(beyond + 1, at_most);
+    }
+
+    fn chain(&self, item: ItemId) -> Option<Chain> {
+        let view = self.projection.view();
+        let gate = &view.live().gate;
+        let buildset = gate.items.get(&item).ok().flatten()?.buildset?;
+        Chain::of(&*gate.buildsets.get(&buildset).ok().flatten()?)
     }
 }
 
@@ -95,11 +103,16 @@ impl LeaseSource for WorkerLeases {
         (position, held)
     }
 
-    fn parents(&self, build: BuildId) -> Option<Parents> {
+    fn parents(&self, build: BuildId, attempt: u32) -> Option<Parents> {
         let view = self.gate.view();
         let (gate, history, at) = (&view.live().gate, view.temporal(), view.position().sequence);
         let own = gate.builds.get(&build).ok().flatten()?;
+        if own.attempt < attempt {
+            // The gate's events are read by themselves: this view is from before the lease was asked for.
+            return None;
+        }
         let buildset = gate.buildsets.get(&own.buildset).ok().flatten()?;
+        let web_root = gate.tenants.get(&own.tenant).ok().flatten().map(|row| row.loaded.web_root.clone());
         let mut jobs: BTreeMap<String, Vec<String>> = BTreeMap::new();
         let mut names: Vec<(BuildId, String)> = Vec::new();
         for other in &buildset.builds {
@@ -109,7 +122,12 @@ impl LeaseSource for WorkerLeases {
             names.push((*other, row.job.name.clone()));
         }
         let ancestors = ancestors(&own.job.name, &jobs);
-        let mut parents = Parents { buildset: own.buildset, ..Parents::default() };
+        let mut parents = Parents {
+            buildset: own.buildset,
+            chain: Chain::of(&buildset),
+            web_root: web_root.unwrap_or_default(),
+            ..Parents::default()
+        };
         // In the order of the graph: for data the later job wins (Zuul).
         for (other, name) in names.iter().filter(|(_, name)| ancestors.contains(name)) {
             let Some(entry) = history.build(*other, at).ok().flatten() else { continue };

@@ -1,61 +1,33 @@
 //! The API's view of this process.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use gatelog_capacity_state::Capacity;
-use gatelog_event_log::{Blobs, Log};
-use gatelog_executing::{ConsoleReader, Executor};
-use gatelog_gate_state::Gate;
-use gatelog_record::BuildId;
 use gatelog_replay::Timeline;
-use gatelog_runner::Published as FoldPublished;
-use gatelog_store::{Layout as StoreLayout, RungDir, SharedProjection};
-use gatelog_web::site::ConsoleRead;
-use gatelog_web::{ConsoleChunk, ConsoleSource, Consoles, PartHealth, Site, TimelinePast};
+use gatelog_store::{Layout as StoreLayout, RungDir};
+use gatelog_web::{Consoles, PartHealth, Site, TimelinePast};
 use gatelog_writer::{Published, WriterState};
 
-use crate::server::{GATE, SitePaths};
+use crate::roles::{GATE, Process, web};
 
-/// What the API is made of.
-pub struct Parts {
-    /// The gate's tables.
-    pub gate: SharedProjection<Gate>,
-    /// Where their fold stands.
-    pub gate_fold: FoldPublished,
-    /// Capacity's tables.
-    pub capacity: SharedProjection<Capacity>,
-    /// Where their fold stands.
-    pub capacity_fold: FoldPublished,
-    /// The log.
-    pub log: Arc<dyn Log>,
-    /// Its blobs.
-    pub blobs: Arc<dyn Blobs>,
-    /// Where things are.
-    pub paths: SitePaths,
-    /// Where consoles are.
-    pub executor: Executor,
-    /// Those who decide.
-    pub writers: Vec<Arc<Published>>,
-    /// The driver of each connection.
-    pub drivers: BTreeMap<String, String>,
-}
-
-/// The site as the API reads it.
-pub fn site(parts: Parts) -> Site {
-    let rungs = RungDir::new(StoreLayout::new(&parts.paths.projections(), GATE).rungs());
-    let writers = parts.writers;
+/// The site as the API reads it. `writers` are those of this process.
+pub fn site(process: &Process, consoles: Arc<dyn Consoles>, writers: Vec<Arc<Published>>) -> Site {
+    let rungs = RungDir::new(StoreLayout::new(&process.paths.projections(), GATE).rungs());
+    let (signer, needed) = (Arc::clone(&process.signer), process.roles.missing());
+    let health = move || {
+        let mut parts: Vec<PartHealth> = writers.iter().map(|writer| health(writer)).collect();
+        parts.extend(web::elsewhere(&signer, &needed));
+        parts
+    };
     Site {
-        gate: parts.gate,
-        gate_fold: parts.gate_fold,
-        capacity: parts.capacity,
-        capacity_fold: parts.capacity_fold,
-        blobs: parts.blobs,
-        past: Arc::new(TimelinePast::new(Timeline::new(parts.log, GATE, Some(rungs)))),
-        consoles: Arc::new(LocalConsoles { executor: parts.executor }),
-        health: Arc::new(move || writers.iter().map(|writer| health(writer)).collect::<Vec<_>>()),
-        drivers: parts.drivers,
+        gate: process.gate.projection.clone(),
+        gate_fold: process.gate.published.clone(),
+        capacity: process.capacity.projection.clone(),
+        capacity_fold: process.capacity.published.clone(),
+        blobs: Arc::clone(&process.blobs),
+        past: Arc::new(TimelinePast::new(Timeline::new(Arc::clone(&process.log), GATE, Some(rungs)))),
+        consoles,
+        health: Arc::new(health),
+        drivers: process.config.connection.keys().map(|name| (name.clone(), "git".to_owned())).collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     }
 }
@@ -63,7 +35,9 @@ pub fn site(parts: Parts) -> Site {
 fn health(writer: &Published) -> PartHealth {
     let health = writer.health();
     let (well, state, detail) = match &health.state {
-        WriterState::Starting { after } => (true, "starting", after.clone().unwrap_or_default()),
+        WriterState::Starting { after: None } => (true, "starting", String::new()),
+        // It fell over and tries again: that is nothing to be calm about.
+        WriterState::Starting { after: Some(error) } => (false, "yellow", error.clone()),
         WriterState::Running => (true, "running", String::new()),
         WriterState::Yellow { reasons } => {
             let texts: Vec<String> =
@@ -76,26 +50,4 @@ fn health(writer: &Published) -> PartHealth {
         }
     };
     PartHealth { part: format!("writer {}", health.partition), well, state: state.to_owned(), detail }
-}
-
-/// Consoles of builds that run or ran on this host.
-struct LocalConsoles {
-    executor: Executor,
-}
-
-impl Consoles for LocalConsoles {
-    fn open(&self, build: BuildId, attempt: u32) -> Option<Box<dyn ConsoleSource>> {
-        Some(Box::new(LocalConsole(self.executor.console(build, attempt)?)))
-    }
-}
-
-struct LocalConsole(ConsoleReader);
-
-impl ConsoleSource for LocalConsole {
-    fn read_from(&self, offset: u64, max: usize, patience: Duration) -> ConsoleRead<'_> {
-        Box::pin(async move {
-            let chunk = self.0.wait_from(offset, max, patience).await?;
-            Ok(ConsoleChunk { bytes: chunk.bytes, next: chunk.next, ended: chunk.ended })
-        })
-    }
 }

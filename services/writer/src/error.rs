@@ -115,7 +115,10 @@ impl WriterError {
 
     /// Whether it is to be tried again for as long as it takes: something below is out of reach.
     pub fn is_transient(&self) -> bool {
-        matches!(self, WriterError::Shell { source: ShellError::BlobStore { .. }, .. })
+        matches!(
+            self,
+            WriterError::Shell { source: ShellError::BlobStore { .. }, .. } | WriterError::Log(LogError::System { .. })
+        )
     }
 
     /// Whether starting again cannot help.

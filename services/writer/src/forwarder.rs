@@ -21,7 +21,8 @@ use gatelog_record::{EventRef, InputId, InputRecord, Partition, Source, Stream};
 
 use crate::clock::Clock;
 use crate::inputs::{Sent, send};
-use crate::published::{Directory, OutboxKey, Published, YellowReason};
+use crate::published::{OutboxKey, Published, YellowReason};
+use crate::receivers::{Directory, Receiver};
 use crate::signal::Signal;
 
 /// At most so many messages in one append.
@@ -96,7 +97,7 @@ impl Drop for Forwarder {
 
 /// What is known of one receiver.
 struct Lane {
-    receiver: Arc<Published>,
+    receiver: Arc<dyn Receiver>,
     /// Up to where messages were sent.
     sent: (u64, u32),
     /// Up to where the sender was told, and when.
@@ -168,7 +169,7 @@ impl Forwarding {
     }
 
     /// Makes a lane for a receiver, or a new one when another writer took its place.
-    fn meet(&mut self, to: Partition, known: &Arc<Published>, mark: Option<(u64, u32)>) {
+    fn meet(&mut self, to: Partition, known: &Arc<dyn Receiver>, mark: Option<(u64, u32)>) {
         match self.lanes.get(&to) {
             Some(lane) if Arc::ptr_eq(&lane.receiver, known) => {}
             _ => {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use gatelog_deciding::Rules;
 
 use crate::forwarder::Forwarder;
-use crate::published::{Directory, Published, WriterHealth};
+use crate::published::{Published, WriterHealth};
+use crate::receivers::{Directory, Receiver};
 use crate::timers::TimerService;
 use crate::writer::{Setup, Writer};
 
@@ -24,7 +25,8 @@ impl Host {
     /// When the system gives no threads.
     pub fn start<R: Rules + 'static>(setup: Setup<R>, directory: &Arc<Directory>) -> std::io::Result<Host> {
         let (log, clock, published) = (Arc::clone(&setup.log), Arc::clone(&setup.clock), Arc::clone(&setup.published));
-        directory.insert(Arc::clone(&published));
+        let receiver: Arc<dyn Receiver> = Arc::clone(&published) as _;
+        directory.insert(receiver);
         let writer = Writer::start(setup)?;
         let timers = TimerService::start(Arc::clone(&log), Arc::clone(&clock), Arc::clone(&published))?;
         let forwarder = Forwarder::start(log, clock, published, Arc::clone(directory))?;

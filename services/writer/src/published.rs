@@ -365,26 +365,3 @@ impl Inner {
         self.reasons.push(reason);
     }
 }
-
-/// The writers of this process, by partition: where a forwarder finds its receivers' marks.
-#[derive(Default)]
-pub struct Directory {
-    writers: Mutex<BTreeMap<Partition, Arc<Published>>>,
-}
-
-impl Directory {
-    /// Makes a partition known, in place of what was known of it.
-    pub fn insert(&self, published: Arc<Published>) {
-        self.writers.lock().unwrap_or_else(PoisonError::into_inner).insert(published.partition(), published);
-    }
-
-    /// What is known of a partition.
-    pub fn get(&self, partition: Partition) -> Option<Arc<Published>> {
-        self.writers.lock().unwrap_or_else(PoisonError::into_inner).get(&partition).cloned()
-    }
-
-    /// Every partition known.
-    pub fn all(&self) -> Vec<Arc<Published>> {
-        self.writers.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
-    }
-}

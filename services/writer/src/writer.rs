@@ -175,7 +175,9 @@ impl<R: Rules> Running<R> {
         let mut fruitless = 0;
         let mut after = None;
         loop {
-            self.setup.published.starting(after.take());
+            if after.take().is_none() {
+                self.setup.published.starting(None);
+            }
             let mut progress = false;
             let ended = catch(|| self.term(&mut progress)).unwrap_or_else(|Panicked { place, message }| {
                 Err(WriterError::Panicked { partition: self.setup.partition, place, message })
@@ -191,6 +193,8 @@ impl<R: Rules> Running<R> {
                 return;
             }
             after = Some(error.to_string());
+            // Said while it waits, too.
+            self.setup.published.starting(after.clone());
             if self.pause(fruitless) {
                 self.setup.published.stopped(after, false);
                 return;

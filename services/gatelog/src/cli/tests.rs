@@ -25,6 +25,16 @@ fn the_site_can_be_named_before_and_after_the_command() {
 }
 
 #[test]
+fn roles_are_named_one_by_one_or_together() {
+    let line = "gatelog serve --dir a --role merger,executor --role web";
+    let Command::Serve(args) = parse(line).unwrap().command else { panic!() };
+    assert_eq!(args.role, [Role::Merger, Role::Executor, Role::Web]);
+    let Command::Serve(args) = parse("gatelog serve --dir a").unwrap().command else { panic!() };
+    assert_eq!(args.role, []);
+    assert!(parse("gatelog serve --role sheduler").unwrap_err().contains("scheduler"));
+}
+
+#[test]
 fn a_moment_is_a_sequence_or_a_time_with_its_zone() {
     assert_eq!(parse_at("120"), Ok(At::Sequence(120)));
     assert_eq!(parse_at("1970-01-01T01:00:01+01:00"), Ok(At::Time(Timestamp(1_000_000))));
@@ -90,7 +100,7 @@ fn every_command_has_examples_and_exit_codes_in_its_help() {
     }
     let mut found = Vec::new();
     leaves(&command(), &mut found);
-    assert_eq!(found.len(), 8, "{found:?}");
+    assert_eq!(found.len(), 13, "{found:?}");
     for (name, help) in found {
         assert!(help.contains("Examples:\n  gatelog ") && help.contains("Exit codes: 0 ok"), "{name}: {help}");
     }

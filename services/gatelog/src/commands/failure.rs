@@ -10,6 +10,7 @@ use gatelog_replay::explain::ExplainError;
 
 use crate::client::ClientError;
 use crate::config::ConfigError;
+use crate::logs::OpenError;
 use crate::server::StartError;
 use crate::show::{Paint, Style, clean};
 
@@ -35,6 +36,8 @@ pub enum Code {
     Integrity = 7,
     /// Replay came to something else than what is on the log.
     Diverged = 8,
+    /// Another process has taken over.
+    Fenced = 9,
 }
 
 impl Code {
@@ -51,7 +54,7 @@ impl Code {
         match error {
             ConfigError::Read { source, .. } if source.kind() == std::io::ErrorKind::NotFound => Code::NotFound,
             ConfigError::Read { .. } => Code::No,
-            ConfigError::Parse { .. } => Code::Usage,
+            ConfigError::Parse { .. } | ConfigError::Meaning { .. } => Code::Usage,
         }
     }
 
@@ -70,9 +73,19 @@ impl Code {
     fn of_start(error: &StartError) -> Code {
         match error {
             StartError::Config(error) => Code::of_config(error),
-            StartError::Log(error) => Code::of_log(error),
-            StartError::Tenants(_) => Code::Usage,
+            StartError::Open(error) => Code::of_open(error),
+            StartError::Tenants(_) | StartError::Alone { .. } => Code::Usage,
+            StartError::InUse { .. } => Code::InUse,
             StartError::Part { .. } => Code::No,
+        }
+    }
+
+    fn of_open(error: &OpenError) -> Code {
+        match error {
+            OpenError::Log(error) => Code::of_log(error),
+            OpenError::Unreachable { .. } => Code::Unavailable,
+            OpenError::Partitions { .. } => Code::Usage,
+            OpenError::Topics { .. } | OpenError::Blobs(_) => Code::No,
         }
     }
 
@@ -84,7 +97,8 @@ impl Code {
             let client = || cause.downcast_ref::<ClientError>().map(Code::of_client);
             let history = || cause.downcast_ref::<HistoryError>().map(|_| Code::Integrity);
             let start = || cause.downcast_ref::<StartError>().map(Code::of_start);
-            log.or_else(config).or_else(client).or_else(history).or_else(start)
+            let open = || cause.downcast_ref::<OpenError>().map(Code::of_open);
+            log.or_else(config).or_else(client).or_else(history).or_else(start).or_else(open)
         });
         known.unwrap_or(Code::No)
     }
@@ -168,6 +182,12 @@ fn split(code: Code, error: &dyn Display) -> Failure {
     match text.rsplit_once("; ") {
         Some((primary, hint)) => Failure::new(code, primary).hint(hint),
         None => Failure::new(code, text),
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Failure {
+        split(Code::of_open(&error), &error)
     }
 }
 

@@ -10,11 +10,11 @@ use serde_json::{Value as Json, json};
 use super::failure::{Code, Failure};
 use super::output::{Output, Reader};
 use crate::cli::{CatArgs, SiteArgs};
-use crate::show::{Paint, Style, clean};
+use crate::show::{self, Paint, Style, clean};
 
 /// Runs it.
 pub fn run(site: &SiteArgs, args: &CatArgs) -> Result<ExitCode, Failure> {
-    let log = site.directory("log cat")?.log()?;
+    let (log, _) = site.directory("log cat")?.history()?;
     check_kinds(args)?;
     check_stream(&*log, args.stream)?;
     let mut out = Output::new();
@@ -102,7 +102,7 @@ impl<'a> Cat<'a> {
                         "term": stale.term, "newest_term": stale.newest_term } });
                     let text = format!("offset {}: no part of history: term {} had ended", stale.offset.0, stale.term);
                     return Ok(Said::Line(if cat.args.json {
-                        json.to_string()
+                        show::json(&json, false)
                     } else {
                         style.paint(Paint::Yellow, &text)
                     }));
@@ -116,7 +116,7 @@ impl<'a> Cat<'a> {
                 return Ok(Said::Nothing);
             }
             if cat.args.json {
-                return Ok(Said::Line(event.to_json().to_string()));
+                return Ok(Said::Line(show::json(&event.to_json(), false)));
             }
             let sentence = cat.names.event(&event.event);
             Ok(Said::Line(line(style, kind_width, event.recorded_at, event.sequence, event.event.name(), &sentence)))
@@ -144,7 +144,7 @@ impl<'a> Cat<'a> {
                     let text = format!("{kind_version} cannot be read: {error}");
                     let json = json!({ "offset": record.offset.0, "unreadable": text });
                     return Ok(Said::Line(match cat.args.json {
-                        true => json.to_string(),
+                        true => show::json(&json, false),
                         false => line(style, kind_width, observed_at, record.offset.0, "?", &text),
                     }));
                 }
@@ -157,7 +157,7 @@ impl<'a> Cat<'a> {
                 if let (Json::Object(all), Json::Object(of_record)) = (&mut json, opened.to_json()) {
                     all.extend(of_record);
                 }
-                return Ok(Said::Line(json.to_string()));
+                return Ok(Said::Line(show::json(&json, false)));
             }
             let sentence = cat.names.input(&opened.input);
             Ok(Said::Line(line(style, kind_width, observed_at, record.offset.0, opened.input.name(), &sentence)))

@@ -1,9 +1,14 @@
 //! The commands that read: a module each. What they print goes to stdout, what went wrong to stderr.
 
 pub mod blob_names;
+pub mod check;
+pub mod doctor;
 pub mod explain;
 pub mod failure;
+pub mod folder;
+pub mod freeze;
 pub mod log_cat;
+pub mod log_topics;
 pub mod log_verify;
 pub mod output;
 pub mod queues;

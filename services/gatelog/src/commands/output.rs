@@ -46,8 +46,7 @@ impl Output {
 
     /// One JSON document over several lines.
     pub fn json(&mut self, document: &Json) -> Result<Reader, Failure> {
-        let text = serde_json::to_string_pretty(document).unwrap_or_else(|_| document.to_string());
-        self.line(&text)
+        self.line(&crate::show::json(document, true))
     }
 
     /// What was said so far is seen.

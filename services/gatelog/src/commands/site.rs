@@ -10,7 +10,8 @@ use serde_json::Value as Json;
 use super::failure::{Code, Failure};
 use crate::cli::SiteArgs;
 use crate::client::Client;
-use crate::config;
+use crate::config::{self, KafkaSection, SiteConfig};
+use crate::logs::{self, SitePaths};
 
 /// What a running server leaves in its site's directory.
 pub const SERVER_FILE: &str = "server.json";
@@ -78,8 +79,29 @@ impl Site {
         &self.dir
     }
 
-    /// The log, for reading beside a running server or without one.
-    pub fn log(&self) -> Result<Arc<EmbeddedLog>, Failure> {
+    /// Its configuration; `None` where there is only a log.
+    pub fn config(&self) -> Result<Option<SiteConfig>, Failure> {
+        if !self.dir.join(config::FILE).exists() {
+            return Ok(None);
+        }
+        Ok(Some(SiteConfig::read(&self.dir).map_err(anyhow::Error::from)?))
+    }
+
+    /// What its configuration says of the log on Kafka; `None` when the log is in the directory.
+    pub fn kafka(&self) -> Result<Option<KafkaSection>, Failure> {
+        Ok(self.config()?.and_then(|config| config.log.kafka))
+    }
+
+    /// Where things are in it.
+    fn paths(&self, config: Option<&SiteConfig>) -> SitePaths {
+        match config {
+            Some(config) => SitePaths::new(&self.dir, config),
+            None => SitePaths::bare(&self.dir),
+        }
+    }
+
+    /// The embedded log, for reading beside a running server or without one.
+    pub fn embedded(&self) -> Result<Arc<EmbeddedLog>, Failure> {
         let path = self.dir.join("log");
         if !path.exists() {
             return Err(Failure::new(Code::NotFound, format!("the site in {} has no log yet", self.dir.display()))
@@ -88,15 +110,15 @@ impl Site {
         Ok(Arc::new(EmbeddedLog::open_reader(&path, ReaderOptions::default())?))
     }
 
-    /// The blobs that go with the log.
-    pub fn blobs(&self) -> Arc<FileBlobs> {
-        Arc::new(FileBlobs::open_reader(self.dir.join("log").join("blobs")))
-    }
-
-    /// The log and its blobs.
+    /// The log and its blobs, for reading beside those who serve them or without.
     pub fn history(&self) -> Result<History, Failure> {
-        let log: Arc<dyn Log> = self.log()?;
-        Ok((log, self.blobs()))
+        let config = self.config()?;
+        let paths = self.paths(config.as_ref());
+        let blobs: Arc<dyn Blobs> = Arc::new(FileBlobs::open_reader(paths.blobs()));
+        match config.as_ref().and_then(|config| config.log.kafka.as_ref()) {
+            None => Ok((self.embedded()?, blobs)),
+            Some(section) => Ok((logs::open_kafka_reader(section)?, blobs)),
+        }
     }
 
     /// A client of the server that runs this site; `None` when none does.

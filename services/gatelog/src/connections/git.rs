@@ -339,7 +339,8 @@ impl GitIntake {
         appended.ok_or("the log is closing")?.map_err(|error| chain(&error))?;
         // Only now is the snapshot kept: what dies in between is sent again under the same ids.
         let bytes = serde_json::to_vec(&snapshot).map_err(|error| chain(&error))?;
-        let part = file.with_extension("part");
+        // Of this process alone: another with this role may write its own at this moment.
+        let part = file.with_extension(format!("{}.part", std::process::id()));
         std::fs::create_dir_all(&self.snapshots)
             .and_then(|()| std::fs::write(&part, bytes))
             .and_then(|()| std::fs::rename(&part, &file))

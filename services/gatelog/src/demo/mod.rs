@@ -1,5 +1,6 @@
 //! `gatelog demo`: a whole site, three projects, four changes, and the story they make.
 
+pub mod kafka;
 pub mod outcome;
 pub mod projects;
 pub mod screen;
@@ -20,4 +21,6 @@ pub struct DemoOptions {
     pub json: bool,
     /// The port of the API; 0 takes a free one.
     pub port: u16,
+    /// Have the log on Kafka at these brokers, and two processes.
+    pub kafka: Option<String>,
 }

@@ -32,6 +32,19 @@ pub struct TestedAgain {
     pub why: String,
 }
 
+/// What one of several processes did.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ProcessOutcome {
+    /// Its name.
+    pub name: String,
+    /// Its process id.
+    pub pid: u32,
+    /// Its roles.
+    pub roles: Vec<crate::roles::Role>,
+    /// How many attempts of builds it ran.
+    pub attempts: usize,
+}
+
 /// How the story went.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Outcome {
@@ -55,4 +68,7 @@ pub struct Outcome {
     pub url: String,
     /// How many events the gate decided.
     pub events: u64,
+    /// The processes of the site, when there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<ProcessOutcome>,
 }

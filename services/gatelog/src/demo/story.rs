@@ -9,10 +9,12 @@ use gatelog_driver_git::{Forge, ForgeConfig};
 use serde_json::Value as Json;
 
 use super::DemoOptions;
-use super::outcome::{ChangeOutcome, Outcome, TestedAgain};
+use super::kafka::{self, Directories, Second, Topics};
+use super::outcome::{ChangeOutcome, Outcome, ProcessOutcome, TestedAgain};
 use super::projects::{CHANGES, Change, Developer, HOST, PROJECTS};
 use super::screen::Screen;
 use crate::client::Client;
+use crate::roles::Roles;
 use crate::server::{Server, ServerOptions};
 use crate::show::Paint;
 
@@ -23,8 +25,26 @@ const PATIENCE: Duration = Duration::from_secs(240);
 pub fn run(options: &DemoOptions, stop: &Arc<AtomicBool>) -> anyhow::Result<bool> {
     let site = Site::make(options)?;
     let mut screen = Screen::new(options.headless, options.json);
-    let mut story = Story { stop, site: &site.path, screen: &mut screen, began: Instant::now() };
+    // Dropped in this order: the second process, then what both stood on, then the directories.
+    let topics = match &site.kafka {
+        None => None,
+        Some(both) => {
+            let (topics, count) = Topics::make(&both.scheduler, !site.temporary)?;
+            let brokers = options.kafka.as_deref().unwrap_or_default();
+            screen.say(&format!("The log is on Kafka at {brokers}: {count} topics were made for it."));
+            Some(topics)
+        }
+    };
+    let mut story = Story {
+        stop,
+        site: site.own(),
+        second: None,
+        kafka: site.kafka.clone(),
+        screen: &mut screen,
+        began: Instant::now(),
+    };
     let (server, outcome) = story.tell()?;
+    let second = story.second.take();
     if options.json {
         #[expect(clippy::print_stdout, reason = "the document is what was asked for")]
         {
@@ -39,7 +59,9 @@ pub fn run(options: &DemoOptions, stop: &Arc<AtomicBool>) -> anyhow::Result<bool
             std::thread::sleep(Duration::from_millis(200));
         }
     }
+    drop(second);
     server.stop();
+    drop(topics);
     Ok(outcome.ok)
 }
 
@@ -47,6 +69,8 @@ pub fn run(options: &DemoOptions, stop: &Arc<AtomicBool>) -> anyhow::Result<bool
 struct Site {
     path: PathBuf,
     temporary: bool,
+    /// Where its two processes are, when its log is on Kafka.
+    kafka: Option<Directories>,
 }
 
 impl Site {
@@ -55,18 +79,27 @@ impl Site {
             Some(dir) => (dir.clone(), false),
             None => (std::env::temp_dir().join(format!("gatelog-demo-{}", std::process::id())), !options.keep),
         };
-        if path.join(crate::config::FILE).exists() {
+        if path.join(crate::config::FILE).exists() || path.join("scheduler").join(crate::config::FILE).exists() {
             anyhow::bail!(
                 "{} holds a site already: start it with `gatelog serve --dir {0}`, or name a new directory",
                 path.display()
             );
         }
         std::fs::create_dir_all(&path)?;
-        let site = Site { path: std::fs::canonicalize(&path)?, temporary };
+        let mut site = Site { path: std::fs::canonicalize(&path)?, temporary, kafka: None };
+        if let Some(brokers) = &options.kafka {
+            site.kafka = Some(Directories::make(&site.path, brokers, options.port)?);
+            return Ok(site);
+        }
         std::fs::write(site.path.join("tenants.yaml"), include_str!("../../demo/tenants.yaml"))?;
         let toml = include_str!("../../demo/gatelog.toml").replace("@PORT@", &options.port.to_string());
         std::fs::write(site.path.join(crate::config::FILE), toml)?;
         Ok(site)
+    }
+
+    /// The directory of this process.
+    fn own(&self) -> &Path {
+        self.kafka.as_ref().map_or(&self.path, |both| &both.scheduler)
     }
 }
 
@@ -82,6 +115,8 @@ impl Drop for Site {
 struct Story<'a> {
     stop: &'a Arc<AtomicBool>,
     site: &'a Path,
+    kafka: Option<Directories>,
+    second: Option<Second>,
     screen: &'a mut Screen,
     began: Instant,
 }
@@ -91,9 +126,22 @@ impl Story<'_> {
         self.screen.chapter("Three projects: a library, an application that uses it, their configuration");
         let developer = self.found_projects()?;
         self.began = Instant::now();
-        let server = Server::start(self.site, ServerOptions::default())?;
-        let client = Client::new(server.url())?;
-        self.screen.say(&format!("One process serves it all; the API is at {}", client.base()));
+        let roles = if self.kafka.is_some() { Roles::new(kafka::HERE) } else { Roles::default() };
+        let server = Server::start(self.site, ServerOptions { listen: None, roles: roles.clone() })?;
+        let client = Client::new(server.url().unwrap_or_default())?;
+        match &self.kafka {
+            None => self.screen.say(&format!("One process serves it all; the API is at {}", client.base())),
+            Some(both) => {
+                let second = Second::start(&both.executor)?;
+                self.screen.say(&format!(
+                    "  process {:<8} {roles}; the API is at {}",
+                    std::process::id(),
+                    client.base()
+                ));
+                self.screen.say(&format!("  process {:<8} {}", second.pid(), Roles::new(kafka::THERE)));
+                self.second = Some(second);
+            }
+        }
         self.wait(&client, "the configuration is loaded", |status| {
             !status["pipelines"].as_array().is_none_or(Vec::is_empty)
         })?;
@@ -142,6 +190,9 @@ impl Story<'_> {
         loop {
             if self.stop.load(Ordering::Relaxed) {
                 anyhow::bail!("stopped before {what}");
+            }
+            if let Some(why) = self.second.as_mut().and_then(Second::gone) {
+                anyhow::bail!("{why}");
             }
             match client.get("/api/tenant/demo/status") {
                 Ok(status) => {
@@ -243,11 +294,29 @@ impl Story<'_> {
                 reports: forge.read_reports(change.project, &facts.commit)?.len(),
             });
         }
+        if let Some(second) = &self.second {
+            outcome.processes = processes(second, &builds);
+        }
         outcome.merge_order = merge_order(client)?;
         outcome.tested_again = tested_again(client)?;
         judge(&mut outcome);
         Ok(outcome)
     }
+}
+
+/// What each of the two processes did, by what is recorded of each attempt.
+fn processes(second: &Second, builds: &[Json]) -> Vec<ProcessOutcome> {
+    let both = [("scheduler", std::process::id(), kafka::HERE), ("executor", second.pid(), kafka::THERE)];
+    both.into_iter()
+        .map(|(name, pid, roles)| {
+            let attempts = builds
+                .iter()
+                .flat_map(|build| build["attempts"].as_array().map(Vec::as_slice).unwrap_or_default())
+                .filter(|attempt| attempt["worker"] == name)
+                .count();
+            ProcessOutcome { name: name.to_owned(), pid, roles: roles.to_vec(), attempts }
+        })
+        .collect()
 }
 
 /// Compares what happened with what was told.
@@ -364,6 +433,14 @@ fn epilogue(screen: &mut Screen, outcome: &Outcome, kept: bool) {
             outcome.story_ms as f64 / 1000.0,
             outcome.events
         ));
+    }
+    for process in &outcome.processes {
+        let roles = Roles::new(&process.roles);
+        let did = match process.attempts {
+            0 => "decided, received, reported and served the page".to_owned(),
+            count => format!("prepared, merged, and ran {count} builds"),
+        };
+        screen.say(&format!("  Process {} ({roles}) {did}.", process.pid));
     }
     for problem in &outcome.problems {
         screen.say(&style.paint(Paint::Red, &format!("  not as told: {problem}")));

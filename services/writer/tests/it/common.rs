@@ -224,6 +224,7 @@ pub fn worker(name: &str, incarnation: u32, slots: u32) -> InputRecord {
     let seen = WorkerSeen {
         worker: name.to_owned(),
         incarnation: incarnation.to_string(),
+        started_at: Timestamp(START.0 + i64::from(incarnation)),
         address: "localhost".to_owned(),
         slots,
         labels: Vec::new(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::common::{CAPACITY, GATE, Site, asks, asks_with, eventually, quick};
 use gatelog_record::draft::capacity::SemaphoreWanted;
 use gatelog_record::{Event, EventRecord, Source, Stream};
-use gatelog_writer::{Directory, Host};
+use gatelog_writer::{Directory, Followed, Host, Receiver};
 
 fn start(site: &Site, directory: &Arc<Directory>, partition: gatelog_record::Partition) -> Host {
     Host::start(site.setup(partition, quick()), directory).unwrap()
@@ -143,4 +143,36 @@ fn a_message_sent_twice_is_taken_once() {
     assert!(format!("{repeat:?}").contains("duplicate"), "{repeat:?}");
     gate.stop();
     capacity.stop();
+}
+
+#[test]
+fn a_receiver_in_another_process_is_known_by_what_is_folded_of_its_events() {
+    let site = Site::new();
+    // Two processes: neither sees the other's writers.
+    let (here, there) = (Arc::new(Directory::default()), Arc::new(Directory::default()));
+    let followed = Followed::new(GATE);
+    let receiver: Arc<dyn Receiver> = Arc::clone(&followed) as _;
+    here.insert(receiver);
+    let capacity = start(&site, &here, CAPACITY);
+    let gate = start(&site, &there, GATE);
+    for index in 0..20 {
+        impossible(&site, &format!("b{index}"));
+    }
+    eventually("all wait", || outbox(&site) == 20);
+    assert_eq!(sources(&site), [], "nothing is sent while it is not known what was taken");
+
+    followed.advance([]);
+    eventually("all are taken", || sources(&site).len() == 20);
+    assert_eq!(outbox(&site), 20, "and nothing is cleared that is not known to be taken");
+
+    let marks = site.fold(GATE).partition.marks.rows.clone();
+    followed.advance(marks);
+    eventually("all are cleared", || {
+        site.clock.advance(Duration::from_millis(200));
+        std::thread::sleep(Duration::from_millis(5));
+        outbox(&site) == 0
+    });
+    assert_eq!(sources(&site).len(), 20, "none was sent twice");
+    capacity.stop();
+    gate.stop();
 }

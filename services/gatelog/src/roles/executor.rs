@@ -1,0 +1,170 @@
+//! The role `executor`: this process is a worker of the site. It announces itself, gives signs, runs what it is
+//! granted, and serves the consoles of its builds.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use gatelog_cloud_local::{Cloud, Label, LocalCloud, LocalCloudConfig};
+use gatelog_effects::connection::chain;
+use gatelog_effects::git::Repositories;
+use gatelog_effects::worker::{Incarnation, LeaseSource, Worker};
+use gatelog_executing::Executor;
+use gatelog_record::draft::capacity::WorkerSeen;
+use gatelog_record::input::CapacityInput;
+use gatelog_record::{InputId, InputRecord, Stream};
+use gatelog_tables::Table;
+
+use super::{CAPACITY, Process};
+use crate::presence::{MUTE_AFTER, SIGN_EVERY};
+use crate::server::{StartError, draw, part};
+use crate::sources::WorkerLeases;
+
+/// How long an announcement may take before it is left for the next round.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often a worker looks whether it has been mute for too long.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Finds Ansible and bubblewrap, and sweeps what an earlier process left behind.
+pub async fn open(process: &Process) -> Result<Executor, StartError> {
+    let settings = process.config.executor.settings(&process.site);
+    let executor = Executor::open(settings).await.map_err(part("executor"))?;
+    let swept = executor.sweep().await.map_err(part("executor"))?;
+    if !swept.removed.is_empty() || swept.stray_processes > 0 {
+        tracing::warn!(
+            builds = swept.removed.len(),
+            processes = swept.stray_processes,
+            "leftovers of an earlier process were removed"
+        );
+    }
+    Ok(executor)
+}
+
+/// Starts the worker: the thread that follows leases, and the one that sees to it that others know of it.
+/// `address` is where its consoles are.
+pub fn start(
+    process: &Process,
+    executor: Executor,
+    repositories: &Repositories,
+    address: String,
+) -> Result<Vec<JoinHandle<()>>, StartError> {
+    let section = &process.config.executor;
+    let own = process.signer.own();
+    let incarnation = Incarnation::new(own.incarnation, gatelog_record::Timestamp(own.started_at));
+    let slots = section.slots;
+    process.signer.change(|own| {
+        own.address = Some(address.clone());
+        own.slots = slots;
+    });
+    let worker = Worker {
+        name: process.name.clone(),
+        incarnation: incarnation.clone(),
+        executor,
+        cloud: cloud(process)?,
+        repositories: repositories.clone(),
+        keyring: Arc::clone(&process.keyring),
+        log: Arc::clone(&process.log),
+        capacity: CAPACITY,
+        stop: Arc::clone(&process.stop),
+        now: crate::clock::now,
+        labels: section.labels.clone(),
+    };
+    let leases: Arc<dyn LeaseSource> = Arc::new(WorkerLeases {
+        capacity: process.capacity.projection.clone(),
+        published: process.capacity.published.clone(),
+        gate: process.gate.projection.clone(),
+    });
+    let announcing = announcing(process, &incarnation, address)?;
+    let muteness = muteness(process, incarnation)?;
+    let runtime = process.runtime.clone();
+    let following = process.thread("worker", move || worker.follow(&leases, &runtime))?;
+    Ok(vec![following, announcing, muteness])
+}
+
+fn cloud(process: &Process) -> Result<Arc<dyn Cloud>, StartError> {
+    let section = &process.config.executor;
+    // A build may have several nodes: slots are counted by capacity, the cloud only holds room.
+    let labels = section.labels.iter().map(|label| (label.clone(), Label::default())).collect();
+    let cloud = LocalCloud::open(LocalCloudConfig {
+        name: "local".into(),
+        root: process.site.join("nodes"),
+        slots: section.slots.saturating_mul(64).max(64),
+        labels,
+    })
+    .map_err(part("local cloud"))?;
+    // A new incarnation holds no lease: every node there is was an earlier one's.
+    let swept = cloud.sweep(&BTreeSet::new()).map_err(part("local cloud"))?;
+    for failed in swept.failed {
+        tracing::warn!(failed, "a leftover node could not be removed");
+    }
+    Ok(Arc::new(cloud))
+}
+
+/// Announces this start of the worker, and again whenever capacity knows another or none: it may have been taken for
+/// dead meanwhile, or its announcement may have been lost.
+fn announcing(process: &Process, incarnation: &Incarnation, address: String) -> Result<JoinHandle<()>, StartError> {
+    let (log, stop, incarnation) = (Arc::clone(&process.log), Arc::clone(&process.stop), incarnation.clone());
+    let (capacity, signer) = (process.capacity.projection.clone(), Arc::clone(&process.signer));
+    let (name, section) = (process.name.clone(), process.config.executor.clone());
+    process.thread("announcing", move || {
+        let mut count = 0_u64;
+        while !stop.load(Ordering::Relaxed) {
+            let (start, started_at) = incarnation.get();
+            let offer = WorkerSeen {
+                worker: name.clone(),
+                incarnation: start.clone(),
+                started_at,
+                address: address.clone(),
+                slots: section.slots,
+                labels: section.labels.clone(),
+            };
+            let view = capacity.view();
+            let row = view.live().own.workers.get(&name);
+            let known = row.is_ok_and(|row| row.is_some_and(|row| row.offer == offer));
+            drop(view);
+            // Who cannot be heard must not be given anything to do.
+            if !known && signer.mute_for() < MUTE_AFTER {
+                count += 1;
+                let id = InputId::new(format!("worker/{name}/{start}/{count}"));
+                let record = InputRecord::new(id, "main", crate::clock::now(), CapacityInput::WorkerSeen(offer));
+                match record.close() {
+                    Ok(frame) => {
+                        let told = log.append_inputs(Stream::Inputs(CAPACITY), vec![frame.encode()]);
+                        if let Ok(Some(Err(error))) = told.wait_for(PATIENCE) {
+                            tracing::warn!(error = %chain(&error), "the worker could not be announced; it is tried again");
+                        }
+                    }
+                    Err(error) => tracing::error!(error = %chain(&error), "the worker cannot be announced"),
+                }
+            }
+            let began = Instant::now();
+            while began.elapsed() < SIGN_EVERY && !stop.load(Ordering::Relaxed) && incarnation.get().0 == start {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+    })
+}
+
+/// Takes the worker for dead when it cannot give a sign for too long, before capacity does and has its builds run
+/// elsewhere: another incarnation begins, and what the one before ran is stopped.
+fn muteness(process: &Process, incarnation: Incarnation) -> Result<JoinHandle<()>, StartError> {
+    let (signer, stop) = (Arc::clone(&process.signer), Arc::clone(&process.stop));
+    process.thread("muteness", move || {
+        let mut over = false;
+        while !stop.load(Ordering::Relaxed) {
+            let mute = signer.mute_for() >= MUTE_AFTER;
+            if mute && !over {
+                let now = crate::clock::now();
+                // Without chance, the time makes another name of it.
+                let next = draw().unwrap_or_else(|_| format!("{:016x}", now.0));
+                tracing::warn!("no sign could be given for {} s: builds are stopped", MUTE_AFTER.as_secs());
+                signer.change(|own| own.incarnation.clone_from(&next));
+                incarnation.renew(next, now);
+            }
+            over = mute;
+            std::thread::sleep(LOOK);
+        }
+    })
+}

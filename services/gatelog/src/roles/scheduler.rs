@@ -1,0 +1,41 @@
+//! The role `scheduler`: owns the gate, and brings the intake to it.
+//!
+//! It reads the tenant file, because exactly one process has this role in force at a time: of two, the later one fences
+//! the earlier. Reports link to `[web] root`, which the tenants of the file get with it.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use gatelog_effects::connection::Connections;
+use gatelog_rules_gate::GateRules;
+use gatelog_writer::{Host, Receiver};
+
+use super::{GATE, Process};
+use crate::routing::IntakeRouter;
+use crate::server::{StartError, part};
+use crate::tenants;
+
+/// Starts it. The host must be stopped by whoever started it.
+pub fn host(process: &Process) -> Result<Host, StartError> {
+    process.host(GATE, GateRules::default, |live| &live.partition)
+}
+
+/// Routing goes on where the gate has taken inputs from; then the tenant file.
+pub fn route(process: &Process, gate: &Host, connections: &Connections) -> Result<JoinHandle<()>, StartError> {
+    let receiver: Arc<dyn Receiver> = Arc::clone(gate.published()) as _;
+    let place = process.paths.routing();
+    let mut router = IntakeRouter::open(Arc::clone(&process.log), receiver, place).map_err(part("intake"))?;
+    let Some(web_root) = &process.web_root else {
+        return Err(StartError::Part {
+            part: "scheduler",
+            message: "reports link to pages, and this process has no role web; set root under [web]".into(),
+        });
+    };
+    let file = process.site.join(&process.config.tenant_file);
+    let problems = tenants::load(&file, connections, &*process.blobs, &*process.log, router.newest(), web_root)?;
+    for problem in problems {
+        tracing::warn!("{problem}");
+    }
+    let stop = Arc::clone(&process.stop);
+    process.thread("intake-router", move || router.run(&stop))
+}

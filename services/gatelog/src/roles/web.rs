@@ -1,0 +1,125 @@
+//! The role `web`: API and page, over this process's own folds.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gatelog_effects::connection::chain;
+use gatelog_executing::Executor;
+use gatelog_writer::Published;
+
+use super::{Process, Role};
+use crate::consoles::{self, SiteConsoles};
+use crate::presence::{SILENT_AFTER, Signer};
+use crate::server::{StartError, part};
+
+/// How the API is told to end.
+pub type Ending = tokio::sync::oneshot::Sender<()>;
+
+/// Serves HTTP until it is told to end.
+pub fn serve(process: &Process, listener: TcpListener, router: axum::Router) -> Result<Ending, StartError> {
+    listener.set_nonblocking(true).map_err(part("API"))?;
+    let listener = {
+        let _in_runtime = process.runtime.enter();
+        tokio::net::TcpListener::from_std(listener).map_err(part("API"))?
+    };
+    let (ending, ended) = tokio::sync::oneshot::channel::<()>();
+    let shutdown = async move {
+        // Told to end, or the process is gone.
+        let _ = ended.await;
+    };
+    process.runtime.spawn(async move {
+        if let Err(error) = gatelog_web::serve(listener, router, shutdown).await {
+            tracing::error!(error = %chain(&error), "serving HTTP ended");
+        }
+    });
+    Ok(ending)
+}
+
+/// Starts API and page. `writers` are those of this process.
+pub fn start(
+    process: &Process,
+    listener: TcpListener,
+    executor: Option<Executor>,
+    writers: Vec<Arc<Published>>,
+) -> Result<Ending, StartError> {
+    let consoles = SiteConsoles {
+        local: executor,
+        gate: process.gate.projection.clone(),
+        capacity: process.capacity.projection.clone(),
+        signer: Arc::clone(&process.signer),
+        http: consoles::client().map_err(part("consoles"))?,
+        probing: process.probing.clone(),
+    };
+    let site = crate::web::site(process, Arc::new(consoles), writers);
+    serve(process, listener, gatelog_web::router(site))
+}
+
+/// How the roles are that a site needs and nobody here has.
+pub fn elsewhere(signer: &Signer, needed: &[Role]) -> Vec<gatelog_web::PartHealth> {
+    let seen = signer.last_seen();
+    needed
+        .iter()
+        .map(|role| {
+            let mut there: Vec<(String, Duration)> = seen
+                .iter()
+                .filter(|(component, _)| component.roles.contains(role))
+                .map(|(component, age)| (component.name.clone(), *age))
+                .collect();
+            there.sort_by_key(|(_, age)| *age);
+            let (well, state, detail) = match there.first() {
+                Some((_, age)) if *age < SILENT_AFTER => {
+                    let alive: Vec<&str> =
+                        there.iter().filter(|(_, age)| *age < SILENT_AFTER).map(|(name, _)| name.as_str()).collect();
+                    (true, "present", alive.join(", "))
+                }
+                Some((name, age)) => {
+                    (false, "silent", format!("{name} has given no sign for {} s; see whether it runs", age.as_secs()))
+                }
+                None => (
+                    false,
+                    "missing",
+                    format!("no process has this role; start one with `gatelog serve --role {role}`"),
+                ),
+            };
+            gatelog_web::PartHealth { part: format!("role {role}"), well, state: state.to_owned(), detail }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use gatelog_event_log::MemoryPresence;
+
+    use super::*;
+    use crate::presence::Component;
+
+    #[test]
+    fn roles_elsewhere_are_present_silent_or_missing() {
+        let clock = Arc::new(std::sync::Mutex::new(Duration::ZERO));
+        let time = Arc::clone(&clock);
+        let presence = Arc::new(MemoryPresence::new(move || *time.lock().unwrap()));
+        let component = |name: &str, role| Component {
+            name: name.into(),
+            incarnation: "i".into(),
+            roles: vec![role],
+            address: None,
+            web: None,
+            version: "1".into(),
+            slots: 0,
+            started_at: 0,
+        };
+        let far = Signer::new(Arc::clone(&presence) as _, component("far", Role::Launcher));
+        let here = Signer::new(Arc::clone(&presence) as _, component("here", Role::Web));
+        assert!(far.sign());
+        *clock.lock().unwrap() = Duration::from_secs(31);
+        assert!(here.sign());
+        let told = elsewhere(&here, &[Role::Web, Role::Launcher, Role::Merger]);
+        let words: Vec<(&str, bool, &str)> =
+            told.iter().map(|one| (one.part.as_str(), one.well, one.state.as_str())).collect();
+        assert_eq!(
+            words,
+            [("role web", true, "present"), ("role launcher", false, "silent"), ("role merger", false, "missing")]
+        );
+    }
+}
