@@ -1,243 +1,297 @@
-// The console of a build: goes on from where the part that stands in the page ends, and follows.
-// Text is put in as text; colours are classes; everything else a terminal would do is left out.
+// The console of a build: a window over lines the server makes. However long the console is, a few
+// thousand lines of it are in the page; more come at either end as the reader gets there.
 "use strict";
 
 (() => {
-  /** Lines of one piece of the page; the browser lays out only pieces that are seen. */
-  const CHUNK = 200;
-  /** Lines kept in one page: then the reader is asked to go on to the next part. */
-  const MOST = 50_000;
-  /** Bytes taken in one go. */
-  const PIECE = 64 * 1024;
-  /** The longest part of a line that is shown. */
-  const LONGEST = 4_000;
+  /** Lines asked for at once. */
+  const PIECE = 500;
+  /** Pieces kept in the page. */
+  const KEPT = 12;
+  /** How near its end the reader must be for more to be fetched, in pixels. */
+  const NEAR = 1200;
+  /** Pixels from the end that still count as being there. */
+  const END = 40;
 
-  let reader = null;
+  const by = (id) => document.getElementById(id);
+  let box = null;
+  /** What is asked for now; another wish replaces it. */
+  let asking = null;
+  /** Whether that waits for a line that has not come yet. */
+  let waiting = false;
+  let following = false;
+  let tries = 0;
+  let later = null;
 
-  function begin() {
-    const box = document.getElementById("console");
-    if (!box || box.dataset.begun || box.dataset.more !== "1") return;
-    box.dataset.begun = "1";
-    read(box).catch(() => {});
-  }
+  const data = () => box.dataset;
+  const number = (text) => Number(text) || 0;
+  const first = () => number(box.firstElementChild?.dataset.first) || 1;
+  const next = () => number(box.lastElementChild?.dataset.next) || 1;
+  const atEnd = () => box.scrollHeight - box.scrollTop - box.clientHeight < END;
+  const over = () => data().ended === "1" && next() > number(data().known);
+  const told = (count) => count.toLocaleString("en").replaceAll(",", "\u202f");
 
   function say(text) {
-    const state = document.getElementById("console-state");
-    if (state) state.textContent = text;
+    const state = by("console-state");
+    if (state && state.textContent !== text) state.textContent = text;
   }
 
-  // ---- what a terminal would paint ----
+  function tell() {
+    if (!box.childElementCount) return;
+    const known = number(data().known);
+    const size = data().size ? `, ${data().size}` : "";
+    if (over()) say(`The console ends here: ${told(known)} lines${size}.`);
+    else if (data().complete === "1") say(data().ended === "1" ? `${told(known)} lines${size}.` : `${told(known)} lines so far${size}.`);
+    else say(`${told(known)} lines${size} and more.`);
+  }
 
-  const plain = () => ({ bold: false, dim: false, colour: null });
+  function follow(on) {
+    following = on;
+    by("follow")?.setAttribute("aria-pressed", String(on));
+    if (on) later ??= setTimeout(more, 0);
+  }
 
-  function set(paint, parameters) {
-    const codes = parameters.split(";").map((code) => Number(code) || 0);
-    for (let i = 0; i < codes.length; i++) {
-      const code = codes[i];
-      if (code === 0) Object.assign(paint, plain());
-      else if (code === 1) paint.bold = true;
-      else if (code === 2) paint.dim = true;
-      else if (code === 22) paint.bold = paint.dim = false;
-      else if (code >= 30 && code <= 37) paint.colour = code - 30;
-      else if (code >= 90 && code <= 97) paint.colour = code - 90;
-      else if (code === 39) paint.colour = null;
-      else if (code === 38 || code === 48) i += codes[i + 1] === 5 ? 2 : codes[i + 1] === 2 ? 4 : 1;
+  /** Asks for lines. Gives the new chunks, or null when there is nothing to show. */
+  async function ask(query) {
+    asking?.abort();
+    const stopper = new AbortController();
+    asking = stopper;
+    waiting = query.wait === "true";
+    try {
+      const url = new URL(data().lines, location.href);
+      for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
+      const answer = await fetch(url, { signal: stopper.signal });
+      const made = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const part = made.getElementById("part");
+      if (!part) throw Object.assign(new Error(made.body.textContent), { status: answer.status });
+      for (const name of ["known", "size", "complete", "ended"]) data()[name] = part.dataset[name];
+      failure(part.dataset.failure);
+      tries = 0;
+      return [...part.children].map((chunk) => document.importNode(chunk, true));
+    } finally {
+      if (asking === stopper) asking = null;
     }
   }
 
-  const STAMP = /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6} \| /;
-  const HEAD = /^(?:PLAY \[|TASK \[|(?:PRE-|POST-)?RUN START|CLEANUP START)/;
-  const FAIL = /^(?:fatal:|ERROR)| \| failed \|| FAILED/;
-  const SEQUENCE = /\x1b(?:\[([0-9;:?<=>!"' ]{0,62})([@-~])|\][^\x07\x1b]*(?:\x07|\x1b\\|$)|.|$)/gs;
-  // What cannot be seen, or makes other text look different, is shown instead of done.
-  const HIDDEN = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
-  const shown = (text) =>
-    text.replace(HIDDEN, (letter) => {
-      const code = letter.charCodeAt(0);
-      if (code < 0x20) return String.fromCharCode(0x2400 + code);
-      if (code === 0x7f) return "\u2421";
-      return `\u27e8U+${code.toString(16).toUpperCase().padStart(4, "0")}\u27e9`;
-    });
+  /** Tells of the first failure once it is known. */
+  function failure(line) {
+    if (!line || by("first-failure")) return;
+    const link = document.createElement("a");
+    link.className = "chip bad";
+    link.id = "first-failure";
+    link.dataset.line = line;
+    link.href = address(line);
+    link.textContent = `first failure: line ${told(number(line))}`;
+    box.closest("section").querySelector("header").append(link);
+  }
 
-  function put(into, text, paint) {
-    if (!text) return;
-    if (!paint.bold && !paint.dim && paint.colour === null) {
-      into.append(shown(text));
+  function address(line) {
+    const url = new URL(data().page, location.href);
+    url.searchParams.set("line", line);
+    return `${url.pathname}${url.search}#L${line}`;
+  }
+
+  /** Puts chunks at the end, or at the beginning, and lets go of those furthest away. */
+  function put(chunks, ahead) {
+    if (!chunks.length) return;
+    if (!ahead) {
+      box.append(...chunks);
+      while (box.childElementCount > KEPT && !following) lose(box.firstElementChild, true);
+      while (following && box.childElementCount > KEPT) box.firstElementChild.remove();
       return;
     }
-    const span = document.createElement("span");
-    span.className = `a${paint.colour === null ? "" : ` c${paint.colour}`}${paint.bold ? " bold" : ""}${paint.dim ? " dim" : ""}`;
-    span.textContent = shown(text);
-    into.append(span);
+    const before = box.scrollHeight;
+    box.prepend(...chunks);
+    box.scrollTop += box.scrollHeight - before;
+    while (box.childElementCount > KEPT) lose(box.lastElementChild, false);
   }
 
-  function line(number, text, cut, paint) {
-    const row = document.createElement("div");
-    row.className = "line";
-    row.id = `L${number}`;
-    const link = document.createElement("a");
-    link.href = `#L${number}`;
-    link.textContent = String(number);
-    link.setAttribute("aria-label", `line ${number}`);
-    const code = document.createElement("code");
-    if (text.endsWith("\r")) text = text.slice(0, -1);
-    text = text.slice(text.lastIndexOf("\r") + 1);
-    const stamp = STAMP.exec(text)?.[0];
-    if (stamp) {
-      const time = document.createElement("span");
-      time.className = "ts";
-      time.textContent = stamp;
-      code.append(time);
-      text = text.slice(stamp.length);
-    }
-    const head = text.slice(0, 200);
-    if (HEAD.test(head)) row.classList.add("begins");
-    else if (FAIL.test(head)) row.classList.add("fail");
-    let from = 0;
-    for (const match of text.matchAll(SEQUENCE)) {
-      put(code, text.slice(from, match.index), paint);
-      if (match[2] === "m") set(paint, match[1]);
-      from = match.index + match[0].length;
-    }
-    put(code, text.slice(from), paint);
-    if (cut) {
-      const more = document.createElement("i");
-      more.className = "muted";
-      more.textContent = " … cut: the rest is in the raw text";
-      code.append(more);
-    }
-    row.append(link, code);
-    return row;
+  /** Takes a chunk out; what the reader sees stays where it is. */
+  function lose(chunk, above) {
+    const before = box.scrollHeight;
+    chunk.remove();
+    if (above) box.scrollTop -= before - box.scrollHeight;
   }
 
-  // ---- reading ----
-
-  async function read(box) {
-    const paint = plain();
-    const began = Number(box.dataset.line);
-    let number = began;
-    let offset = Number(box.dataset.offset);
-    let chunk = null;
-    let rest = "";
-    let dropped = false;
-    let tries = 0;
-    // Bytes read after the last whole line.
-    let pending = 0;
-    const marked = /^#L(\d+)$/.exec(location.hash)?.[1];
-    const follow = () => document.getElementById("follow")?.checked && !marked;
-
-    function add(texts) {
-      const whole = document.createDocumentFragment();
-      for (const { text, cut } of texts) {
-        if (!chunk || chunk.childElementCount >= CHUNK) {
-          chunk = document.createElement("div");
-          chunk.className = "chunk";
-          whole.append(chunk);
-        }
-        const row = line(number, text, cut, paint);
-        if (String(number) === marked) row.classList.add("marked");
-        chunk.append(row);
-        number += 1;
+  /** Fetches what comes next, where the reader is near an end; follows where that is wanted. */
+  async function more() {
+    clearTimeout(later);
+    later = null;
+    if (!box || (asking && !waiting) || document.hidden) return;
+    const down = following || box.scrollHeight - box.scrollTop - box.clientHeight < NEAR;
+    try {
+      const up = !following && box.scrollTop < NEAR && first() > 1;
+      if (asking && !up) return;
+      if (down && !up && !over()) {
+        const behind = next() <= number(data().known) || data().complete !== "1";
+        // A jump to the end, however far it is, when much lies between.
+        if (following && number(data().known) - next() > PIECE * 2) return await end();
+        if (!behind && data().ended === "1") return;
+        const chunks = await ask({ line: next(), count: PIECE, ...(behind ? {} : { wait: "true" }) });
+        put(chunks, false);
+        if (following) box.scrollTop = box.scrollHeight;
+        tell();
+        later = setTimeout(more, chunks.length ? 150 : 400);
+      } else if (up) {
+        const from = Math.max(1, first() - PIECE);
+        put(await ask({ line: from, count: first() - from }), true);
+        later = setTimeout(more, 0);
       }
-      box.append(whole);
-      if (marked && number > Number(marked)) document.getElementById(`L${marked}`)?.scrollIntoView({ block: "nearest" });
-      if (follow()) box.scrollTop = box.scrollHeight;
+    } catch (error) {
+      trouble(error, more);
     }
+  }
 
-    function take(bytes, decoder) {
-      const texts = [];
-      const parts = (rest + decoder.decode(bytes, { stream: true })).split("\n");
-      rest = parts.pop();
-      for (const text of parts) {
-        texts.push({ text: text.slice(0, LONGEST), cut: dropped || text.length > LONGEST });
-        dropped = false;
-      }
-      if (rest.length > LONGEST) {
-        rest = rest.slice(0, LONGEST);
-        dropped = true;
-      }
-      // Bytes are counted up to the last whole line: from there it is read on after a break.
-      const newline = bytes.lastIndexOf(10);
-      if (newline >= 0) {
-        offset += pending + newline + 1;
-        pending = bytes.length - newline - 1;
-      } else {
-        pending += bytes.length;
-      }
-      if (texts.length) add(texts);
-    }
+  /** Says what is wrong and tries again, ever more slowly. */
+  function trouble(error, again) {
+    if (error.name === "AbortError") return;
+    tries += 1;
+    const gone = error.status === 404 && data().running !== "1";
+    if (gone) return say("There is no console of this attempt here any more.");
+    if (error.status !== 404) say(`${error.status ? error.message : "There is no answer"}. It is tried again.`);
+    later = setTimeout(again, Math.min(500 * 2 ** tries, 15000));
+  }
 
-    say("It goes on.");
-    for (;;) {
-      const decoder = new TextDecoder();
-      const stopper = new AbortController();
-      let ended = false;
+  /** Shows the lines around one and marks it. */
+  async function go(line, focus) {
+    follow(false);
+    clearTimeout(later);
+    later = null;
+    if (!by(`L${line}`)) {
       try {
-        const answer = await fetch(`${box.dataset.url}&offset=${offset}&follow=1`, { signal: stopper.signal });
-        if (answer.status === 404) {
-          say("There is no console of this attempt here any more.");
-          return;
-        }
-        if (!answer.ok) throw new Error(String(answer.status));
-        reader = answer.body.getReader();
-        rest = "";
-        dropped = false;
-        for (;;) {
-          const { value, done } = await reader.read();
-          if (done) {
-            ended = true;
-            break;
-          }
-          tries = 0;
-          // However much comes at once, it is taken in pieces: the page ends where it is to end.
-          for (let from = 0; from < value.length; from += PIECE) {
-            take(value.subarray(from, from + PIECE), decoder);
-            if (number - began >= MOST) {
-              stopper.abort();
-              next(box, offset, number);
-              return;
-            }
-          }
-          // The browser paints in between, however much comes.
-          await new Promise((resume) => setTimeout(resume, 0));
-        }
-      } catch {
-        // Told below.
+        let chunks = [];
+        // Lines that were never counted are counted first, part by part.
+        do {
+          say(`Counting lines: ${told(number(data().known))} …`);
+          chunks = await ask({ line: Math.max(1, line - PIECE / 2), count: PIECE });
+        } while (!chunks.length && data().complete !== "1");
+        if (chunks.length) box.replaceChildren(...chunks);
+        tell();
+        if (!by(`L${line}`)) say(`There is no line ${told(line)}: there are ${told(number(data().known))}.`);
+      } catch (error) {
+        return trouble(error, () => go(line, focus));
       }
-      pending = 0;
-      if (ended) {
-        if (rest) add([{ text: rest, cut: dropped }]);
-        say(`The console ends here: ${number - 1} lines.`);
-        return;
-      }
-      tries += 1;
-      say("The connection broke; it is tried again.");
-      await new Promise((resume) => setTimeout(resume, Math.min(1000 * 2 ** tries, 15000)));
     }
-  }
-  function next(box, offset, number) {
-    const link = document.createElement("a");
-    const url = new URL(box.dataset.page, location.href);
-    url.searchParams.set("offset", String(offset));
-    url.searchParams.set("line", String(number));
-    link.href = url.pathname + url.search;
-    link.textContent = `Read on from line ${number}`;
-    say("So far for one page. ");
-    document.getElementById("console-state")?.append(link);
+    mark(line);
+    history.replaceState(null, "", address(line));
+    if (focus) box.focus({ preventScroll: true });
+    later = setTimeout(more, 150);
   }
 
-  // Reading on by hand ends following; the end of the console begins it again.
+  function mark(line) {
+    for (const old of box.querySelectorAll(".marked")) old.classList.remove("marked");
+    const row = by(`L${line}`);
+    if (!row) return;
+    row.classList.add("marked");
+    box.scrollTop += row.getBoundingClientRect().top - box.getBoundingClientRect().top - box.clientHeight / 3;
+  }
+
+  /** Has all lines counted, so that a first failure far down is known. */
+  async function count() {
+    while (data().complete !== "1" && !by("first-failure") && !document.hidden) {
+      await ask({ line: number(data().known) + 1, count: 1 });
+      tell();
+    }
+    later ??= setTimeout(more, 0);
+  }
+
+  /** Shows the end. */
+  async function end() {
+    do {
+      const chunks = await ask({ line: "last", count: PIECE });
+      if (chunks.length) box.replaceChildren(...chunks);
+      tell();
+    } while (data().complete !== "1");
+    box.scrollTop = box.scrollHeight;
+    later = setTimeout(more, 150);
+  }
+
+  // ---- looking for something ----
+
+  async function find(from) {
+    const form = by("find");
+    const url = new URL(data().found, location.href);
+    url.searchParams.set("text", form.elements.text.value);
+    if (form.elements.regex.checked) url.searchParams.set("regex", "true");
+    if (from) url.searchParams.set("line", from);
+    const place = by("found");
+    place.textContent = "Looking …";
+    try {
+      const answer = await fetch(url);
+      const made = new DOMParser().parseFromString(await answer.text(), "text/html");
+      place.replaceChildren(...[...made.body.childNodes].map((node) => document.importNode(node, true)));
+      if (!from) place.querySelector("[data-line]")?.click();
+    } catch {
+      place.textContent = "There is no answer: look again.";
+    }
+  }
+
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (!box || (form.id !== "find" && form.id !== "to-line")) return;
+    event.preventDefault();
+    if (form.id === "find") find(null);
+    else go(Math.max(1, number(form.elements.line.value)), true);
+  });
+
+  document.addEventListener("click", (event) => {
+    if (!box || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey) return;
+    const target = event.target.closest?.("#follow, #found .more, [data-line], .line > a");
+    if (!target || !box.closest("section").contains(target)) return;
+    if (target.id === "follow") {
+      follow(!following);
+      if (following) end().catch((error) => trouble(error, more));
+      return;
+    }
+    event.preventDefault();
+    if (target.matches(".more")) return void find(target.dataset.from);
+    for (const old of document.querySelectorAll("#found [aria-current]")) old.removeAttribute("aria-current");
+    if (target.closest("#found")) target.setAttribute("aria-current", "true");
+    go(number(target.dataset.line || target.textContent), !target.closest("#found"));
+  });
+
+  document.addEventListener("keydown", (event) => {
+    if (event.target !== box || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Home") go(1, true);
+    else if (event.key === "End") end().catch((error) => trouble(error, more));
+    else return;
+    event.preventDefault();
+  });
+
+  // Reading on by hand ends following; the end of a running console begins it again.
   document.addEventListener(
     "scroll",
     (event) => {
-      const box = event.target;
-      if (box.id !== "console" || !box.dataset.begun) return;
-      const follow = document.getElementById("follow");
-      if (follow) follow.checked = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
+      if (!box || event.target !== box) return;
+      if (following && !atEnd()) follow(false);
+      else if (!following && atEnd() && data().running === "1" && next() > number(data().known)) follow(true);
+      later ??= setTimeout(more, 50);
     },
     true,
   );
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) asking?.abort();
+    else later ??= setTimeout(more, 0);
+  });
+  addEventListener("pagehide", () => asking?.abort());
+
+  function begin() {
+    const found = by("console");
+    if (!found || found === box) return;
+    asking?.abort();
+    box = found;
+    const marked = number(/^#L(\d+)$/.exec(location.hash)?.[1] || new URLSearchParams(location.search).get("line"));
+    if (marked) {
+      go(marked, false);
+    } else if (data().running === "1") {
+      follow(true);
+    } else if (data().fails === "1" && data().failure && !new URLSearchParams(location.search).has("from")) {
+      // What people come for. The address stays: nobody asked for that line.
+      const row = by(`L${data().failure}`);
+      if (row) box.scrollTop += row.getBoundingClientRect().top - box.getBoundingClientRect().top - box.clientHeight / 2;
+    }
+    else if (data().fails === "1" && !data().failure) count().catch((error) => trouble(error, more));
+    if (data().ended !== "1" || data().complete !== "1") later ??= setTimeout(more, 0);
+  }
   document.addEventListener("gatelog:shown", begin);
-  addEventListener("pagehide", () => reader?.cancel().catch(() => {}));
   begin();
 })();

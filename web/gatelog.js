@@ -34,10 +34,9 @@
       if (name === "open" && shown.nodeName === "DETAILS") continue;
       if (shown.getAttribute(name) !== value) shown.setAttribute(name, value);
     }
-    if (shown.nodeName === "INPUT") {
-      if (shown.type === "range") {
-        if (!dragging) shown.value = made.getAttribute("value");
-      }
+    if (shown.nodeName === "INPUT" || shown.nodeName === "SELECT") {
+      // What somebody is typing stays; the slider goes along unless it is held.
+      if (shown.type === "range" && !dragging) shown.value = made.getAttribute("value");
       return;
     }
     children(shown, made);
@@ -135,6 +134,7 @@
   let refused = 0;
   let asking = false;
   let again = false;
+  let resting = null;
 
   function say(state, word) {
     const live = document.getElementById("live");
@@ -143,13 +143,15 @@
     live.textContent = word;
   }
 
-  /** Fetches this page anew. One at a time: what changes meanwhile is in the next. */
+  /** Fetches this page anew. One at a time, and not again before it has rested: what changes meanwhile
+   *  is in the next. A page that takes long is fetched less often. */
   async function refresh() {
-    if (asking) {
+    if (asking || resting) {
       again = true;
       return;
     }
     asking = true;
+    const began = performance.now();
     try {
       const answer = await fetch(location.href, { headers: { accept: "text/html" } });
       if (answer.ok && !past()) {
@@ -158,12 +160,23 @@
       }
     } finally {
       asking = false;
-      if (again) {
-        again = false;
-        refresh().catch(() => {});
-      }
+      resting = setTimeout(
+        () => {
+          resting = null;
+          if (!again) return;
+          again = false;
+          refresh().catch(() => say("late", "no answer"));
+        },
+        Math.max(400, 4 * (performance.now() - began)),
+      );
     }
   }
+
+  // Bars that grow need the server's scale: it is asked for while something runs.
+  setInterval(() => {
+    if (main()?.dataset.live !== "1" || past() || document.hidden) return;
+    if (document.querySelector(".gantt rect.running")) refresh().catch(() => {});
+  }, 5000);
 
   function poll() {
     if (poller) return;
@@ -187,17 +200,19 @@
     const page = main();
     if (!page || page.dataset.live !== "1" || past() || document.hidden) return;
     const tenant = page.dataset.tenant;
-    if (!tenant || !window.EventSource) {
+    if (!window.EventSource) {
       poll();
       return;
     }
-    source = new EventSource(`/api/tenant/${encodeURIComponent(tenant)}/status/stream?from=${last}`);
+    const stream = tenant ? `/api/tenant/${encodeURIComponent(tenant)}/status/stream?brief=1&from=` : "/api/events?from=";
+    source = new EventSource(stream + last);
     source.onopen = () => say("live", "live");
-    source.addEventListener("status", (message) => {
+    const changed = (message) => {
       last = Number(message.lastEventId) || last;
       say("live", "live");
       refresh().catch(() => say("late", "no answer"));
-    });
+    };
+    source.addEventListener(tenant ? "status" : "message", changed);
     source.onerror = () => {
       if (source?.readyState === EventSource.CLOSED) {
         source = null;

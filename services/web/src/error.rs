@@ -40,6 +40,9 @@ pub enum ApiError {
     /// Too much is going on.
     #[error("too many requests are being answered: ask again")]
     Busy,
+    /// What is there cannot be reached, such as a console whose worker is away.
+    #[error("{0}")]
+    Unreachable(String),
     /// It took too long.
     #[error("the answer took too long: ask for less, or again")]
     Timeout,
@@ -61,6 +64,7 @@ impl ApiError {
             ApiError::NotYet { .. } => (StatusCode::GATEWAY_TIMEOUT, "position-not-reached"),
             ApiError::TooWide(_) => (StatusCode::UNPROCESSABLE_ENTITY, "too-wide"),
             ApiError::Busy => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
+            ApiError::Unreachable(_) => (StatusCode::BAD_GATEWAY, "unreachable"),
             ApiError::Timeout => (StatusCode::SERVICE_UNAVAILABLE, "timeout"),
             ApiError::Method => (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed"),
             ApiError::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal-error"),

@@ -1,4 +1,12 @@
-//! How the site is.
+//! How the site is, for three who ask:
+//!
+//! - `health`, for those who look after the site and their alarms: every part, what is wrong and the cure. 503 only
+//!   when a part has **stopped** and will not go on until somebody does something. What is `yellow` (one input was
+//!   refused, a cloud answers with errors) works on and is 200: an alarm for it looks at `state`;
+//! - `health/ready`, for load balancers: 200 when this process can answer reads as of now, 503 while it catches up
+//!   with the log, and once its folds have stopped or end. Whether writers elsewhere run says nothing about that;
+//! - `health/live`, for those who start processes again: 200 whenever the process answers at all. A stopped part is no
+//!   reason to be killed: it stops for what a restart would only meet again, and the reads go on meanwhile.
 
 use gatelog_runner::{Health, Published};
 use serde_json::{Value as Json, json};
@@ -6,28 +14,50 @@ use serde_json::{Value as Json, json};
 use crate::reading::App;
 use crate::site::PartHealth;
 
-/// The document, and whether all is well.
+/// The state of a part that does not go on by itself.
+const STOPPED: &str = "stopped";
+
+/// The document, and whether a part has stopped.
 pub(crate) fn document(app: &App) -> (bool, Json) {
-    let mut parts = vec![fold("fold gate/0", &app.site.gate_fold), fold("fold capacity/0", &app.site.capacity_fold)];
+    let mut parts = folds(app);
     parts.extend(app.site.health.parts());
-    let well = parts.iter().all(|part| part.well);
+    let stopped = parts.iter().any(|part| !part.well && part.state == STOPPED);
+    let state = match parts.iter().all(|part| part.well) {
+        true => "well",
+        false if stopped => STOPPED,
+        false => "yellow",
+    };
     let positions = json!({
         "gate/0": app.site.gate_fold.position().sequence,
         "capacity/0": app.site.capacity_fold.position().sequence,
     });
-    let parts: Vec<Json> = parts
+    let document = json!({ "state": state, "version": app.site.version, "positions": positions, "parts": told(parts) });
+    (stopped, document)
+}
+
+/// Whether reads can be answered as of now, and what says so.
+pub(crate) fn ready(app: &App) -> (bool, Json) {
+    let folds = [&app.site.gate_fold, &app.site.capacity_fold];
+    let ready = folds.iter().all(|fold| matches!(fold.health(), Health::Following));
+    (ready, json!({ "ready": ready, "parts": told(self::folds(app)) }))
+}
+
+fn told(parts: Vec<PartHealth>) -> Json {
+    parts
         .into_iter()
         .map(|part| json!({ "part": part.part, "well": part.well, "state": part.state, "detail": part.detail }))
-        .collect();
-    let state = if well { "well" } else { "unwell" };
-    (well, json!({ "state": state, "version": app.site.version, "positions": positions, "parts": parts }))
+        .collect()
+}
+
+fn folds(app: &App) -> Vec<PartHealth> {
+    vec![fold("fold gate/0", &app.site.gate_fold), fold("fold capacity/0", &app.site.capacity_fold)]
 }
 
 fn fold(part: &str, published: &Published) -> PartHealth {
     let (well, state, detail) = match published.health() {
         Health::CatchingUp => (true, "catching-up", String::new()),
         Health::Following => (true, "following", String::new()),
-        Health::Stopped(error) => (false, "stopped", error.to_string()),
+        Health::Stopped(error) => (false, STOPPED, error.to_string()),
         Health::Ended => (false, "ended", "gatelog is going down".to_owned()),
     };
     PartHealth { part: part.to_owned(), well, state: state.to_owned(), detail }

@@ -4,7 +4,8 @@
 //! - `reading`: one request: which moment it asks about, which tables answer, how the answer is marked.
 //! - `status`, `builds`, `buildsets`, `configuration`: the documents.
 //! - `capacity`: workers, and what each attempt of a build waited for, by capacity's own position.
-//! - `stream`: events as they come; `console`: what a build says.
+//! - `stream`: events as they come; `console`: what a build says, by bytes, by lines, and where in it;
+//! - `estimate`: how long jobs take, by how long they took; `health`: who asks how the site is, and what is answered.
 //! - `page`: the same for people, as HTML.
 //!
 //! What Zuul calls by the same name means the same here, except:
@@ -15,7 +16,15 @@
 //! - a build stands for all its attempts; they are listed in `attempts`. `nodeset` names the labels;
 //! - buildsets that were given up for another (a reset) are listed with `complete=false` only;
 //! - `*_ms` are milliseconds since 1970, as Zuul's `enqueue_time` is;
-//! - an unknown query parameter is an error that names it.
+//! - an unknown query parameter is an error that names it;
+//! - `remaining_time` of an item is the longest way through its jobs: those that wait for others end after them.
+//!
+//! # Text of others
+//!
+//! Names, messages, addresses and consoles are written by people, projects and workers, any of whom may mean harm.
+//! They become HTML in one place (`page::html`), escaped, with what hides or turns text around made visible; only web
+//! addresses become links. Pages are sent with a policy that lets in this site's own files and no script or style
+//! within the page; whatever is no page is sent with one that lets in nothing.
 //!
 //! This crate never decides, appends or folds.
 
@@ -25,6 +34,7 @@ mod capacity;
 mod configuration;
 mod console;
 mod error;
+mod estimate;
 mod filter;
 mod health;
 mod page;

@@ -17,9 +17,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 use tokio::sync::Semaphore;
 
+use crate::console::lines::Indexes;
 use crate::error::ApiError;
 use crate::query::Query;
 use crate::site::Site;
+use crate::stream::Newest;
 
 /// The header with the position an answer is as of.
 pub(crate) const POSITION: HeaderName = HeaderName::from_static("gatelog-position");
@@ -40,6 +42,10 @@ pub(crate) struct App {
     partition: String,
     reads: Semaphore,
     pub(crate) streams: Arc<Semaphore>,
+    /// Where the lines of consoles begin.
+    pub(crate) indexes: Indexes,
+    /// The newest status documents.
+    pub(crate) newest: Newest,
     layouts: Mutex<Vec<(BlobHash, Arc<Layout>)>>,
 }
 
@@ -51,6 +57,8 @@ impl App {
             partition,
             reads: Semaphore::new(READS),
             streams: Arc::new(Semaphore::new(STREAMS)),
+            indexes: Indexes::default(),
+            newest: Newest::default(),
             layouts: Mutex::default(),
         }
     }

@@ -7,7 +7,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{DefaultBodyLimit, Path, RawQuery, Request, State};
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, X_CONTENT_TYPE_OPTIONS,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, CONTENT_SECURITY_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn};
@@ -25,6 +25,8 @@ use crate::{builds, buildsets, capacity, configuration, console, health, page, s
 
 /// The longest path and query, in bytes.
 const MAX_URI: usize = 8 << 10;
+/// The policy of what is no page: even a browser that takes it for one loads and runs nothing.
+const NO_PAGE: &str = "default-src 'none'; frame-ancestors 'none'; sandbox";
 /// The largest body; no path reads one yet.
 const MAX_BODY: usize = 64 << 10;
 /// How long open answers may go on once the server is told to stop.
@@ -80,6 +82,8 @@ pub fn router(site: Site) -> Router {
         .route("/api", get(map))
         .route("/api/info", of_site!(History, &[], |reading: R<'_, '_>, _: &Query| configuration::info(reading, None)))
         .route("/api/health", get(health_of))
+        .route("/api/health/live", get(live))
+        .route("/api/health/ready", get(ready))
         .route("/api/events", get(events))
         .route("/api/connections", get(connections))
         .route("/api/components", get(components))
@@ -100,6 +104,8 @@ pub fn router(site: Site) -> Router {
         .route("/api/tenant/{tenant}/builds", of_tenant!(History, builds::PARAMETERS, builds::list))
         .route("/api/tenant/{tenant}/build/{uuid}", of_one!(History, builds::one))
         .route("/api/tenant/{tenant}/build/{uuid}/console", get(console_of))
+        .route("/api/tenant/{tenant}/build/{uuid}/console/lines", get(console_lines))
+        .route("/api/tenant/{tenant}/build/{uuid}/console/find", get(console_find))
         .route("/api/tenant/{tenant}/build/{uuid}/leases", get(leases_of))
         .route("/api/tenant/{tenant}/buildsets", of_tenant!(History, buildsets::PARAMETERS, buildsets::list))
         .route("/api/tenant/{tenant}/buildset/{uuid}", of_one!(History, buildsets::one))
@@ -162,6 +168,8 @@ async fn common(request: Request, next: Next) -> Response {
     headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Gatelog-Position, ETag"));
     // What people wrote is never taken for anything but what it is said to be.
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    // Pages have a policy that lets in their own files; nothing else is to be shown as a page.
+    headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(NO_PAGE));
     response
 }
 
@@ -170,6 +178,8 @@ async fn map(RawQuery(query): RawQuery) -> Result<Json<Value>, ApiError> {
     Ok(Json(json!({
         "info": "/api/info",
         "health": "/api/health",
+        "live": "/api/health/live",
+        "ready": "/api/health/ready",
         "events": "/api/events",
         "connections": "/api/connections",
         "components": "/api/components",
@@ -185,6 +195,8 @@ async fn map(RawQuery(query): RawQuery) -> Result<Json<Value>, ApiError> {
         "builds": "/api/tenant/{tenant}/builds",
         "build": "/api/tenant/{tenant}/build/{uuid}",
         "console": "/api/tenant/{tenant}/build/{uuid}/console",
+        "console_lines": "/api/tenant/{tenant}/build/{uuid}/console/lines",
+        "console_find": "/api/tenant/{tenant}/build/{uuid}/console/find",
         "leases": "/api/tenant/{tenant}/build/{uuid}/leases",
         "buildsets": "/api/tenant/{tenant}/buildsets",
         "buildset": "/api/tenant/{tenant}/buildset/{uuid}",
@@ -200,8 +212,20 @@ async fn connections(State(app): Shared, RawQuery(query): RawQuery) -> Result<Js
 
 async fn health_of(State(app): Shared, RawQuery(query): RawQuery) -> Answered {
     Query::read_only(query.as_deref(), &[])?;
-    let (well, document) = health::document(&app);
-    let status = if well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let (stopped, document) = health::document(&app);
+    let status = if stopped { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    Ok((status, Json(document)).into_response())
+}
+
+async fn live(RawQuery(query): RawQuery) -> Result<Json<Value>, ApiError> {
+    Query::read_only(query.as_deref(), &[])?;
+    Ok(Json(json!({ "live": true })))
+}
+
+async fn ready(State(app): Shared, RawQuery(query): RawQuery) -> Answered {
+    Query::read_only(query.as_deref(), &[])?;
+    let (ready, document) = health::ready(&app);
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     Ok((status, Json(document)).into_response())
 }
 
@@ -227,7 +251,7 @@ async fn status_stream(
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Answered {
-    let query = Query::read_only(query.as_deref(), stream::PARAMETERS)?;
+    let query = Query::read_only(query.as_deref(), stream::STATUS_PARAMETERS)?;
     stream::statuses(app, segments(path)?, headers, query).await
 }
 
@@ -235,6 +259,18 @@ async fn console_of(State(app): Shared, path: Segments<(String, String)>, RawQue
     let (tenant, uuid) = segments(path)?;
     let query = Query::read(query.as_deref(), console::PARAMETERS)?;
     console::answer(app, tenant, uuid, query).await
+}
+
+async fn console_lines(State(app): Shared, path: Segments<(String, String)>, RawQuery(query): RawQuery) -> Answered {
+    let (tenant, uuid) = segments(path)?;
+    let query = Query::read(query.as_deref(), console::LINE_PARAMETERS)?;
+    console::lines_of(app, tenant, uuid, query).await
+}
+
+async fn console_find(State(app): Shared, path: Segments<(String, String)>, RawQuery(query): RawQuery) -> Answered {
+    let (tenant, uuid) = segments(path)?;
+    let query = Query::read(query.as_deref(), console::FIND_PARAMETERS)?;
+    console::find_in(app, tenant, uuid, query).await
 }
 
 /// Serves the API until `shutdown` comes, and a moment longer for answers that are under way.

@@ -125,8 +125,14 @@ pub trait ConsoleSource: Send + Sync {
 
 /// Where consoles are: with the worker while it runs, in storage after.
 pub trait Consoles: Send + Sync {
-    /// The console of an attempt of a build; `None` when there is none (yet, or any more).
+    /// The console of an attempt of a build; `None` when there is none (yet, or any more). Where its
+    /// worker cannot be reached, a source whose reads say so.
     fn open(&self, build: BuildId, attempt: u32) -> Option<Box<dyn ConsoleSource>>;
+
+    /// What is stored of a console, for when its worker cannot be reached; `None` when nothing is.
+    fn stored(&self, _build: BuildId, _attempt: u32) -> Option<Box<dyn ConsoleSource>> {
+        None
+    }
 }
 
 /// No consoles at all: for a site whose workers are elsewhere.

@@ -14,11 +14,9 @@ use gatelog_tables::{Backing, Table, TableError};
 use serde_json::{Value as Json, json};
 
 use crate::error::ApiError;
+use crate::estimate::{Ahead, Estimate, Estimates, longest};
 use crate::reading::{Live, Reading};
 use crate::shape::{git_ref, ms, ref_id, seconds, short, wait_row};
-
-/// How many of a job's newest successful builds its estimate is the mean of.
-const ESTIMATED_BY: usize = 10;
 
 /// `status`
 pub(crate) fn document(reading: &Reading<'_>, tenant: &str) -> Result<Json, ApiError> {
@@ -38,6 +36,29 @@ pub(crate) fn change(reading: &Reading<'_>, tenant: &str, change: &str) -> Resul
     }
 }
 
+/// How many items are in a tenant's queues, and in how many pipelines they can be.
+pub(crate) fn count(reading: &Reading<'_>, tenant: &str) -> Result<(usize, usize), ApiError> {
+    let pipelines = reading.layout(tenant)?.map_or(0, |layout| layout.pipelines_in_order().count());
+    let items = match reading.live() {
+        Live::Now(live) => queued(live, tenant)?,
+        Live::Then(live) => queued(&*live, tenant)?,
+    };
+    Ok((items, pipelines))
+}
+
+fn queued<B: Backing>(live: &GateLive<B>, tenant: &str) -> Result<usize, ApiError> {
+    let from = (tenant.to_owned(), String::new(), String::new());
+    let mut items = 0;
+    for entry in live.gate.queues.range(Bound::Included(&from), Bound::Unbounded)? {
+        let ((of, _, _), row) = entry?;
+        if of != tenant {
+            break;
+        }
+        items += row.items.len();
+    }
+    Ok(items)
+}
+
 struct Queue {
     pipeline: String,
     name: String,
@@ -49,7 +70,7 @@ struct Status<'r, B: Backing> {
     live: &'r GateLive<B>,
     tenant: &'r str,
     queues: Vec<Queue>,
-    estimates: BTreeMap<String, Option<u64>>,
+    estimates: Estimates,
 }
 
 impl<'r, B: Backing> Status<'r, B> {
@@ -63,7 +84,7 @@ impl<'r, B: Backing> Status<'r, B> {
             }
             queues.push(Queue { pipeline, name, row: row.into_owned() });
         }
-        Ok(Status { reading, live, tenant, queues, estimates: BTreeMap::new() })
+        Ok(Status { reading, live, tenant, queues, estimates: Estimates::default() })
     }
 
     fn document(mut self) -> Result<Json, ApiError> {
@@ -176,6 +197,9 @@ impl<'r, B: Backing> Status<'r, B> {
     fn items(&self, number: usize) -> Result<Vec<Placed>, ApiError> {
         let Some(queue) = self.queues.get(number) else { return Ok(Vec::new()) };
         let mut items: Vec<Placed> = Vec::new();
+        let mut places: BTreeMap<ItemId, usize> = BTreeMap::new();
+        // The nearest item ahead that is not failing.
+        let mut sound = None;
         for (place, id) in queue.row.items.iter().enumerate() {
             let Some(row) = self.live.gate.items.get(id)?.map(|row| row.into_owned()) else {
                 return Err(ApiError::Internal(format!(
@@ -190,29 +214,36 @@ impl<'r, B: Backing> Status<'r, B> {
             let ahead = match &buildset {
                 Some(buildset) => buildset.ahead.last().map(|ahead| ahead.item),
                 // What it will stand on: the nearest item ahead that is not failing.
-                None => items.iter().rev().find(|other| other.row.failing.is_empty()).map(|other| other.id),
+                None => sound,
             };
             // An item ahead that has left without being merged is none.
-            let ahead = ahead.filter(|ahead| items.iter().any(|other| other.id == *ahead));
+            let ahead = ahead.filter(|ahead| places.contains_key(ahead));
             let active = queue.row.window == 0 || place < queue.row.window as usize;
+            if row.failing.is_empty() {
+                sound = Some(*id);
+            }
+            if let Some(place) = ahead.and_then(|ahead| places.get(&ahead))
+                && let Some(other) = items.get_mut(*place)
+            {
+                other.behind.push(*id);
+            }
+            places.insert(*id, items.len());
             items.push(Placed { id: *id, row, buildset, ahead, behind: Vec::new(), active });
-        }
-        let behind: Vec<(ItemId, ItemId)> = items.iter().filter_map(|item| Some((item.ahead?, item.id))).collect();
-        for item in &mut items {
-            item.behind = behind.iter().filter(|(ahead, _)| *ahead == item.id).map(|(_, behind)| *behind).collect();
         }
         Ok(items)
     }
 
     fn item(&mut self, item: &Placed) -> Result<Json, ApiError> {
         let mut jobs = Vec::new();
-        let mut remaining = None;
+        let mut ahead = Vec::new();
         for id in item.buildset.iter().flat_map(|buildset| &buildset.builds) {
             let Some(build) = self.live.gate.builds.get(id)?.map(|row| row.into_owned()) else { continue };
             let (json, left) = self.job(*id, &build, &item.row)?;
-            remaining = remaining.max(left);
+            let after = build.job.dependencies.iter().map(|(job, _)| job.clone()).collect();
+            ahead.push(Ahead { name: build.job.name.clone(), after, left });
             jobs.push(json);
         }
+        let remaining = longest(&ahead);
         let problem = item.buildset.as_ref().and_then(|buildset| buildset.problem.as_ref());
         let result = problem.map(|problem| match problem.kind {
             ProblemKind::Conflict => "MERGE_CONFLICT",
@@ -266,8 +297,8 @@ impl<'r, B: Backing> Status<'r, B> {
 
     /// A job, and how much longer it is thought to take, in milliseconds.
     fn job(&mut self, id: BuildId, build: &BuildRow, item: &ItemRow) -> Result<(Json, Option<i64>), ApiError> {
-        let estimate = self.estimate(&build.job.name)?;
-        let estimated_ms = estimate.map(|estimate| i64::try_from(estimate).unwrap_or(i64::MAX));
+        let estimate = self.estimates.of(self.reading, self.tenant, &build.job.name)?;
+        let estimated_ms = estimate.map(|estimate| estimate.mean_ms);
         let running = build.state == BuildState::Running;
         let elapsed = match (build.started_at, build.finished_at) {
             (Some(start), Some(end)) if !running => Some(end.millis_since(start).max(0)),
@@ -298,6 +329,7 @@ impl<'r, B: Backing> Status<'r, B> {
             "execute_time": build.started_at.map(seconds),
             "start_time": build.started_at.map(seconds),
             "end_time": build.finished_at.filter(|_| !running).map(seconds),
+            "estimate": estimate.map(Estimate::json),
             "estimated_time": estimated_ms.map(|estimated| (estimated + 500) / 1_000),
             "pipeline": item.pipeline,
             "canceled": build.result == Some(BuildResult::Canceled),
@@ -318,18 +350,6 @@ impl<'r, B: Backing> Status<'r, B> {
 
     fn wait(&self, subject: WaitSubject) -> Result<Json, TableError> {
         Ok(self.live.gate.waits.get(&WaitKey(subject))?.map_or(Json::Null, |row| wait_row(&row)))
-    }
-
-    /// How long a job takes, in milliseconds.
-    fn estimate(&mut self, job: &str) -> Result<Option<u64>, ApiError> {
-        if let Some(known) = self.estimates.get(job) {
-            return Ok(*known);
-        }
-        let took = self.reading.history().durations(self.tenant, job, self.reading.at, ESTIMATED_BY)?;
-        let count = took.len() as u64;
-        let mean = took.iter().fold(0_u64, |sum, one| sum.saturating_add(*one)).checked_div(count);
-        self.estimates.insert(job.to_owned(), mean);
-        Ok(mean)
     }
 }
 

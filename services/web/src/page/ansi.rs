@@ -1,33 +1,10 @@
-//! What a terminal would show of a console's line, as HTML: colours and weight, nothing that moves.
+//! What a terminal would show of a console's line, as HTML: colours, weight, links, nothing that moves.
 
 use super::html::{Html, put};
+use super::parts::linked;
 
 /// The longest part of a line that is shown, in characters.
 pub(crate) const LONGEST: usize = 4_000;
-
-/// Splits the time off a line that begins with one, as job consoles' lines do.
-pub(crate) fn stamp(line: &str) -> (&str, &str) {
-    const SHAPE: &[u8] = b"dddd-dd-dd dd:dd:dd.dddddd | ";
-    let fits = line.len() >= SHAPE.len()
-        && line
-            .bytes()
-            .zip(SHAPE)
-            .all(|(byte, shape)| if *shape == b'd' { byte.is_ascii_digit() } else { byte == *shape });
-    if fits { line.split_at_checked(SHAPE.len()).unwrap_or(("", line)) } else { ("", line) }
-}
-
-/// What a line is about, as a class: where something begins, or failed. The same words as in the script.
-pub(crate) fn class(said: &str) -> &'static str {
-    let head = said.get(..said.len().min(200)).unwrap_or_default();
-    let begins = |words: &[&str]| words.iter().any(|word| head.starts_with(word));
-    if begins(&["PLAY [", "TASK [", "RUN START", "PRE-RUN START", "POST-RUN START", "CLEANUP START"]) {
-        " begins"
-    } else if begins(&["fatal:", "ERROR"]) || head.contains(" | failed |") || head.contains(" FAILED") {
-        " fail"
-    } else {
-        ""
-    }
-}
 
 /// What the text is painted with; it goes on from line to line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,7 +50,7 @@ impl Paint {
             return;
         }
         if self.plain() {
-            put!(out, "{}", text);
+            put!(out, "{}", linked(text));
             return;
         }
         let colour = self.colour.map(|colour| format!(" c{colour}")).unwrap_or_default();
@@ -83,9 +60,18 @@ impl Paint {
             colour,
             if self.bold { " bold" } else { "" },
             if self.dim { " dim" } else { "" },
-            text
+            linked(text)
         );
     }
+}
+
+/// What a terminal would be painting with after some text.
+pub(crate) fn paint_after(text: &str) -> Paint {
+    let (mut paint, mut unseen) = (Paint::default(), Html::new());
+    for one in text.lines() {
+        line(one, &mut paint, &mut unseen);
+    }
+    paint
 }
 
 /// A line without its end. Says whether it was cut.
@@ -124,8 +110,8 @@ pub(crate) fn line(text: &str, paint: &mut Paint, out: &mut Html) -> bool {
                     paint.set(&parameters);
                 }
             }
-            // A title, a link: to the bell or the string terminator.
-            Some(']') => {
+            // A title, a link, a picture: to the bell or the string terminator.
+            Some(']' | 'P' | 'X' | '^' | '_') => {
                 while let Some(next) = letters.next() {
                     if next == '\u{7}' {
                         break;
@@ -167,6 +153,11 @@ mod tests {
             ("\u{1b}]0;title\u{7}a\u{1b}]8;;https://x\u{1b}\\b", "ab"),
             ("10%\r50%\r100%", "100%"),
             ("<script>\u{1b}[31m</span>", r#"&lt;script&gt;<span class="a c1">&lt;/span&gt;</span>"#),
+            ("a\u{1b}P1;2|payload\u{1b}\\b\u{1b}_app\u{1b}\\c", "abc"),
+            (
+                "see https://example.org/x?a=1&b=2, or javascript:alert(1)",
+                r#"see <a class="out" href="https://example.org/x?a=1&amp;b=2" rel="noreferrer noopener nofollow">https://example.org/x?a=1&amp;b=2</a>, or javascript:alert(1)"#,
+            ),
             ("end\u{1b}", "end"),
             ("end\u{1b}[", "end"),
         ] {
@@ -175,28 +166,12 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_from_text_and_failures_are_found() {
-        let line = "2026-11-21 12:29:38.434863 | worker | failed | Runtime: 0:00:00.055506 | rc: 1";
-        assert_eq!(stamp(line), ("2026-11-21 12:29:38.434863 | ", "worker | failed | Runtime: 0:00:00.055506 | rc: 1"));
-        for other in ["", "2026", "2026-11-21 12:29:38.43486ü | x", "x026-11-21 12:29:38.434863 | x"] {
-            assert_eq!(stamp(other), ("", other));
-        }
-        for (said, expected) in [
-            ("worker | failed | rc: 1", " fail"),
-            ("worker | FAILED (failures=1)", " fail"),
-            ("TASK [unit]", " begins"),
-            ("worker | ok: 1 failed: 0", ""),
-            ("", ""),
-        ] {
-            assert_eq!(class(said), expected, "{said}");
-        }
-    }
-
-    #[test]
     fn paint_goes_on_to_the_next_line_and_a_long_line_is_cut() {
         let (mut paint, mut out) = (Paint::default(), Html::new());
         line("\u{1b}[31mone", &mut paint, &mut out);
         line("two", &mut paint, &mut out);
+        assert_eq!(paint_after("\u{1b}[31mone\ntwo"), paint);
+        assert_eq!(paint_after("\u{1b}[31mone\u{1b}[0m"), Paint::default());
         assert_eq!(out.into_string(), r#"<span class="a c1">one</span><span class="a c1">two</span>"#);
         let mut out = Html::new();
         assert!(line(&"x".repeat(100_000), &mut Paint::default(), &mut out));

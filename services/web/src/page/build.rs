@@ -1,103 +1,27 @@
 //! One build: its attempts, what it waited for, its lease, what it says.
 
-use std::collections::BTreeSet;
 use std::ops::Bound;
-use std::time::Duration;
 
 use gatelog_gate_state::history::{AttemptEntry, BuildEntry};
 use gatelog_record::draft::gate::WaitSubject;
 use gatelog_record::{BuildId, Timestamp};
 use gatelog_tables::Table;
 
-use super::ansi::{self, Paint};
 use super::buildset::{ran, standing};
+use super::console::{self, Console};
 use super::frame::{Content, Frame, Tab};
-use super::html::{Html, html, outside, put, segment};
-use super::parts::{crumbs, facts, subjects, subjects_text, waits_table, why};
+use super::gantt::Grants;
+use super::html::{Html, html, outside, put};
+use super::parts::{self, crumbs, facts, subjects, subjects_text, waits_table, why};
 use super::words::{self, Stand, took};
 use crate::builds::{self, gone};
 use crate::error::ApiError;
-use crate::query::Query;
+use crate::estimate::{Estimate, Estimates};
 use crate::reading::{App, Reading};
 use crate::shape::{self, ms};
-use crate::site::ConsoleSource;
 
-/// The parameters beside the moment: which attempt, and from where in its console.
-pub(crate) const PARAMETERS: &[&str] = &["attempt", "offset", "line"];
-/// How much of a console stands in the page itself; the script reads on from there.
-const SHOWN: usize = 128 << 10;
-/// How much is read at once.
-const PIECE: usize = 64 << 10;
 /// The most leases shown.
 const LEASES: usize = 100;
-
-/// Part of a console.
-#[derive(Debug, Default)]
-pub(crate) struct Console {
-    /// Whether there is one.
-    pub(crate) there: bool,
-    attempt: u32,
-    /// Where the part begins, in bytes and in lines.
-    offset: u64,
-    line: u64,
-    text: String,
-    /// Where the next part begins.
-    next: u64,
-    ended: bool,
-}
-
-/// Reads the part of a console a request asks for, to the end of its last whole line.
-pub(crate) async fn console(
-    app: &App,
-    build: BuildId,
-    attempts: &BTreeSet<u32>,
-    query: &Query,
-) -> Result<Console, ApiError> {
-    let offset = query.number("offset", u64::MAX)?.unwrap_or(0);
-    let line = query.number("line", u64::MAX >> 1)?.unwrap_or(1).max(1);
-    let wanted = match query.number("attempt", u64::from(u32::MAX))?.and_then(|number| u32::try_from(number).ok()) {
-        Some(wanted) if attempts.contains(&wanted) => Some(wanted),
-        Some(wanted) => return Err(ApiError::NotFound(format!("build {build} has no attempt {wanted}"))),
-        None => attempts.last().copied(),
-    };
-    let Some(attempt) = wanted else { return Ok(Console::default()) };
-    let nothing = Console { attempt, offset, line, next: offset, ..Console::default() };
-    let Some(source) = app.site.consoles.open(build, attempt) else { return Ok(nothing) };
-    let (bytes, ended) = match part(source.as_ref(), offset).await {
-        Ok(read) => read,
-        Err(error) => {
-            tracing::warn!("the console of build {build} cannot be read: {error}");
-            return Ok(nothing);
-        }
-    };
-    // What is shown ends with a line, unless that would be nothing.
-    let whole = match bytes.iter().rposition(|byte| *byte == b'\n') {
-        Some(last) if !ended => last + 1,
-        None if !ended && bytes.len() < SHOWN => 0,
-        _ => bytes.len(),
-    };
-    let shown = bytes.get(..whole).unwrap_or_default();
-    let next = offset.saturating_add(u64::try_from(whole).unwrap_or(u64::MAX));
-    let text = String::from_utf8_lossy(shown).into_owned();
-    Ok(Console { there: true, attempt, offset, line, text, next, ended })
-}
-
-async fn part(source: &dyn ConsoleSource, from: u64) -> std::io::Result<(Vec<u8>, bool)> {
-    let mut bytes = Vec::new();
-    let mut at = from;
-    while bytes.len() < SHOWN {
-        let chunk = source.read_from(at, PIECE, Duration::ZERO).await?;
-        if chunk.bytes.is_empty() || chunk.next <= at {
-            return Ok((bytes, chunk.ended));
-        }
-        bytes.extend_from_slice(&chunk.bytes);
-        at = chunk.next;
-        if chunk.ended {
-            return Ok((bytes, true));
-        }
-    }
-    Ok((bytes, false))
-}
 
 /// What capacity knows of a build's attempts.
 pub(crate) struct Lease {
@@ -134,6 +58,21 @@ pub(crate) fn leases(app: &App, build: BuildId) -> Result<Vec<Lease>, ApiError> 
     Ok(found)
 }
 
+/// When each attempt of some builds got its worker.
+pub(crate) fn grants(app: &App, builds: &[BuildId]) -> Result<Grants, ApiError> {
+    let view = app.site.capacity.view();
+    let history = view.temporal();
+    let mut grants = Grants::new();
+    for build in builds.iter().copied() {
+        let (first, last) = ((build, 0, 0), (build, u32::MAX, u64::MAX));
+        for entry in history.of_build.range(Bound::Included(&first), Bound::Included(&last))?.take(LEASES) {
+            let Some(row) = history.lease_at(*entry?.1, u64::MAX)? else { continue };
+            grants.extend(row.granted_at.map(|granted| ((build, row.attempt), granted)));
+        }
+    }
+    Ok(grants)
+}
+
 pub(crate) fn page(
     reading: &Reading<'_>,
     frame: &Frame,
@@ -161,6 +100,8 @@ pub(crate) fn page(
         let edge = if stand == Stand::Bad { "bad-edge" } else { "note" };
         put!(main, r#"<p class="card {}">{} {}</p>"#, edge, stand.mark(), detail);
     }
+    let estimate = Estimates::default().of(reading, tenant, &entry.job)?;
+    put!(main, "{}", progress(frame, &entry, estimate));
     let mut after = Html::new();
     for (number, (job, soft)) in entry.dependencies.iter().enumerate() {
         put!(after, "{}{}{}", if number == 0 { "" } else { ", " }, job, if *soft { " (softly)" } else { "" });
@@ -169,7 +110,8 @@ pub(crate) fn page(
         main,
         "{}",
         facts(&[
-            ("Took", ran(frame, &entry)),
+            (if entry.finished_at.is_some() { "Took" } else { "Runs for" }, ran(frame, &entry)),
+            ("Usually takes", usually(estimate)),
             ("Attempts", html!("{} of at most {}", entry.attempts.len(), entry.attempts_allowed)),
             ("Nodes", html!("{}", shape::nodeset(&entry).unwrap_or_default())),
             ("Waits for", after),
@@ -181,7 +123,7 @@ pub(crate) fn page(
             ),
         ])
     );
-    put!(main, "{}", console_section(frame, tenant, &build.to_string(), &entry, console));
+    put!(main, "{}", console::section(frame, tenant, &build.to_string(), &entry, console));
     put!(main, "{}", attempts_table(frame, uuid, &entry));
     put!(main, "{}", artifacts(&entry));
     let waits = shape::waits(reading, &WaitSubject::Build(build))?;
@@ -201,126 +143,26 @@ pub(crate) fn page(
     })
 }
 
-fn console_section(frame: &Frame, tenant: &str, uuid: &str, entry: &BuildEntry, console: &Console) -> Html {
-    if entry.attempts.is_empty() {
-        return if entry.result.is_some() || entry.given_up() {
-            html!(
-                r#"<section class="card" data-key="console"><h2>Console</h2><p class="empty">It ran on no worker: there is nothing to read.</p></section>"#
-            )
-        } else {
-            html!(
-                r#"<section class="card" data-key="console"><h2>Console</h2><p class="empty">It has not begun.</p></section>"#
-            )
-        };
-    }
-    let raw = format!("/api/tenant/{}/build/{uuid}/console?attempt={}", segment(tenant), console.attempt);
-    let mut tabs = Html::new();
-    if entry.attempts.len() > 1 {
-        for attempt in &entry.attempts {
-            let number = attempt.attempt.to_string();
-            let current =
-                if attempt.attempt == console.attempt { html!(r#" aria-current="true""#) } else { Html::new() };
-            put!(
-                tabs,
-                r#"<a class="chip" href="{}"{}>attempt {}</a> "#,
-                frame.to_with(&format!("/build/{uuid}"), &[("attempt", &number)]),
-                current,
-                number
-            );
-        }
-    }
-    let mut lines = Html::new();
-    let mut number = console.line;
-    let mut paint = Paint::default();
-    let mut rest = console.text.as_str();
-    let mut rows = Html::new();
-    let mut count = 0_usize;
-    let mut failed = None;
-    while !rest.is_empty() {
-        let (one, after) = rest.split_once('\n').unwrap_or((rest, ""));
-        rest = after;
-        let mut text = Html::new();
-        let (stamp, said) = ansi::stamp(one);
-        if !stamp.is_empty() {
-            put!(text, r#"<span class="ts">{}</span>"#, stamp);
-        }
-        let cut = ansi::line(said, &mut paint, &mut text);
-        let class = ansi::class(said);
-        if class == " fail" && failed.is_none() {
-            failed = Some(number);
-        }
-        put!(
-            rows,
-            r##"<div class="line{}" id="L{}"><a href="#L{}" aria-label="line {}">{}</a><code>{}{}</code></div>"##,
-            class,
-            number,
-            number,
-            number,
-            number,
-            text,
-            if cut { html!(r#"<i class="muted"> … cut: the rest is in the raw text</i>"#) } else { Html::new() }
-        );
-        number += 1;
-        count += 1;
-        if count.is_multiple_of(200) {
-            put!(lines, r#"<div class="chunk">{}</div>"#, rows);
-            rows = Html::new();
-        }
-    }
-    if !rows.is_empty() {
-        put!(lines, r#"<div class="chunk">{}</div>"#, rows);
-    }
-    let running =
-        entry.attempts.last().is_some_and(|last| last.attempt == console.attempt && last.finished_at.is_none())
-            && entry.finished_at.is_none();
-    let state = match (console.there, console.ended, running) {
-        (false, _, true) => "It says nothing yet.",
-        (false, _, false) => "There is no console of this attempt here any more.",
-        (true, true, _) => "The console ends here.",
-        (true, false, true) => "It goes on.",
-        (true, false, false) => "There is more.",
+/// How long a job usually takes, and by what that is judged.
+fn usually(estimate: Option<Estimate>) -> Html {
+    estimate.map_or_else(Html::new, |estimate| {
+        let (range, basis) = (estimate.range(), estimate.basis());
+        html!(r#"<span class="num">{}</span> <span class="muted">by {}</span>"#, range, basis)
+    })
+}
+
+/// How far a running build is, by how long it took before.
+fn progress(frame: &Frame, entry: &BuildEntry, estimate: Option<Estimate>) -> Html {
+    let running = entry.attempt().filter(|attempt| attempt.finished_at.is_none() && !entry.given_up());
+    let Some(start) = running.filter(|_| entry.finished_at.is_none()).and_then(|attempt| attempt.started_at) else {
+        return Html::new();
     };
-    let offset = console.next.to_string();
-    let line = number.to_string();
-    let attempt = console.attempt.to_string();
-    let next = if console.there && !console.ended {
-        html!(
-            r#" <a class="plain-only" href="{}">Read on from line {}</a>"#,
-            frame.to_with(&format!("/build/{uuid}"), &[("attempt", &attempt), ("offset", &offset), ("line", &line)]),
-            line
-        )
-    } else {
-        Html::new()
-    };
-    let first = if console.offset > 0 {
-        html!(
-            r#"<p class="small"><a href="{}">from its first line</a></p>"#,
-            frame.to_with(&format!("/build/{uuid}"), &[("attempt", &attempt)])
-        )
-    } else {
-        Html::new()
-    };
-    let more = if console.there && !console.ended || running { "1" } else { "0" };
+    let (bar, left) = parts::meter(frame, &entry.job, ms(start), estimate);
     html!(
-        r#"<section class="card console-card" data-key="console-{}-{}" data-keep="all"><header><h2>Console</h2> {}{}<span class="end tools"><label class="script-only"><input type="checkbox" id="follow" checked> follow</label> <a href="{}">raw text</a></span></header>{}<div class="console" id="console" role="region" aria-label="Console" tabindex="0" data-url="{}" data-offset="{}" data-line="{}" data-more="{}" data-page="{}">{}</div><p class="small muted" id="console-state">{}{}</p></section>"#,
-        attempt,
-        console.offset,
-        tabs,
-        failed.map_or_else(Html::new, |failed| html!(
-            r##"<a class="chip bad" href="#L{}">first failure: line {}</a>"##,
-            failed,
-            failed
-        )),
-        raw,
-        first,
-        raw,
-        offset,
-        line,
-        more,
-        frame.to_with(&format!("/build/{uuid}"), &[("attempt", &attempt)]),
-        lines,
-        state,
-        next
+        r#"<div class="card progress"><span class="says">{}{}</span>{}</div>"#,
+        Stand::Running.badge("running"),
+        left,
+        bar
     )
 }
 

@@ -5,12 +5,14 @@ use gatelog_record::{BlobHash, BuildId, BuildsetId, codec};
 use gatelog_rules_config::freeze::trace::{FreezeTrace, JobFate};
 
 use super::frame::{Content, Frame, Tab};
+use super::gantt::{self, Grants};
 use super::graph::{self, Node};
 use super::html::{Html, html, put};
 use super::parts::{self, crumbs, facts, refs_table, subjects, subjects_text};
 use super::words::{self, Stand, lower, took};
 use crate::builds::{gone, id};
 use crate::error::ApiError;
+use crate::estimate::{Ahead, Estimates, longest};
 use crate::reading::Reading;
 use crate::shape;
 
@@ -74,14 +76,71 @@ pub(crate) fn trace_of(frozen: Option<&FrozenEntry>) -> Option<&BlobHash> {
     }
 }
 
-pub(crate) fn page(reading: &Reading<'_>, frame: &Frame, tenant: &str, uuid: &str) -> Result<Content, ApiError> {
-    let (_, row, item) = find(reading, tenant, uuid)?;
-    let mut builds: Vec<(BuildId, BuildEntry)> = Vec::with_capacity(row.builds.len());
+/// The builds of a buildset.
+pub(crate) fn builds_of(reading: &Reading<'_>, row: &BuildsetEntry) -> Result<Vec<(BuildId, BuildEntry)>, ApiError> {
+    let mut builds = Vec::with_capacity(row.builds.len());
     for build in &row.builds {
         if let Some(entry) = reading.history().build(*build, reading.at)? {
             builds.push((*build, entry));
         }
     }
+    Ok(builds)
+}
+
+/// How far a buildset is: how many of its jobs are over, and how long the rest is thought to take.
+pub(crate) fn progress(
+    reading: &Reading<'_>,
+    frame: &Frame,
+    tenant: &str,
+    row: &BuildsetEntry,
+    builds: &[(BuildId, BuildEntry)],
+) -> Result<Html, ApiError> {
+    if builds.is_empty() || row.finished_at.is_some() || row.reset.is_some() {
+        return Ok(Html::new());
+    }
+    let mut estimates = Estimates::default();
+    let mut ahead = Vec::with_capacity(builds.len());
+    let (mut over, mut unknown) = (0_usize, 0_usize);
+    for (_, build) in builds {
+        let done = build.result.is_some();
+        over += usize::from(done);
+        let estimate = estimates.of(reading, tenant, &build.job)?.map(|estimate| estimate.mean_ms);
+        unknown += usize::from(!done && estimate.is_none());
+        let runs =
+            build.attempt().filter(|attempt| attempt.finished_at.is_none()).and_then(|attempt| attempt.started_at);
+        let ran = runs.map_or(0, |start| frame.clock_ms() - shape::ms(start));
+        let left = if done { Some(0) } else { estimate.map(|estimate| (estimate - ran).max(0)) };
+        let after = build.dependencies.iter().map(|(job, _)| job.clone()).collect();
+        ahead.push(Ahead { name: build.job.clone(), after, left });
+    }
+    if over == builds.len() {
+        return Ok(Html::new());
+    }
+    let left = match longest(&ahead).filter(|left| *left > 0) {
+        Some(left) if unknown == 0 => format!("about {} left", took(left / 1_000 * 1_000)),
+        Some(left) => format!("at least {} left", took(left / 1_000 * 1_000)),
+        None if unknown > 0 => "never ran before: nobody knows how long it takes".to_owned(),
+        None => "any moment now".to_owned(),
+    };
+    Ok(html!(
+        r#"<div class="card progress"><span class="says"><b>{} of {} over</b><span class="num muted">{}</span></span><progress max="{}" value="{}" aria-label="jobs that are over"></progress></div>"#,
+        over,
+        words::many(builds.len(), "job", "jobs"),
+        left,
+        builds.len(),
+        over
+    ))
+}
+
+pub(crate) fn page(
+    reading: &Reading<'_>,
+    frame: &Frame,
+    tenant: &str,
+    uuid: &str,
+    grants: &Grants,
+) -> Result<Content, ApiError> {
+    let (_, row, item) = find(reading, tenant, uuid)?;
+    let builds = builds_of(reading, &row)?;
     let to_item = frame.to(&format!("/item/{}", row.item));
     let badge = match (&row.result, &row.reset) {
         (_, Some(_)) => Stand::Warn.badge("given up"),
@@ -124,11 +183,17 @@ pub(crate) fn page(reading: &Reading<'_>, frame: &Frame, tenant: &str, uuid: &st
         );
     }
     put!(main, "{}", outcome(&row));
+    put!(main, "{}", progress(reading, frame, tenant, &row, &builds)?);
     put!(
         main,
         r#"<section class="card"><h2>Job graph</h2>{}{}</section>"#,
         picture(frame, &builds),
         absent(reading, frame, uuid, &row)?
+    );
+    put!(
+        main,
+        r#"<section class="card"><h2>Where the time went</h2>{}</section>"#,
+        gantt::draw(reading, frame, tenant, &row, &builds, grants)?
     );
     put!(main, "{}", builds_table(frame, uuid, &builds));
     put!(main, r#"<section class="card">{}</section>"#, refs_table(frame, &item));

@@ -27,20 +27,12 @@ pub(crate) fn tenants(reading: &Reading<'_>, frame: &Frame) -> Result<Content, A
         };
         let mut counted = Html::new();
         if number < COUNTED {
-            let document = status::document(reading, name)?;
-            let items: usize = document["pipelines"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .flat_map(|pipeline| pipeline["change_queues"].as_array().into_iter().flatten())
-                .flat_map(|queue| queue["heads"].as_array().into_iter().flatten())
-                .map(|head| head.as_array().map_or(0, Vec::len))
-                .sum();
+            let (items, pipelines) = status::count(reading, name)?;
             put!(
                 counted,
                 "{} in {}",
                 words::many(items, "item", "items"),
-                words::many(document["pipelines"].as_array().map_or(0, Vec::len), "pipeline", "pipelines")
+                words::many(pipelines, "pipeline", "pipelines")
             );
         }
         let status = in_time(frame, &format!("{path}/status"));

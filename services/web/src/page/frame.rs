@@ -323,7 +323,7 @@ pub(crate) fn error_page(error: &ApiError, tenant: Option<&str>) -> Html {
         StatusCode::BAD_REQUEST => "This cannot be asked",
         StatusCode::RANGE_NOT_SATISFIABLE => "That has not happened yet",
         StatusCode::UNPROCESSABLE_ENTITY => "That is too much at once",
-        StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => "Not just now",
+        StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT | StatusCode::BAD_GATEWAY => "Not just now",
         _ => "Something inside is wrong",
     };
     let body = html!(

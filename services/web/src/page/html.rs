@@ -38,10 +38,26 @@ impl Show for Html {
     }
 }
 
+/// The most marks that may pile up on one letter.
+const MARKS: u32 = 4;
+
+/// Whether a character is put onto the one before it.
+fn is_mark(letter: char) -> bool {
+    matches!(
+        letter,
+        '\u{300}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'
+            | '\u{20d0}'..='\u{20ff}' | '\u{fe20}'..='\u{fe2f}'
+    )
+}
+
 impl Show for str {
     fn show(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut piled = 0;
         for letter in self.chars() {
+            piled = if is_mark(letter) { piled + 1 } else { 0 };
             match letter {
+                // So many marks on one letter cover what stands around it.
+                _ if piled > MARKS => write!(out, "\u{27e8}U+{:04X}\u{27e9}", u32::from(letter))?,
                 '&' => out.write_str("&amp;")?,
                 '<' => out.write_str("&lt;")?,
                 '>' => out.write_str("&gt;")?,
@@ -55,7 +71,19 @@ impl Show for str {
                 | '\u{200b}'..='\u{200f}'
                 | '\u{2028}'..='\u{202e}'
                 | '\u{2060}'..='\u{206f}'
-                | '\u{feff}' => write!(out, "\u{27e8}U+{:04X}\u{27e9}", u32::from(letter))?,
+                | '\u{feff}'
+                | '\u{ad}'
+                | '\u{34f}'
+                | '\u{61c}'
+                | '\u{115f}'
+                | '\u{1160}'
+                | '\u{17b4}'
+                | '\u{17b5}'
+                | '\u{180b}'..='\u{180f}'
+                | '\u{3164}'
+                | '\u{ffa0}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e0fff}' => write!(out, "\u{27e8}U+{:04X}\u{27e9}", u32::from(letter))?,
                 other => out.write_char(other)?,
             }
         }
@@ -132,7 +160,7 @@ pub(crate) fn segment(text: &str) -> String {
 /// A link to the outside, or the text alone where it is no web address: nothing else may be followed.
 pub(crate) fn outside(url: &str, text: &str) -> Html {
     if url.starts_with("https://") || url.starts_with("http://") {
-        html!(r#"<a class="out" href="{}" rel="noreferrer noopener">{}</a>"#, url, text)
+        html!(r#"<a class="out" href="{}" rel="noreferrer noopener nofollow">{}</a>"#, url, text)
     } else {
         html!("<span>{}</span>", text)
     }
@@ -148,6 +176,20 @@ mod tests {
         let piece = html!(r#"<p title="{}">{}</p>"#, evil, evil);
         let escaped = "&quot;&gt;&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&amp;amp;⟨U+202E⟩␀␛";
         assert_eq!(piece.into_string(), format!(r#"<p title="{escaped}">{escaped}</p>"#));
+    }
+
+    #[test]
+    fn what_hides_or_covers_other_text_is_shown() {
+        for (text, shown) in [
+            ("ad\u{ad}min", "ad⟨U+00AD⟩min"),
+            ("a\u{e0041}b", "a⟨U+E0041⟩b"),
+            ("\u{3164}", "⟨U+3164⟩"),
+            ("e\u{301}te\u{301}", "e\u{301}te\u{301}"),
+            ("z\u{300}\u{300}\u{300}\u{300}\u{300}", "z\u{300}\u{300}\u{300}\u{300}⟨U+0300⟩"),
+            ("日本語 العربية 🚀", "日本語 العربية 🚀"),
+        ] {
+            assert_eq!(html!("{}", text).into_string(), shown);
+        }
     }
 
     #[test]

@@ -6,8 +6,9 @@ use gatelog_gate_state::history::{BuildEntry, FrozenEntry, Held, ItemEntry, Mome
 use gatelog_record::draft::gate::{SubmitOutcome, WaitSubject};
 use gatelog_record::{BuildId, ItemId};
 
-use super::buildset::standing;
+use super::buildset::{self, standing};
 use super::frame::{Content, Frame, Tab, address};
+use super::gantt::{self, Grants};
 use super::html::{Html, html, put, segment};
 use super::parts::{self, crumbs, facts, refs_table, subjects, subjects_text};
 use super::words::{self, Stand, lower, took};
@@ -32,13 +33,46 @@ struct Story<'a> {
     count: usize,
 }
 
-pub(crate) fn page(reading: &Reading<'_>, frame: &Frame, tenant: &str, uuid: &str) -> Result<Content, ApiError> {
+/// An item of a tenant.
+pub(crate) fn find(reading: &Reading<'_>, tenant: &str, uuid: &str) -> Result<(ItemId, ItemEntry), ApiError> {
     reading.need_tenant(tenant)?;
     let item: ItemId = id(uuid)?;
-    let entry = match reading.history().item(item, reading.at)? {
-        Some(entry) if entry.tenant == tenant => entry,
-        _ => return Err(ApiError::NotFound(format!("tenant {tenant} has no item {item}"))),
-    };
+    match reading.history().item(item, reading.at)? {
+        Some(entry) if entry.tenant == tenant => Ok((item, entry)),
+        _ => Err(ApiError::NotFound(format!("tenant {tenant} has no item {item}"))),
+    }
+}
+
+/// The jobs of the item's newest buildset: how far they are, and when each ran.
+fn jobs(
+    reading: &Reading<'_>,
+    frame: &Frame,
+    tenant: &str,
+    entry: &ItemEntry,
+    grants: &Grants,
+) -> Result<Html, ApiError> {
+    let Some(set) = entry.buildset else { return Ok(Html::new()) };
+    let Some(row) = reading.history().buildset(set, reading.at)? else { return Ok(Html::new()) };
+    let builds = buildset::builds_of(reading, &row)?;
+    if builds.is_empty() {
+        return Ok(Html::new());
+    }
+    Ok(html!(
+        r#"{}<section class="card"><header class="row"><h2>Jobs</h2><a class="end small" href="{}">graph, reports, explanations</a></header>{}</section>"#,
+        buildset::progress(reading, frame, tenant, &row, &builds)?,
+        frame.to(&format!("/buildset/{set}")),
+        gantt::draw(reading, frame, tenant, &row, &builds, grants)?
+    ))
+}
+
+pub(crate) fn page(
+    reading: &Reading<'_>,
+    frame: &Frame,
+    tenant: &str,
+    uuid: &str,
+    grants: &Grants,
+) -> Result<Content, ApiError> {
+    let (item, entry) = find(reading, tenant, uuid)?;
     let badge = match &entry.end {
         Some(end) => words::result_badge(end.result.word()),
         None if !entry.failing.is_empty() => Stand::Bad.badge("failing"),
@@ -96,6 +130,7 @@ pub(crate) fn page(reading: &Reading<'_>, frame: &Frame, tenant: &str, uuid: &st
             wait.unblocks
         );
     }
+    put!(main, "{}", jobs(reading, frame, tenant, &entry, grants)?);
     let waits = reading.history().waits(&WaitSubject::Item(item), reading.at)?;
     let mut story = Story { reading, frame, item, waits, rows: Html::new(), count: 0 };
     let whole = story.tell(&entry)?;

@@ -14,25 +14,58 @@ use crate::{builds, buildsets};
 /// How many rows a page has unless it is said.
 const ROWS: u64 = 50;
 
-/// The fields of the filters: parameter, label, an example.
-type Field = (&'static str, &'static str, &'static str);
+/// What a field of the filters offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Offer {
+    /// Any text; for example this one.
+    Text(&'static str),
+    /// One of the tenant's projects, or a pattern.
+    Projects,
+    /// One of its pipelines.
+    Pipelines,
+    /// One of its jobs, or a pattern.
+    Jobs,
+    /// One of these.
+    These(&'static [&'static str]),
+}
+
+/// The fields of the filters: parameter, label, what it offers.
+type Field = (&'static str, &'static str, Offer);
+
+const BUILD_RESULTS: &[&str] = &[
+    "SUCCESS",
+    "FAILURE",
+    "TIMED_OUT",
+    "POST_FAILURE",
+    "RETRY_LIMIT",
+    "NODE_FAILURE",
+    "MERGE_CONFLICT",
+    "DISK_FULL",
+    "CANCELED",
+    "SKIPPED",
+    "ERROR",
+];
+const BUILDSET_RESULTS: &[&str] =
+    &["SUCCESS", "FAILURE", "MERGE_CONFLICT", "MERGE_FAILURE", "CONFIG_ERROR", "NO_JOBS", "DEQUEUED", "ERROR"];
 
 const BUILD_FIELDS: &[Field] = &[
-    ("project", "Project", "library"),
-    ("pipeline", "Pipeline", "gate"),
-    ("job_name", "Job", "unit*"),
-    ("branch", "Branch", "master"),
-    ("change", "Change", "master/fix"),
-    ("result", "Result", "FAILURE"),
+    ("project", "Project", Offer::Projects),
+    ("pipeline", "Pipeline", Offer::Pipelines),
+    ("job_name", "Job", Offer::Jobs),
+    ("branch", "Branch", Offer::Text("master")),
+    ("change", "Change", Offer::Text("master/fix")),
+    ("result", "Result", Offer::These(BUILD_RESULTS)),
 ];
 
 const BUILDSET_FIELDS: &[Field] = &[
-    ("project", "Project", "library"),
-    ("pipeline", "Pipeline", "gate"),
-    ("branch", "Branch", "master"),
-    ("change", "Change", "master/fix"),
-    ("result", "Result", "FAILURE"),
+    ("project", "Project", Offer::Projects),
+    ("pipeline", "Pipeline", Offer::Pipelines),
+    ("branch", "Branch", Offer::Text("master")),
+    ("change", "Change", Offer::Text("master/fix")),
+    ("result", "Result", Offer::These(BUILDSET_RESULTS)),
 ];
+/// The most names a field offers.
+const OFFERED: usize = 500;
 
 pub(crate) fn builds_page(
     reading: &Reading<'_>,
@@ -61,13 +94,13 @@ pub(crate) fn builds_page(
         );
     }
     let table = html!(
-        r#"<table class="rows"><caption>Builds, newest first</caption><thead><tr><th scope="col">Result</th><th scope="col">Job</th><th scope="col">Change</th><th scope="col">Pipeline</th><th scope="col">Took</th><th scope="col">Began</th><th scope="col">More</th></tr></thead><tbody>{}</tbody></table>"#,
+        r#"<table class="rows"><caption class="quiet">newest first</caption><thead><tr><th scope="col">Result</th><th scope="col">Job</th><th scope="col">Change</th><th scope="col">Pipeline</th><th scope="col">Took</th><th scope="col">Began</th><th scope="col">More</th></tr></thead><tbody>{}</tbody></table>"#,
         body
     );
     let main = html!(
         r#"<h1>Builds</h1>{}{}{}"#,
-        filters(frame, query, "/builds", BUILD_FIELDS)?,
-        if rows.is_empty() { nothing("builds") } else { table },
+        filters(reading, frame, query, "/builds", BUILD_FIELDS)?,
+        if rows.is_empty() { nothing(frame, "builds") } else { table },
         pages(frame, query, "/builds", rows.len())?
     );
     Ok(Content { title: format!("{tenant} builds"), tab: Tab::Builds, kind: "builds", main, item: None, live: false })
@@ -104,13 +137,13 @@ pub(crate) fn buildsets_page(
         );
     }
     let table = html!(
-        r#"<table class="rows"><caption>Buildsets, newest first</caption><thead><tr><th scope="col">Result</th><th scope="col">Change</th><th scope="col">Pipeline</th><th scope="col">Took</th><th scope="col">Began</th><th scope="col">More</th></tr></thead><tbody>{}</tbody></table>"#,
+        r#"<table class="rows"><caption class="quiet">newest first</caption><thead><tr><th scope="col">Result</th><th scope="col">Change</th><th scope="col">Pipeline</th><th scope="col">Took</th><th scope="col">Began</th><th scope="col">More</th></tr></thead><tbody>{}</tbody></table>"#,
         body
     );
     let main = html!(
         r#"<h1>Buildsets</h1>{}{}{}"#,
-        filters(frame, query, "/buildsets", BUILDSET_FIELDS)?,
-        if rows.is_empty() { nothing("buildsets") } else { table },
+        filters(reading, frame, query, "/buildsets", BUILDSET_FIELDS)?,
+        if rows.is_empty() { nothing(frame, "buildsets") } else { table },
         pages(frame, query, "/buildsets", rows.len())?
     );
     Ok(Content {
@@ -137,7 +170,7 @@ pub(crate) fn lately(reading: &Reading<'_>, frame: &Frame, tenant: &str) -> Resu
         let ended = buildset["finished_ms"].as_i64();
         put!(
             rows,
-            r#"<li data-key="lately-{}">{} <a href="{}">{}</a> <span class="chip">{}</span><span class="end small muted">{}</span></li>"#,
+            r#"<li data-key="lately-{}"><span>{}</span><span><a href="{}">{}</a> <span class="chip">{}</span></span><span class="end small muted">{}</span></li>"#,
             uuid,
             standing(buildset),
             frame.to(&format!("/buildset/{uuid}")),
@@ -149,7 +182,7 @@ pub(crate) fn lately(reading: &Reading<'_>, frame: &Frame, tenant: &str) -> Resu
     if rows.is_empty() {
         return Ok(rows);
     }
-    Ok(html!(r#"<section class="card idle" data-key="lately"><h2>Lately</h2><ul>{}</ul></section>"#, rows))
+    Ok(html!(r#"<section class="card idle lately" data-key="lately"><h2>Lately</h2><ul>{}</ul></section>"#, rows))
 }
 
 /// The badge of a build or buildset that may have no result.
@@ -162,22 +195,94 @@ fn standing(row: &Json) -> Html {
     }
 }
 
-fn nothing(what: &str) -> Html {
+fn nothing(frame: &Frame, what: &str) -> Html {
+    if frame.kept.is_empty() {
+        let says = if frame.then { "yet at that moment" } else { "yet: the first change that is proposed makes some" };
+        return html!(
+            r#"<p class="card empty">No {} {}. <a href="{}">See what is queued.</a></p>"#,
+            what,
+            says,
+            frame.to("/status")
+        );
+    }
     html!(r#"<p class="card empty">No {} here. Fewer filters show more.</p>"#, what)
 }
 
+/// The names a field offers.
+fn offered(reading: &Reading<'_>, tenant: &str, offer: Offer) -> Result<Vec<String>, ApiError> {
+    let layout = match offer {
+        Offer::Pipelines | Offer::Jobs => reading.layout(tenant)?,
+        _ => None,
+    };
+    Ok(match offer {
+        Offer::Text(_) => Vec::new(),
+        Offer::These(names) => names.iter().map(|name| (*name).to_owned()).collect(),
+        Offer::Projects => {
+            let projects = builds::projects(reading, tenant)?;
+            projects.iter().take(OFFERED).map(|project| crate::shape::short(project).to_owned()).collect()
+        }
+        Offer::Pipelines => layout
+            .iter()
+            .flat_map(|layout| layout.pipelines_in_order())
+            .take(OFFERED)
+            .map(|pipeline| pipeline.name.clone())
+            .collect(),
+        Offer::Jobs => layout.iter().flat_map(|layout| layout.jobs.keys()).take(OFFERED).cloned().collect(),
+    })
+}
+
 /// The filters as a plain form.
-fn filters(frame: &Frame, query: &Query, rest: &str, fields: &[Field]) -> Result<Html, ApiError> {
+fn filters(
+    reading: &Reading<'_>,
+    frame: &Frame,
+    query: &Query,
+    rest: &str,
+    fields: &[Field],
+) -> Result<Html, ApiError> {
+    let tenant = frame.tenant.as_deref().unwrap_or_default();
     let mut inputs = Html::new();
-    for (name, label, example) in fields {
+    for (name, label, offer) in fields {
         let value = query.all(name).first().copied().unwrap_or_default().to_owned();
+        let names = offered(reading, tenant, *offer)?;
+        let closed = matches!(offer, Offer::These(_) | Offer::Pipelines);
+        let mut options = Html::new();
+        for one in &names {
+            let chosen = if closed && *one == value { html!(" selected") } else { Html::new() };
+            let shown = if matches!(offer, Offer::These(_)) { words::lower(one) } else { one.clone() };
+            put!(options, r#"<option value="{}"{}>{}</option>"#, one, chosen, shown);
+        }
+        if closed {
+            // What was asked for by hand stays asked for.
+            if !value.is_empty() && !names.contains(&value) {
+                put!(options, r#"<option value="{}" selected>{}</option>"#, value, value);
+            }
+            put!(
+                inputs,
+                r#"<label>{}<select name="{}"><option value="">any</option>{}</select></label>"#,
+                *label,
+                *name,
+                options
+            );
+            continue;
+        }
+        let example = match offer {
+            Offer::Text(example) => (*example).to_owned(),
+            _ => names.first().cloned().unwrap_or_default(),
+        };
+        let list = if names.is_empty() {
+            Html::new()
+        } else {
+            put!(inputs, r#"<datalist id="names-{}">{}</datalist>"#, *name, options);
+            html!(r#" list="names-{}""#, *name)
+        };
         put!(
             inputs,
-            r#"<label>{}<input name="{}" value="{}" placeholder="{}" autocomplete="off" spellcheck="false"></label>"#,
+            r#"<label>{}<input name="{}" value="{}" placeholder="{}" autocomplete="off" spellcheck="false"{}></label>"#,
             *label,
             *name,
             value,
-            *example
+            example,
+            list
         );
     }
     // Parameters that have no field of their own go along.

@@ -2,7 +2,7 @@
 //!
 //! - `html`: writing it, everything from outside escaped; `words`, `parts`: what stands on many pages;
 //! - `frame`: head, navigation, the way through time, headers; `assets`: style and script, from `web/`;
-//! - `status`, `lists`, `buildset` (with `graph`), `build` (with `ansi`), `item`, `why`, `configuration`:
+//! - `status`, `lists`, `buildset` (with `graph`), `build` (with `console` and `ansi`), `item`, `why`, `configuration`:
 //!   the pages.
 //!
 //! Every page takes `at`, as every read does. What the script adds: pages that change by themselves, a
@@ -13,7 +13,9 @@ mod assets;
 mod build;
 mod buildset;
 mod configuration;
+mod console;
 mod frame;
+mod gantt;
 mod graph;
 mod html;
 mod item;
@@ -40,7 +42,11 @@ use crate::buildsets;
 use crate::error::ApiError;
 use crate::query::Query;
 use crate::reading::{App, Needs, Reading, mark, moment, read};
+pub(crate) use words::took;
+
 use frame::{Content, Frame, error_page, respond};
+use gantt::Grants;
+use gatelog_gate_state::history::BuildsetEntry;
 
 type Shared = State<Arc<App>>;
 type Segments<T> = Result<Path<T>, PathRejection>;
@@ -57,6 +63,8 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/t/{tenant}/buildset/{uuid}", get(buildset_page))
         .route("/t/{tenant}/buildset/{uuid}/why/{job}", get(why_page))
         .route("/t/{tenant}/build/{uuid}", get(build_page))
+        .route("/t/{tenant}/build/{uuid}/lines", get(lines_piece))
+        .route("/t/{tenant}/build/{uuid}/found", get(found_piece))
         .route("/t/{tenant}/item/{uuid}", get(item_page))
         .route("/t/{tenant}/config-errors", get(errors_page))
 }
@@ -160,7 +168,10 @@ async fn tenants(State(app): Shared, uri: Uri) -> Response {
 async fn status_page(State(app): Shared, path: Segments<String>, uri: Uri) -> Response {
     let tenant = segments!(path);
     let of = Some(tenant.clone());
-    answer(app, uri, of, Needs::Live, &[], move |reading, frame, _| status::page(reading, frame, &tenant)).await
+    answer(app, uri, of, Needs::Live, status::PARAMETERS, move |reading, frame, query| {
+        status::page(reading, frame, &tenant, query)
+    })
+    .await
 }
 
 async fn builds_page(State(app): Shared, path: Segments<String>, uri: Uri) -> Response {
@@ -184,8 +195,29 @@ async fn buildsets_page(State(app): Shared, path: Segments<String>, uri: Uri) ->
 async fn buildset_page(State(app): Shared, path: Segments<(String, String)>, uri: Uri) -> Response {
     let (tenant, uuid) = segments!(path);
     let of = Some(tenant.clone());
-    answer(app, uri, of, Needs::History, &[], move |reading, frame, _| buildset::page(reading, frame, &tenant, &uuid))
-        .await
+    let (one, set) = (tenant.clone(), uuid.clone());
+    let grants = grants(&app, &uri, move |reading| Ok(Some(buildset::find(reading, &one, &set)?.1)));
+    let grants = match grants.await {
+        Ok(grants) => grants,
+        Err(error) => return failed(&error, of.as_deref()),
+    };
+    answer(app, uri, of, Needs::History, &[], move |reading, frame, _| {
+        buildset::page(reading, frame, &tenant, &uuid, &grants)
+    })
+    .await
+}
+
+/// When the attempts of a buildset's builds got their workers: capacity's tables are not held together
+/// with the gate's.
+async fn grants(
+    app: &Arc<App>,
+    uri: &Uri,
+    find: impl FnOnce(&Reading<'_>) -> Result<Option<BuildsetEntry>, ApiError> + Send + 'static,
+) -> Result<Grants, ApiError> {
+    let at = moment(app, &Query::read(uri.query(), &[])?).await?;
+    let builds = app.blocking(move |app| read(app, at, Needs::History, find)).await?.map(|row| row.builds);
+    let builds = builds.unwrap_or_default();
+    app.blocking(move |app| build::grants(app, &builds)).await
 }
 
 async fn why_page(State(app): Shared, path: Segments<(String, String, String)>, uri: Uri) -> Response {
@@ -198,7 +230,22 @@ async fn why_page(State(app): Shared, path: Segments<(String, String, String)>, 
 async fn item_page(State(app): Shared, path: Segments<(String, String)>, uri: Uri) -> Response {
     let (tenant, uuid) = segments!(path);
     let of = Some(tenant.clone());
-    answer(app, uri, of, Needs::History, &[], move |reading, frame, _| item::page(reading, frame, &tenant, &uuid)).await
+    let (one, item) = (tenant.clone(), uuid.clone());
+    let grants = grants(&app, &uri, move |reading| {
+        let entry = item::find(reading, &one, &item)?.1;
+        match entry.buildset {
+            Some(set) => Ok(reading.history().buildset(set, reading.at)?),
+            None => Ok(None),
+        }
+    });
+    let grants = match grants.await {
+        Ok(grants) => grants,
+        Err(error) => return failed(&error, of.as_deref()),
+    };
+    answer(app, uri, of, Needs::History, &[], move |reading, frame, _| {
+        item::page(reading, frame, &tenant, &uuid, &grants)
+    })
+    .await
 }
 
 async fn errors_page(State(app): Shared, path: Segments<String>, uri: Uri) -> Response {
@@ -215,7 +262,7 @@ async fn build_page(State(app): Shared, path: Segments<(String, String)>, uri: U
     let (tenant, uuid) = segments!(path);
     let of = Some(tenant.clone());
     let before = async {
-        let query = Query::read(uri.query(), build::PARAMETERS)?;
+        let query = Query::read(uri.query(), console::PARAMETERS)?;
         let at = moment(&app, &query).await?;
         let (tenant, uuid) = (tenant.clone(), uuid.clone());
         let (id, attempts) = app
@@ -227,7 +274,7 @@ async fn build_page(State(app): Shared, path: Segments<(String, String)>, uri: U
                 })
             })
             .await?;
-        let console = build::console(&app, id, &attempts, &query).await?;
+        let console = console::read(&app, id, &attempts, &query).await?;
         let leases = app.blocking(move |app| build::leases(app, id)).await?;
         Ok::<(BuildId, _, _), ApiError>((id, console, leases))
     };
@@ -235,8 +282,18 @@ async fn build_page(State(app): Shared, path: Segments<(String, String)>, uri: U
         Ok(before) => before,
         Err(error) => return failed(&error, of.as_deref()),
     };
-    answer(app, uri, of, Needs::History, build::PARAMETERS, move |reading, frame, _| {
+    answer(app, uri, of, Needs::History, console::PARAMETERS, move |reading, frame, _| {
         build::page(reading, frame, &tenant, &uuid, &leases, &console)
     })
     .await
+}
+
+async fn lines_piece(State(app): Shared, path: Segments<(String, String)>, uri: Uri) -> Response {
+    let (tenant, uuid) = segments!(path);
+    console::lines_piece(app, tenant, uuid, uri).await
+}
+
+async fn found_piece(State(app): Shared, path: Segments<(String, String)>, uri: Uri) -> Response {
+    let (tenant, uuid) = segments!(path);
+    console::found_piece(app, tenant, uuid, uri).await
 }

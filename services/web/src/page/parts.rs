@@ -7,6 +7,7 @@ use serde_json::Value as Json;
 use super::frame::Frame;
 use super::html::{Html, html, outside, put, segment};
 use super::words;
+use crate::estimate::Estimate;
 use crate::shape::{ref_id, short};
 
 /// A text of a document; empty when it is none.
@@ -59,21 +60,78 @@ pub(crate) fn reference(json: &Json) -> Html {
     html!(r#"<b>{}</b> <span class="ref">{}</span>"#, text(json, "project"), name(&id))
 }
 
-/// A message whose web addresses are links.
-pub(crate) fn linked(message: &str) -> Html {
+/// A bar of how far something is, and what is left of it in words, by how long it took before.
+pub(crate) fn meter(frame: &Frame, name: &str, start_ms: i64, estimate: Option<Estimate>) -> (Html, Html) {
+    let ran = (frame.clock_ms() - start_ms).max(0);
+    let Some(basis) = estimate.filter(|estimate| estimate.mean_ms > 0) else {
+        let bar = html!(r#"<progress aria-label="progress of {}: never ran before"></progress>"#, name);
+        let left = html!(
+            r#"<span class="num">{} <span class="muted">first run</span></span>"#,
+            words::since(start_ms, frame.clock_ms())
+        );
+        return (bar, left);
+    };
+    let estimate = basis.mean_ms;
+    let left = estimate - ran;
+    let left = if left >= 0 {
+        format!("about {} left", words::took(left))
+    } else {
+        format!("{} over its mean", words::took(-left))
+    };
+    let bar = html!(
+        r#"<progress max="{}" value="{}" data-start="{}" data-estimate="{}" aria-label="progress of {}"></progress>"#,
+        estimate,
+        ran.min(estimate),
+        start_ms,
+        estimate,
+        name
+    );
+    let left = html!(
+        r#"<span class="num" data-left="{}" data-from="{}" title="{}">{}</span>"#,
+        estimate,
+        start_ms,
+        basis.says(),
+        left
+    );
+    (bar, left)
+}
+
+/// The longest web address that is made a link, in bytes.
+const LONGEST_LINK: usize = 2_000;
+
+/// A text whose web addresses are links.
+pub(crate) fn linked(text: &str) -> Html {
     let mut out = Html::new();
-    for (number, line) in message.split('\n').enumerate() {
-        put!(out, "{}", if number == 0 { "" } else { "\n" });
-        for (number, word) in line.split(' ').enumerate() {
-            put!(out, "{}", if number == 0 { "" } else { " " });
-            if word.starts_with("http://") || word.starts_with("https://") {
-                put!(out, "{}", outside(word, word));
-            } else {
-                put!(out, "{}", word);
-            }
+    let mut rest = text;
+    while let Some(at) = rest.find("http") {
+        let (before, from) = rest.split_at(at);
+        let scheme = if from.starts_with("https://") { 8 } else { 7 };
+        // Not in the middle of a word, and followed by something.
+        let begins = !before.ends_with(|letter: char| letter.is_alphanumeric());
+        let end = from.find(|letter: char| !in_address(letter)).unwrap_or(from.len());
+        let address =
+            from.get(..end).unwrap_or_default().trim_end_matches(['.', ',', ';', ':', '!', '?', ')', ']', '*', '_']);
+        let web = from.starts_with("https://") || from.starts_with("http://");
+        if begins && web && address.len() > scheme && address.len() <= LONGEST_LINK {
+            put!(out, "{}{}", before, outside(address, address));
+            rest = from.get(address.len()..).unwrap_or_default();
+        } else {
+            let (word, after) = from.split_at("http".len());
+            put!(out, "{}{}", before, word);
+            rest = after;
         }
     }
+    put!(out, "{}", rest);
     out
+}
+
+/// Whether a web address may go on with a character.
+fn in_address(letter: char) -> bool {
+    match letter {
+        '"' | '\'' | '<' | '>' | '`' | '{' | '}' | '|' | '\\' | '^' => false,
+        _ if letter.is_ascii() => letter.is_ascii_graphic(),
+        _ => letter.is_alphanumeric(),
+    }
 }
 
 /// The refs of an item with all that is known of them.
@@ -155,4 +213,29 @@ pub(crate) fn crumbs(links: &[(String, Html)]) -> Html {
 /// The path of a job's explanation.
 pub(crate) fn why(frame: &Frame, buildset: &str, job: &str) -> String {
     frame.to(&format!("/buildset/{}/why/{}", segment(buildset), segment(job)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::linked;
+
+    #[test]
+    fn web_addresses_in_a_text_are_links_and_nothing_else_is() {
+        let link = |url: &str| format!(r#"<a class="out" href="{url}" rel="noreferrer noopener nofollow">{url}</a>"#);
+        for (text, shown) in [
+            ("no link", "no link".to_owned()),
+            ("https://a.example/b.", format!("{}.", link("https://a.example/b"))),
+            (
+                "(http://a.example/)\nhttps://b.example",
+                format!("({})\n{}", link("http://a.example/"), link("https://b.example")),
+            ),
+            ("https://a.example/\u{202e}gpj.exe", format!("{}⟨U+202E⟩gpj.exe", link("https://a.example/"))),
+            ("https://a.example/\"onclick=x", format!("{}&quot;onclick=x", link("https://a.example/"))),
+            ("xhttps://a.example", "xhttps://a.example".to_owned()),
+            ("https:// http:/x httpx", "https:// http:/x httpx".to_owned()),
+            ("javascript:alert(1) data:text/html,x", "javascript:alert(1) data:text/html,x".to_owned()),
+        ] {
+            assert_eq!(linked(text).into_string(), shown, "{text}");
+        }
+    }
 }

@@ -7,18 +7,30 @@ use serde_json::Value as Json;
 use super::frame::{Content, Frame, Tab};
 use super::html::{Html, html, outside, put};
 use super::lists;
-use super::parts::{list, reference, text};
+use super::parts::{list, meter, reference, text};
 use super::words::{self, Stand};
 use crate::error::ApiError;
+use crate::estimate::Estimate;
+use crate::query::Query;
 use crate::reading::Reading;
 use crate::status;
 
 /// The most places of a window that are drawn one by one.
 const DRAWN: usize = 40;
 
-pub(crate) fn page(reading: &Reading<'_>, frame: &Frame, tenant: &str) -> Result<Content, ApiError> {
+/// The parameters beside the moment: a text that items must have.
+pub(crate) const PARAMETERS: &[&str] = &["filter"];
+
+pub(crate) fn page(reading: &Reading<'_>, frame: &Frame, tenant: &str, query: &Query) -> Result<Content, ApiError> {
     let document = status::document(reading, tenant)?;
-    let mut main = html!(r#"<div class="head"><h1>Status</h1>{}</div>"#, summary(&document));
+    let wanted = Wanted(query.one("filter")?.unwrap_or_default().to_lowercase());
+    let count: usize = list(&document, "pipelines").iter().map(items_of).sum();
+    let own = if count > 1 || !wanted.0.is_empty() {
+        filter(frame, query.one("filter")?.unwrap_or_default(), &wanted, &document, count)
+    } else {
+        Html::new()
+    };
+    let mut main = html!(r#"<div class="head"><h1>Status</h1>{}{}</div>"#, summary(&document), own);
     if let Some(wait) = document.get("wait").filter(|wait| !wait.is_null()) {
         put!(main, r#"<div class="card note">The tenant waits: {}</div>"#, waiting(frame, wait));
     }
@@ -34,18 +46,20 @@ pub(crate) fn page(reading: &Reading<'_>, frame: &Frame, tenant: &str) -> Result
     let pipelines = list(&document, "pipelines");
     if pipelines.is_empty() {
         put!(main, r#"<p class="card empty">No pipelines yet: the tenant's configuration is not loaded.</p>"#);
+    } else if count == 0 {
+        put!(main, "{}", nothing_queued(reading, frame, pipelines));
     }
     // What is going on comes first; pipelines without items make one line each.
     let (busy, idle): (Vec<&Json>, Vec<&Json>) = pipelines.iter().partition(|pipeline| items_of(pipeline) > 0);
     for pipeline in busy {
-        put!(main, "{}", pipeline_section(frame, pipeline));
+        put!(main, "{}", pipeline_section(frame, pipeline, &wanted));
     }
     if !idle.is_empty() {
         let mut rows = Html::new();
         for pipeline in idle {
             put!(
                 rows,
-                r#"<li data-key="idle-{}"><h2>{}</h2> {} <span class="muted">{}</span><a class="end" href="{}">past builds</a></li>"#,
+                r#"<li data-key="idle-{}"><h2>{}</h2> {} <span class="muted">{}</span><a class="end" href="{}">past buildsets</a></li>"#,
                 text(pipeline, "name"),
                 text(pipeline, "name"),
                 manager(pipeline),
@@ -55,12 +69,73 @@ pub(crate) fn page(reading: &Reading<'_>, frame: &Frame, tenant: &str) -> Result
         }
         put!(
             main,
-            r#"<section class="card idle" data-key="idle" aria-label="Empty pipelines"><p class="muted small">Nothing in</p><ul>{}</ul></section>"#,
+            r#"<section class="card idle" data-key="idle" aria-label="Empty pipelines"><p class="muted small">{}</p><ul>{}</ul></section>"#,
+            if count == 0 { "Pipelines" } else { "Nothing in" },
             rows
         );
     }
     put!(main, "{}", lists::lately(reading, frame, tenant)?);
     Ok(Content { title: format!("{tenant} status"), tab: Tab::Status, kind: "status", main, item: None, live: true })
+}
+
+/// A text that items must have somewhere: in lower case; empty has everything.
+struct Wanted(String);
+
+impl Wanted {
+    fn fits(&self, pipeline: &str, item: &Json) -> bool {
+        let has = |text: &str| text.to_lowercase().contains(&self.0);
+        self.0.is_empty()
+            || has(pipeline)
+            || list(item, "refs")
+                .iter()
+                .any(|one| ["project", "id", "branch", "url"].iter().any(|name| has(text(one, name))))
+            || list(item, "jobs").iter().any(|job| has(text(job, "name")))
+    }
+}
+
+/// The field where people look for their change.
+fn filter(frame: &Frame, asked: &str, wanted: &Wanted, document: &Json, count: usize) -> Html {
+    let fit: usize = list(document, "pipelines")
+        .iter()
+        .map(|pipeline| items(pipeline).filter(|item| wanted.fits(text(pipeline, "name"), item)).count())
+        .sum();
+    let said = if wanted.0.is_empty() {
+        Html::new()
+    } else {
+        html!(
+            r#"<span class="small muted" role="status">{} of {}</span> <a class="button quiet" href="{}">Clear</a>"#,
+            fit,
+            words::many(count, "item", "items"),
+            frame.to("/status")
+        )
+    };
+    let at = if frame.then { html!(r#"<input type="hidden" name="at" value="{}">"#, frame.at) } else { Html::new() };
+    html!(
+        r#"<form class="mine" method="get" action="{}" role="search" aria-label="Items">{}<input type="search" name="filter" value="{}" placeholder="your change, project or job" aria-label="Your change, project or job" maxlength="200" autocomplete="off" spellcheck="false"><button class="quiet">Filter</button>{}</form>"#,
+        frame.path,
+        at,
+        asked,
+        said
+    )
+}
+
+/// What is said when all queues are empty: how something gets into them.
+fn nothing_queued(reading: &Reading<'_>, frame: &Frame, pipelines: &[Json]) -> Html {
+    if frame.then {
+        return html!(r#"<div class="card empty-state"><p class="lead">Nothing was queued.</p></div>"#);
+    }
+    let by_git = reading.app.site.drivers.values().any(|driver| driver == "git");
+    let triggered = pipelines.iter().any(|pipeline| !list(pipeline, "triggers").is_empty());
+    let how = if by_git {
+        html!(
+            "Push to <code>refs/for/&lt;branch&gt;/&lt;name&gt;</code> of a project to propose a change, and to <code>refs/approved/&lt;branch&gt;/&lt;name&gt;</code> to approve it."
+        )
+    } else if triggered {
+        html!("A change that is proposed or approved at the review system comes here by itself.")
+    } else {
+        html!("No pipeline has a trigger: nothing gets in until one is configured.")
+    };
+    html!(r#"<div class="card empty-state"><p class="lead">Nothing is queued.</p><p class="muted">{}</p></div>"#, how)
 }
 
 fn items(pipeline: &Json) -> impl Iterator<Item = &Json> {
@@ -103,10 +178,13 @@ fn manager(pipeline: &Json) -> Html {
     }
 }
 
-fn pipeline_section(frame: &Frame, pipeline: &Json) -> Html {
+fn pipeline_section(frame: &Frame, pipeline: &Json, wanted: &Wanted) -> Html {
     let name = text(pipeline, "name");
+    if !items(pipeline).any(|item| wanted.fits(name, item)) {
+        return Html::new();
+    }
     let mut out = html!(
-        r#"<section class="pipeline card" data-key="pipeline-{}" aria-label="Pipeline {}"><header><h2>{}</h2> {} <span class="count">{}</span><span class="muted desc">{}</span><a class="end" href="{}">past builds</a></header>"#,
+        r#"<section class="pipeline card" data-key="pipeline-{}" aria-label="Pipeline {}"><header><h2>{}</h2> {} <span class="count">{}</span><span class="muted desc">{}</span><a class="end" href="{}">past buildsets</a></header>"#,
         name,
         name,
         name,
@@ -116,16 +194,16 @@ fn pipeline_section(frame: &Frame, pipeline: &Json) -> Html {
         frame.to_with("/buildsets", &[("pipeline", name)])
     );
     for queue in list(pipeline, "change_queues") {
-        put!(out, "{}", queue_section(frame, queue));
+        put!(out, "{}", queue_section(frame, name, queue, wanted));
     }
     put!(out, "</section>");
     out
 }
 
-fn queue_section(frame: &Frame, queue: &Json) -> Html {
+fn queue_section(frame: &Frame, pipeline: &str, queue: &Json, wanted: &Wanted) -> Html {
     let heads = list(queue, "heads");
     let all: Vec<&Json> = heads.iter().flat_map(|head| head.as_array().into_iter().flatten()).collect();
-    if all.is_empty() {
+    if !all.iter().any(|item| wanted.fits(pipeline, item)) {
         return Html::new();
     }
     let names: BTreeMap<&str, &Json> = all.iter().map(|item| (text(item, "uuid"), *item)).collect();
@@ -147,7 +225,9 @@ fn queue_section(frame: &Frame, queue: &Json) -> Html {
                 words::many(usize::try_from(window).unwrap_or(usize::MAX), "item", "items")
             );
         }
-        put!(out, "{}", item_row(frame, item, before, &names));
+        if wanted.fits(pipeline, item) {
+            put!(out, "{}", item_row(frame, item, before, &names));
+        }
         before = Some(text(item, "uuid"));
     }
     put!(out, "</ol></section>");
@@ -303,7 +383,7 @@ fn item_row(frame: &Frame, item: &Json, before: Option<&str>, names: &BTreeMap<&
 fn eta(item: &Json) -> Html {
     match item["remaining_time"].as_i64() {
         Some(left) if left > 0 => html!(
-            r#"<span title="the longest job left, by the mean of its last successful builds">about {} left</span> · "#,
+            r#"<span title="the longest way through its jobs, by the mean of their last successes">about {} left</span> · "#,
             words::took(left / 1_000 * 1_000)
         ),
         _ => Html::new(),
@@ -327,7 +407,7 @@ fn waiting(frame: &Frame, wait: &Json) -> Html {
 fn job_row(frame: &Frame, job: &Json) -> Html {
     let uuid = text(job, "uuid");
     let start_ms = job["start_time"].as_f64().map(|seconds| (seconds * 1_000.0) as i64);
-    let estimate = job["estimated_time"].as_i64().map(|seconds| seconds * 1_000).filter(|estimate| *estimate > 0);
+    let estimate = Estimate::read(&job["estimate"]);
     let (stand, says, bar) = match (job["result"].as_str(), is_running(job)) {
         (Some(result), _) => {
             let length = job["elapsed_time"].as_i64().map_or_else(String::new, words::took);
@@ -335,36 +415,7 @@ fn job_row(frame: &Frame, job: &Json) -> Html {
             (Stand::of_result(result), says, Html::new())
         }
         (None, true) => {
-            let start = start_ms.unwrap_or_default();
-            let ran = (frame.clock_ms() - start).max(0);
-            let (bar, left) = match estimate {
-                Some(estimate) => {
-                    let left = estimate - ran;
-                    let left = if left >= 0 {
-                        format!("about {} left", words::took(left))
-                    } else {
-                        format!("{} over its mean", words::took(-left))
-                    };
-                    let bar = html!(
-                        r#"<progress max="{}" value="{}" data-start="{}" data-estimate="{}" aria-label="progress of {}"></progress>"#,
-                        estimate,
-                        ran.min(estimate),
-                        start,
-                        estimate,
-                        text(job, "name")
-                    );
-                    let left =
-                        html!(r#"<span class="num" data-left="{}" data-from="{}">{}</span>"#, estimate, start, left);
-                    (bar, left)
-                }
-                None => (
-                    html!(r#"<progress aria-label="progress of {}: never ran before"></progress>"#, text(job, "name")),
-                    html!(
-                        r#"<span class="num">{} <span class="muted">first run</span></span>"#,
-                        words::since(start, frame.clock_ms())
-                    ),
-                ),
-            };
+            let (bar, left) = meter(frame, text(job, "name"), start_ms.unwrap_or_default(), estimate);
             (Stand::Running, html!("{}{}", Stand::Running.badge("running"), left), bar)
         }
         (None, false) => {

@@ -1,12 +1,17 @@
 //! The API over HTTP, against a gate that says what the tests have it say.
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up shall fail")]
 
+#[expect(dead_code, reason = "shared with the tests of the page")]
 mod site;
 mod story;
 
 use std::time::Duration;
 
 use gatelog_event_log::MemoryBlobs;
+use gatelog_record::Timestamp;
+use gatelog_record::draft::gate::{WaitChanged, WaitCode, WaitSubject};
+use gatelog_record::event::GateEvent;
+use gatelog_web::PartHealth;
 use serde_json::{Value as Json, json};
 use site::{Answer, BEGAN, Gatekeeper, Messages, Served};
 use story::{A, B, C, EVIL, LINT_A, SET_A, SET_C, SET_C2, UNIT_A, UNIT_B, UNIT_C};
@@ -434,6 +439,101 @@ async fn the_status_is_streamed_as_it_changes() {
         newest = next;
     }
     assert_eq!(newest.0, last);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_of_the_status_are_resumed_brief_and_never_queue_for_the_slow() {
+    let site = told(9).await;
+    let (_, layout, problems) = story::blobs();
+    let path = "/api/tenant/demo/status/stream";
+    let mut slow = Messages::open(&site.served, path, None).await;
+    let mut brief = Messages::open(&site.served, &format!("{path}?brief=1"), None).await;
+    assert_eq!(brief.next().await, (9, json!({ "position": "gate/0:9" })));
+    // The slow client takes nothing while all of it happens.
+    let mut last = 9;
+    for event in story::events(layout, problems).into_iter().skip(8) {
+        last = site.keeper.say(event);
+    }
+    site.served.reached(last).await;
+    let mut messages = 0;
+    loop {
+        let (id, status) = slow.next().await;
+        messages += 1;
+        if status["pipelines"][1]["change_queues"][0]["heads"] == json!([]) {
+            assert_eq!(id, last);
+            break;
+        }
+    }
+    assert!(messages < 10, "{messages} documents for {last} events: changes are told together");
+    // One who has the newest hears nothing until something changes; one who is behind hears at once.
+    let mut behind = Messages::open(&site.served, path, Some(20)).await;
+    assert_eq!(behind.next().await.0, last);
+    let mut newest = Messages::open(&site.served, &format!("{path}?brief=1"), Some(last)).await;
+    let (_, layout, problems) = story::blobs();
+    let tenant = story::events(layout, problems).remove(0);
+    let again = site.keeper.say(tenant);
+    let wait = GateEvent::WaitChanged(WaitChanged {
+        subject: WaitSubject::Tenant("demo".into()),
+        code: Some(WaitCode::Layout),
+        detail: "anew".into(),
+        since: Timestamp(0),
+        unblocks: String::new(),
+    });
+    let changed = site.keeper.say(wait);
+    let (id, _) = newest.next().await;
+    assert!(id > last && id >= again && id <= changed, "{id}");
+    // What cannot be resumed is said.
+    for (header, status) in [("soon", 400), ("100000", 416)] {
+        assert_eq!(site.served.ask(path, &[("Last-Event-ID", header)]).await.status, status, "{header}");
+    }
+    assert_eq!(site.served.get(&format!("{path}?brief=perhaps")).await.status, 400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn health_is_503_only_for_what_needs_somebody() {
+    let site = told(9).await;
+    let part = |well: bool, state: &str| PartHealth {
+        part: "writer gate/0".into(),
+        well,
+        state: state.into(),
+        detail: "it says why".into(),
+    };
+    for (parts, status, state) in [
+        (vec![], 200, "well"),
+        (vec![part(true, "running")], 200, "well"),
+        (vec![part(true, "running"), part(false, "yellow")], 200, "yellow"),
+        (vec![part(false, "yellow"), part(false, "stopped")], 503, "stopped"),
+    ] {
+        *site.served.parts.lock().unwrap() = parts.clone();
+        let health = site.served.get("/api/health").await;
+        assert_eq!((health.status, &health.json()["state"]), (status, &json!(state)), "{parts:?}");
+        assert_eq!(health.json()["parts"].as_array().unwrap().len(), 2 + parts.len());
+        // A stopped writer is no reason to send readers away, nor to kill the process.
+        let (ready, live) = (site.served.get("/api/health/ready").await, site.served.get("/api/health/live").await);
+        assert_eq!((ready.status, &ready.json()["ready"]), (200, &json!(true)));
+        assert_eq!((live.status, &live.json()["live"]), (200, &json!(true)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_left_of_an_item_is_the_longest_way_through_its_jobs() {
+    let site = told(u64::MAX).await;
+    // A's unit took ten seconds: a unit that waits is thought to take as long.
+    let then = site.served.json("/api/tenant/demo/status?at=41").await;
+    let items = then["pipelines"][1]["change_queues"][0]["heads"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|head| head.as_array().unwrap());
+    let waiting: Vec<_> = items.filter(|item| item["jobs"][0]["queued"] == true).collect();
+    assert!(!waiting.is_empty(), "{then}");
+    for item in waiting {
+        assert_eq!(
+            item["jobs"][0]["estimate"],
+            json!({ "mean_ms": 10_000, "least_ms": 10_000, "most_ms": 10_000, "runs": 1 })
+        );
+        assert_eq!(item["remaining_time"], 10_000);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -96,18 +96,46 @@ impl Gatekeeper {
     }
 }
 
-/// Consoles the test writes: bytes so far, and whether they are over.
+/// Consoles the test writes, makes up, or has out of reach.
 #[derive(Clone, Default)]
-pub struct TestConsoles(Arc<Mutex<BTreeMap<(BuildId, u32), Said>>>);
+pub struct TestConsoles(Arc<Mutex<BTreeMap<(BuildId, u32), Said>>>, Stored);
 
-type Said = (Vec<u8>, bool);
+/// What is stored of consoles.
+type Stored = Arc<Mutex<BTreeMap<(BuildId, u32), Vec<u8>>>>;
+/// A console too large to be held: its length, and what it holds from an offset on, up to so many bytes.
+type Made = (u64, fn(u64, usize) -> Vec<u8>);
+
+enum Said {
+    /// Bytes so far, and whether they are over.
+    Bytes(Vec<u8>, bool),
+    Made(Made),
+    /// Why it cannot be read.
+    Away(String),
+}
 
 impl TestConsoles {
     pub fn write(&self, build: BuildId, attempt: u32, text: &str, over: bool) {
         let mut all = self.0.lock().unwrap();
-        let console = all.entry((build, attempt)).or_default();
-        console.0.extend_from_slice(text.as_bytes());
-        console.1 = over;
+        let console = all.entry((build, attempt)).or_insert_with(|| Said::Bytes(Vec::new(), false));
+        let Said::Bytes(bytes, ended) = console else { panic!("it is not written") };
+        bytes.extend_from_slice(text.as_bytes());
+        *ended = over;
+    }
+
+    pub fn make(&self, build: BuildId, attempt: u32, length: u64, made: fn(u64, usize) -> Vec<u8>) {
+        self.0.lock().unwrap().insert((build, attempt), Said::Made((length, made)));
+    }
+
+    pub fn away(&self, build: BuildId, attempt: u32, why: &str) {
+        self.0.lock().unwrap().insert((build, attempt), Said::Away(why.to_owned()));
+    }
+
+    pub fn forget(&self, build: BuildId, attempt: u32) {
+        self.0.lock().unwrap().remove(&(build, attempt));
+    }
+
+    pub fn store(&self, build: BuildId, attempt: u32, text: &str) {
+        self.1.lock().unwrap().insert((build, attempt), text.as_bytes().to_vec());
     }
 }
 
@@ -118,6 +146,23 @@ impl Consoles for TestConsoles {
             .unwrap()
             .contains_key(&(build, attempt))
             .then(|| Box::new(TestConsole { consoles: self.clone(), of: (build, attempt) }) as Box<dyn ConsoleSource>)
+    }
+
+    fn stored(&self, build: BuildId, attempt: u32) -> Option<Box<dyn ConsoleSource>> {
+        let stored = self.1.lock().unwrap().get(&(build, attempt)).cloned()?;
+        Some(Box::new(StoredConsole(stored)))
+    }
+}
+
+struct StoredConsole(Vec<u8>);
+
+impl ConsoleSource for StoredConsole {
+    fn read_from(&self, offset: u64, max: usize, _: Duration) -> ConsoleRead<'_> {
+        let rest = self.0.get(offset as usize..).unwrap_or_default();
+        let bytes = rest[..rest.len().min(max)].to_vec();
+        let next = offset + bytes.len() as u64;
+        let ended = next >= self.0.len() as u64;
+        Box::pin(async move { Ok(ConsoleChunk { bytes, next, ended }) })
     }
 }
 
@@ -133,12 +178,20 @@ impl ConsoleSource for TestConsole {
             loop {
                 {
                     let all = self.consoles.0.lock().unwrap();
-                    let (said, over) = all.get(&self.of).unwrap();
-                    let rest = said.get(offset as usize..).unwrap_or_default();
-                    let bytes = rest[..rest.len().min(max)].to_vec();
+                    let (bytes, length, over) = match all.get(&self.of).unwrap() {
+                        Said::Bytes(said, over) => {
+                            let rest = said.get(offset as usize..).unwrap_or_default();
+                            (rest[..rest.len().min(max)].to_vec(), said.len() as u64, *over)
+                        }
+                        Said::Made((length, made)) => {
+                            let size = length.saturating_sub(offset).min(max as u64) as usize;
+                            (made(offset, size), *length, true)
+                        }
+                        Said::Away(why) => return Err(std::io::Error::other(why.clone())),
+                    };
                     let next = offset + bytes.len() as u64;
-                    if !bytes.is_empty() || *over || began.elapsed() >= patience {
-                        return Ok(ConsoleChunk { ended: *over && next >= said.len() as u64, bytes, next });
+                    if !bytes.is_empty() || over || began.elapsed() >= patience {
+                        return Ok(ConsoleChunk { ended: over && next >= length, bytes, next });
                     }
                 }
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -147,11 +200,41 @@ impl ConsoleSource for TestConsole {
     }
 }
 
+/// A gigabyte of lines of a hundred bytes each.
+pub const GIGABYTE: Made = (1 << 30, |offset, size| {
+    use std::io::Write;
+    let (mut out, mut line) = (Vec::with_capacity(size + 200), offset / 100);
+    let skip = (offset % 100) as usize;
+    while out.len() < skip + size {
+        let end = out.len() + 99;
+        let said = if line + 1 == 9_000_000 { "FAILED here" } else { "said" };
+        write!(out, "line {} {said}", line + 1).unwrap();
+        out.resize(end, b'.');
+        out.push(b'\n');
+        line += 1;
+    }
+    out.drain(..skip);
+    out.truncate(size);
+    out
+});
+
+/// A line, a hundred megabytes of one line, a line.
+pub const LONG_LINE: Made = (6 + (100 << 20) + 1 + 5, |offset, size| {
+    let at = |place: u64| match place {
+        0..6 => b"first\n"[place as usize],
+        _ if place < 6 + (100 << 20) => b'x',
+        _ => b"\nlast\n"[(place - 6 - (100 << 20)) as usize],
+    };
+    (offset..offset + size as u64).map(at).collect()
+});
+
 /// A served site.
 pub struct Served {
     pub base: String,
     pub http: reqwest::Client,
     pub consoles: TestConsoles,
+    /// How the parts are that the API cannot see by itself.
+    pub parts: Arc<Mutex<Vec<PartHealth>>>,
     gate: Runner<Gate>,
     capacity: Runner<Capacity>,
     _stop: tokio::sync::oneshot::Sender<()>,
@@ -181,6 +264,7 @@ impl Served {
         let consoles = TestConsoles::default();
         let rungs = (rung_every > 0).then(|| RungDir::new(Layout::new(dir, GATE).rungs()));
         let blobs: Arc<dyn Blobs> = Arc::new(blobs.clone());
+        let parts = Arc::new(Mutex::new(Vec::<PartHealth>::new()));
         let site = Site {
             gate: gate.projection(),
             gate_fold: gate.published(),
@@ -189,7 +273,10 @@ impl Served {
             blobs,
             past: Arc::new(TimelinePast::new(Timeline::new(keeper.log(), GATE, rungs))),
             consoles: Arc::new(consoles.clone()),
-            health: Arc::new(Vec::<PartHealth>::new),
+            health: Arc::new({
+                let parts = Arc::clone(&parts);
+                move || parts.lock().unwrap().clone()
+            }),
             drivers: BTreeMap::from([("forge".to_owned(), "git".to_owned())]),
             version: "1.2.3".into(),
         };
@@ -200,7 +287,7 @@ impl Served {
             let _ = stopped.await;
         }));
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        Served { base, http, consoles, gate, capacity, _stop: stop }
+        Served { base, http, consoles, parts, gate, capacity, _stop: stop }
     }
 
     /// Waits until the fold has reached an event.
@@ -228,6 +315,7 @@ impl Served {
         let offer = WorkerSeen {
             worker: "worker-1".into(),
             incarnation: "1".into(),
+            started_at: Timestamp(0),
             address: "local".into(),
             slots: 2,
             labels: vec!["debian".into()],

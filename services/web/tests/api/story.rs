@@ -211,6 +211,7 @@ fn freeze(
         noop: false,
         success_message: None,
         failure_message: None,
+        traits: Default::default(),
     };
     let outcome = FreezeOutcome::Frozen {
         graph: BlobHash::of(b"graph"),

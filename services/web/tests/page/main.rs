@@ -1,6 +1,8 @@
 //! The page over HTTP, against a gate that says what the tests have it say.
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up shall fail")]
 
+mod consoles;
+mod hostile;
 #[path = "../api/site.rs"]
 #[expect(dead_code, reason = "shared with the tests of the API")]
 mod site;
@@ -412,6 +414,150 @@ async fn a_long_console_comes_in_parts_that_meet() {
         path.insert_str(0, "/t/demo/build");
     }
     assert_eq!(number, 20_000);
+}
+
+/// What a page is made of: its elements and their attributes, without texts and values.
+fn skeleton(page: &str) -> Vec<String> {
+    let mut out = Vec::new();
+    let mut rest = page;
+    while let Some((_, from)) = rest.split_once('<') {
+        let mut quoted = false;
+        let end = from.find(|letter| {
+            quoted ^= letter == '"';
+            letter == '>' && !quoted
+        });
+        let (tag, after) = from.split_at(end.unwrap_or_else(|| panic!("an element has no end: {from}")));
+        let mut parts = tag.split('"');
+        let mut names = String::new();
+        while let Some(name) = parts.next() {
+            names.push_str(name);
+            parts.next();
+        }
+        out.push(names);
+        rest = after;
+    }
+    out
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_texts_change_no_element_and_no_attribute_of_any_page() {
+    let mut sites = Vec::new();
+    for (text, url) in [(hostile::HOSTILE, hostile::ADDRESSES[0]), ("plain", "forge:plain")] {
+        let keeper = Gatekeeper::new();
+        let (blobs, layout, problems) = hostile::blobs(text);
+        let dir = tempfile::tempdir().unwrap();
+        let served = Served::start(&keeper, &blobs, dir.path(), 10).await;
+        let mut last = 1;
+        for event in trace::explained(hostile::events(text, url, layout, problems), &blobs) {
+            last = keeper.say(event);
+        }
+        served.reached(last).await;
+        sites.push(Told { keeper, served, last, _blobs: blobs, _dir: dir });
+    }
+    for path in hostile::pages() {
+        let hostile = sites[0].ok(&path).await;
+        let plain = sites[1].ok(&path).await;
+        assert_harmless_elements(&hostile.text, &path);
+        assert_eq!(skeleton(&hostile.text), skeleton(&plain.text), "{path}");
+        assert_eq!(hostile.header("content-security-policy"), plain.header("content-security-policy"), "{path}");
+        assert!(hostile.headers.get("set-cookie").is_none(), "{path}");
+        // It is there, as text.
+        let shown = hostile.text.contains("&lt;script&gt;window.pwned=1&lt;/script&gt;");
+        assert_eq!(shown, !path.contains("filter="), "{path}");
+    }
+    // The same site's API says it as JSON and nothing else.
+    for path in ["/api/tenants", "/api/tenant/demo/status", "/api/tenant/demo/builds", "/api/tenant/demo/config-errors"]
+    {
+        let answer = sites[0].page(path).await;
+        assert_eq!(answer.header("content-type").split(';').next().unwrap(), "application/json", "{path}");
+        assert!(answer.header("content-security-policy").ends_with("sandbox"), "{path}");
+        assert_eq!(answer.header("x-content-type-options"), "nosniff", "{path}");
+    }
+}
+
+/// Nothing that hostile texts hold became part of the page.
+fn assert_harmless_elements(page: &str, of: &str) {
+    for tag in skeleton(page) {
+        let name = tag.split([' ', '=']).next().unwrap_or_default();
+        for never in ["img src=x", "iframe", "base", "style", "object", "embed"] {
+            assert!(tag != never && name != never, "{of}: {tag}");
+        }
+        assert!(!tag.contains(" on") && !tag.contains(" style") && !tag.contains("srcdoc"), "{of}: {tag}");
+    }
+    for (number, part) in page.split("href=\"").enumerate().skip(1) {
+        let to = part.split('"').next().unwrap();
+        let good = to.starts_with("/") && !to.starts_with("//") || to.starts_with("http") || to.starts_with('#');
+        assert!(good, "{of}: link {number} leads to {to}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_lines_of_a_console_are_text_with_colours_and_web_links() {
+    let site = told(u64::MAX).await;
+    site.served.consoles.write(UNIT_B, 1, &hostile::console(), true);
+    for path in [
+        format!("/t/demo/build/{UNIT_B}"),
+        format!("/t/demo/build/{UNIT_B}?text=pwned"),
+        format!("/t/demo/build/{UNIT_B}/lines"),
+    ] {
+        let page = site.ok(&path).await;
+        assert_harmless_elements(&page.text, &path);
+        assert!(page.text.contains("href=\"https://good.example/x\" rel=\"noreferrer noopener nofollow\""), "{path}");
+        assert!(page.text.contains("href=\"https://good.example/\" rel"), "{path}");
+        for never in ['\0', '\u{1b}', '\u{202e}', '\u{2066}', '\u{9b}', '\u{200b}', '\u{e0041}'] {
+            assert!(!page.text.contains(never), "{path} holds {never:?}");
+        }
+        assert_eq!(page.text.matches("<div class=\"line").count(), hostile::console().lines().count(), "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bars_tell_when_jobs_waited_and_ran_now_and_then() {
+    let site = told(u64::MAX).await;
+    let page = site.ok(&format!("/t/demo/buildset/{SET_A}")).await;
+    let bars = page.part("<figure class=\"gantt\"", "</figure>");
+    // A first attempt that was tried again, and a second.
+    assert!(bars.contains("attempt 1: retry, 3.0 s") && bars.contains("attempt 2: success, 10 s"), "{bars}");
+    assert!(bars.contains("waited between attempts"), "{bars}");
+    assert!(bars.contains("<rect class=\"good\"") && bars.contains("<rect class=\"warn\""), "{bars}");
+    assert!(bars.contains("· ran 13 s"), "{bars}");
+    assert!(!bars.contains("style"), "{bars}");
+    // The scale begins with the buildset; nothing hangs out of it.
+    for place in bars.split(['"']).filter(|text| text.ends_with('%')) {
+        let number: f64 = place.trim_end_matches('%').parse().unwrap();
+        assert!((0.0..=100.0).contains(&number), "{place}");
+    }
+    // While it ran.
+    let then = site.ok(&format!("/t/demo/item/{A}?at=39")).await;
+    let bars = then.part("<figure class=\"gantt\"", "</figure>");
+    assert!(bars.contains("attempt 2: running"), "{bars}");
+    assert!(then.text.contains("0 of 2 jobs over"), "{}", then.text);
+    assert!(then.text.contains("nobody knows how long it takes"), "{}", then.text);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queues_are_filtered_and_empty_ones_say_how_something_gets_in() {
+    let site = told(32).await;
+    let page = site.ok("/t/demo/status?filter=SHOW-miles").await;
+    assert!(page.text.contains("1 of 3 items"), "{}", page.text);
+    assert!(
+        page.text.contains(&format!("data-key=\"item-{B}\"")) && !page.text.contains(&format!("data-key=\"item-{A}\""))
+    );
+    let none = site.ok("/t/demo/status?filter=%3Cnobody%3E").await;
+    assert!(none.text.contains("0 of 3 items") && none.text.contains("value=\"&lt;nobody&gt;\""), "{}", none.text);
+
+    let site = told(u64::MAX).await;
+    let now = site.ok("/t/demo/status").await;
+    assert!(now.part("empty-state", "</div>").contains("refs/for/&lt;branch&gt;/&lt;name&gt;"), "{}", now.text);
+    let lists = site.ok("/t/demo/builds?at=3").await;
+    assert!(lists.text.contains("No builds yet at that moment"), "{}", lists.text);
+    let filtered = site.ok("/t/demo/builds?result=ERROR").await;
+    assert!(
+        filtered.text.contains("Fewer filters show more")
+            && filtered.text.contains("<option value=\"ERROR\" selected>")
+    );
+    let own = site.ok("/t/demo/builds?pipeline=g*").await;
+    assert!(own.text.contains("<option value=\"g*\" selected>"), "{}", own.text);
 }
 
 #[tokio::test(flavor = "multi_thread")]
