@@ -77,6 +77,13 @@ impl Routing {
         *self = Routing::default();
     }
 
+    /// It never hears of what it has sent, if it has sent something.
+    pub fn lose_answer(&mut self) -> bool {
+        let Some((answer, ..)) = &mut self.sent else { return false };
+        *answer = Pending::lost();
+        true
+    }
+
     /// Whether everything on the intake was routed.
     pub fn is_idle(&self, log: &MemoryLog) -> bool {
         self.sent.is_none() && log.end(Stream::Intake(0)).is_ok_and(|end| end <= self.next)
@@ -156,6 +163,13 @@ impl Lane {
     /// It starts again.
     pub fn restart(&mut self) {
         *self = Lane::new(self.from, self.to);
+    }
+
+    /// It never hears of what it has sent, if it has sent something.
+    pub fn lose_answer(&mut self) -> bool {
+        let Some((answer, _)) = &mut self.under_way else { return false };
+        *answer = Pending::lost();
+        true
     }
 
     /// Whether nothing is under way.

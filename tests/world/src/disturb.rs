@@ -8,7 +8,7 @@ use gatelog_record::{Stream, Timestamp};
 use crate::carrying::Sender;
 use crate::effects::Effects;
 use crate::faults::Fault;
-use crate::known;
+use crate::workers::Silence;
 use crate::world::{CAPACITY, GATE, World};
 
 /// After so long without a sign a worker counts as lost, in microseconds.
@@ -43,7 +43,12 @@ pub(crate) fn act(world: &mut World) -> Result<Option<String>, String> {
             Some("all is gone but the log".to_owned())
         }
         44..49 => {
-            let stale = if at_gate { world.gate.take_over(wall)? } else { world.capacity.take_over(wall)? };
+            let snapshot = world.chance.chance(500);
+            let stale = if at_gate {
+                world.gate.take_over(wall, snapshot)?
+            } else {
+                world.capacity.take_over(wall, snapshot)?
+            };
             world.fault(Fault::TakenOver, name(at_gate));
             if let (Some(record), false) = (stale, world.holding) {
                 world.log.insert(Stream::Events(if at_gate { GATE } else { CAPACITY }), record);
@@ -75,8 +80,9 @@ pub(crate) fn act(world: &mut World) -> Result<Option<String>, String> {
             world.fault(Fault::ClockJumps, format!("by {} s", jump / 1_000_000));
             Some("the clock was set".to_owned())
         }
-        64..68 => worker(world, true),
-        68..71 => worker(world, false),
+        64..68 => worker(world, Fault::WorkerRestarts),
+        68..71 => worker(world, Fault::WorkerDies),
+        71..74 => worker(world, Fault::WorkerCutOff),
         _ => None,
     };
     Ok(told)
@@ -130,6 +136,7 @@ fn hold(world: &mut World) -> Option<String> {
 
 /// Everything in the process dies; of what was on its way to the log, the oldest part is there.
 fn process_dies(world: &mut World) {
+    let (now, wall) = (world.monotonic, world.wall());
     let held = world.log.held();
     let written = world.chance.below(held as u64 + 1) as usize;
     world.log.crash(written);
@@ -144,63 +151,67 @@ fn process_dies(world: &mut World) {
     // Executors may be processes of their own.
     if world.chance.chance(500) {
         for worker in &mut world.workers {
-            worker.restart();
+            worker.restart(now, wall);
         }
         world.mail.retain(|letter| letter.sender == Sender::Outside);
     }
-    announce_in_order(world);
     world.fault(Fault::ProcessDies, format!("{written} of {held} appends were written"));
 }
 
-fn worker(world: &mut World, restart: bool) -> Option<String> {
+/// A worker starts again, or is not heard of for a while: dead, or cut off.
+fn worker(world: &mut World, fault: Fault) -> Option<String> {
     let index = world.chance.below(world.workers.len() as u64) as usize;
-    let now = world.monotonic;
+    let (now, wall) = (world.monotonic, world.wall());
+    let until = now + world.chance.between(1, 120) * 1_000_000;
+    let late = world.chance.chance(500);
     let worker = world.workers.get_mut(index)?;
     if worker.silent.is_some() {
         return None;
     }
     let gone = worker.incarnation();
-    let fault = if restart {
-        worker.restart();
-        Fault::WorkerRestarts
-    } else {
-        worker.fall_silent(now);
-        Fault::WorkerSilent
-    };
+    match fault {
+        Fault::WorkerRestarts => worker.restart(now, wall),
+        _ => worker.fall_silent(Silence { since: now, until, died: fault == Fault::WorkerDies }),
+    }
     // Half of the time what it had to say is said all the same, late.
-    if world.chance.chance(500) {
+    if !late && fault != Fault::WorkerCutOff {
         world.mail.retain(|letter| letter.sender != Sender::Worker(gone.clone()) || letter.answer.is_some());
     }
-    announce_in_order(world);
     world.fault(fault, &gone);
     Some(format!("{gone} is gone"))
 }
 
-/// As long as an announcement that comes late is taken for the newest, none comes late.
-pub(crate) fn announce_in_order(world: &mut World) {
-    if known::stands(known::NEWEST_START) {
-        let current: Vec<Sender> = world.workers.iter().map(|worker| Sender::Worker(worker.incarnation())).collect();
-        world.mail.retain(|letter| !letter.what.ends_with("/seen") || current.contains(&letter.sender));
-    }
-}
-
-/// Capacity is told of a worker that was silent for too long; then that one starts again.
+/// A worker comes back, or whoever watches presence tells capacity of one that was silent for too long.
 pub(crate) fn silence(world: &mut World) -> Result<Option<String>, String> {
-    let now = world.monotonic;
-    let Some(index) = world.workers.iter().position(|worker| worker.silent.is_some_and(|since| now - since >= SILENCE))
-    else {
+    let (now, wall) = (world.monotonic, world.wall());
+    if let Some(worker) = world.workers.iter_mut().find(|one| one.silent.is_some_and(|silence| silence.until <= now)) {
+        worker.come_back(now, wall);
+        return Ok(Some(format!("{} is back", worker.incarnation())));
+    }
+    let Some((_, worker, incarnation)) = unheard(world).into_iter().find(|(due, ..)| *due <= now) else {
         return Ok(None);
     };
-    let Some(worker) = world.workers.get_mut(index) else { return Ok(None) };
-    let silent = WorkerSilent {
-        worker: worker.name.clone(),
-        incarnation: worker.incarnation(),
-        silent_ms: worker.silent.map_or(0, |since| (now - since) / 1_000),
-    };
-    worker.restart();
-    announce_in_order(world);
-    let id = format!("worker/{}/{}/silent", silent.worker, silent.incarnation);
-    let told = format!("{} was silent for too long", silent.incarnation);
+    let since = world.workers.iter().find(|one| one.name == worker).and_then(|one| one.unheard_since(&incarnation));
+    let silent_ms = (now - since.unwrap_or(now)) / 1_000;
+    let (times, last) = world.told_silent.entry(incarnation.clone()).or_default();
+    *times += 1;
+    *last = now;
+    let id = format!("worker/{worker}/{incarnation}/silent/{times}");
+    let told = format!("{incarnation} was silent for too long");
+    let silent = WorkerSilent { worker, incarnation, silent_ms };
     world.post(Stream::Inputs(CAPACITY), id, "main", CapacityInput::WorkerSilent(silent), Sender::Outside)?;
     Ok(Some(told))
+}
+
+/// Workers that capacity believes to be there and nobody hears of: when it is to be told, worker, start.
+pub(crate) fn unheard(world: &World) -> Vec<(i64, String, String)> {
+    let known = world.capacity.projection.live.own.workers.rows.iter();
+    let known = known.map(|(name, row)| (name, &row.offer.incarnation));
+    let due = known.filter_map(|(name, incarnation)| {
+        let worker = world.workers.iter().find(|worker| worker.name == *name)?;
+        let since = worker.unheard_since(incarnation)?;
+        let again = world.told_silent.get(incarnation).map_or(i64::MIN, |(_, last)| last + SILENCE);
+        Some(((since + SILENCE).max(again), name.clone(), incarnation.clone()))
+    });
+    due.collect()
 }

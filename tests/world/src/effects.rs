@@ -16,6 +16,7 @@ use gatelog_record::draft::gate::{
 use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, ItemId, WorkId, codec};
 use gatelog_rules_config as config;
+use gatelog_rules_gate::job_traits;
 use serde::{Deserialize, Serialize};
 
 use crate::content::Tree;
@@ -364,7 +365,8 @@ impl Tools<'_> {
             config::FreezeOutcome::Frozen { graph, trace } => {
                 let mut jobs = Vec::new();
                 for job in &graph.jobs {
-                    jobs.push(self.frozen(wanted, &own.subject.project, &layout, job)?);
+                    let frozen = self.frozen(wanted, &own.subject.project, &layout, job)?;
+                    jobs.push(FrozenJob { traits: job_traits(&graph, job, Vec::new()), ..frozen });
                 }
                 let branches = wanted.state.branches.clone();
                 self.witness.frozen.push(FrozenSet { item: wanted.item, branches, jobs: jobs.clone() });
@@ -428,6 +430,7 @@ impl Tools<'_> {
             noop: job.name == "noop",
             success_message: job.success_message.clone(),
             failure_message: job.failure_message.clone(),
+            traits: Default::default(),
         })
     }
 

@@ -35,8 +35,12 @@ pub enum Fault {
     EventDeliveredTwice,
     /// Messages between domains are sent again from the beginning.
     ForwarderForgets,
+    /// A forwarder's messages are written, and it never hears of it.
+    ForwarderAckLost,
     /// The intake is routed again from the beginning.
     RouterForgets,
+    /// What the router sent is written, and it never hears of it.
+    RouterAckLost,
     /// A timer is told twice.
     TimerTwice,
     /// A timer is told late.
@@ -57,17 +61,21 @@ pub enum Fault {
     WorkUnsure,
     /// A worker starts again and has forgotten all it ran.
     WorkerRestarts,
-    /// A worker falls silent.
-    WorkerSilent,
+    /// A worker dies and comes back later, as another start.
+    WorkerDies,
+    /// A worker is cut off from everything for a while and goes on.
+    WorkerCutOff,
     /// Somebody else pushes to a branch that is gated.
     OutsiderPushes,
     /// The rules panic, for one tenant.
     RulePanics,
+    /// They do so on the outcome of work.
+    OutcomePanics,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 29] = [
+    pub const ALL: [Fault; 33] = [
         Fault::WriterDies,
         Fault::WriterDiesSnapshot,
         Fault::EventAckLost,
@@ -83,7 +91,9 @@ impl Fault {
         Fault::InputLate,
         Fault::EventDeliveredTwice,
         Fault::ForwarderForgets,
+        Fault::ForwarderAckLost,
         Fault::RouterForgets,
+        Fault::RouterAckLost,
         Fault::TimerTwice,
         Fault::TimerLate,
         Fault::ClockJumps,
@@ -94,9 +104,11 @@ impl Fault {
         Fault::WorkFails,
         Fault::WorkUnsure,
         Fault::WorkerRestarts,
-        Fault::WorkerSilent,
+        Fault::WorkerDies,
+        Fault::WorkerCutOff,
         Fault::OutsiderPushes,
         Fault::RulePanics,
+        Fault::OutcomePanics,
     ];
 }
 

@@ -211,9 +211,9 @@ impl<R: Rules> Host<R> {
     ///
     /// # Errors
     /// When the old writer could still append, or the new one cannot start.
-    pub fn take_over(&mut self, wall: Timestamp) -> Result<Option<Vec<u8>>, String> {
+    pub fn take_over(&mut self, wall: Timestamp, from_snapshot: bool) -> Result<Option<Vec<u8>>, String> {
         let Some(mut old) = self.running.take() else { return Ok(None) };
-        self.start(wall, false)?;
+        self.start(wall, from_snapshot)?;
         let Some(input) = self.read_one(&mut old)? else { return Ok(None) };
         let append = old
             .shell

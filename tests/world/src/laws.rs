@@ -6,7 +6,7 @@ use gatelog_capacity_state::{CapacityLive, LeaseState};
 use gatelog_gate_state::live::{BuildState, GateLive, WaitKey};
 use gatelog_record::draft::gate::{BuildResult, ItemResult, ReportAction, SubmitOutcome, WaitSubject};
 use gatelog_record::event::{CapacityEvent, GateEvent, PartitionEvent};
-use gatelog_record::{Event, EventRecord, ItemId, WorkId};
+use gatelog_record::{Event, EventRecord, ItemId, Timestamp, WorkId};
 use gatelog_tables::Maps;
 
 use crate::faults::Coverage;
@@ -30,6 +30,10 @@ pub struct Laws {
     lanes: BTreeMap<(String, String, String), u64>,
     /// What is to be merged, by item: project and commit.
     asked: BTreeMap<ItemId, Vec<(String, String)>>,
+    /// When each start of a worker was, by its own clock.
+    starts: BTreeMap<String, Timestamp>,
+    /// The start of each worker that is here, or was until it started again.
+    here: BTreeMap<String, String>,
     /// Projects and the commits that the gate believes to have merged there.
     pub merged: Vec<(String, String)>,
 }
@@ -122,6 +126,21 @@ impl Laws {
         Ok(())
     }
 
+    /// A worker says that it is there, truly.
+    pub fn start(&mut self, incarnation: &str, started_at: Timestamp) {
+        self.starts.insert(incarnation.to_owned(), started_at);
+    }
+
+    /// No start of a worker takes the place of a later one.
+    fn joined(&mut self, worker: &str, incarnation: &str) -> Result<(), String> {
+        let before = self.here.insert(worker.to_owned(), incarnation.to_owned());
+        let Some(before) = before.filter(|before| before != incarnation) else { return Ok(()) };
+        match (self.starts.get(&before), self.starts.get(incarnation)) {
+            (Some(was), Some(is)) if is < was => Err(format!("{incarnation} takes the place of the later {before}")),
+            _ => Ok(()),
+        }
+    }
+
     /// An event of capacity, with the tables after it.
     ///
     /// # Errors
@@ -141,6 +160,16 @@ impl Laws {
                         "worker {} has {} of {} slots taken",
                         granted.worker, worker.used, worker.offer.slots
                     ));
+                }
+                Ok(())
+            }
+            Event::Capacity(CapacityEvent::WorkerJoined(joined)) => {
+                self.joined(&joined.offer.worker, &joined.offer.incarnation)
+            }
+            Event::Capacity(CapacityEvent::WorkerLost(lost)) => {
+                met.reason(format!("worker lost: {}", lost.reason));
+                if lost.reason == "silent" {
+                    self.here.remove(&lost.worker);
                 }
                 Ok(())
             }

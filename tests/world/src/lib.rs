@@ -4,12 +4,15 @@
 //!
 //! [`run`] plays one seed: a while in which people do things and everything goes wrong, then rest. Laws
 //! are checked after every step and at the end ([`laws`]); what really happened (what was merged, what
-//! jobs saw) is known to a witness that asks nobody.
+//! jobs saw) is known to a witness that asks nobody. A run that failed is made short ([`shrink()`]) and written down
+//! ([`Script`]), so that [`play`] shows it again. That faults are found at all is shown with some that are planted in
+//! the rules ([`Plant`]).
 
 pub mod carrying;
 pub mod content;
 mod disturb;
 pub mod effects;
+pub mod ending;
 pub mod faults;
 pub mod forge;
 pub mod host;
@@ -18,12 +21,18 @@ pub mod laws;
 pub mod marked;
 mod people;
 pub mod random;
+pub mod script;
+pub mod shrink;
 pub mod site;
 pub mod stories;
 pub mod workers;
 pub mod world;
 
+pub use ending::Noise;
 pub use faults::{Coverage, Fault};
+pub use marked::Plant;
+pub use script::{Script, Turn};
+pub use shrink::{Shrunk, shrink};
 pub use world::World;
 
 use random::Random;
@@ -43,11 +52,28 @@ pub struct Outcome {
     pub merged: usize,
     /// What went wrong, if anything did, with the newest lines of the trace.
     pub failure: Option<(String, Vec<String>)>,
+    /// What was drawn while things went wrong.
+    pub turns: Vec<Turn>,
 }
 
 /// Plays a seed; `all_lines` keeps every line of the trace for a failure.
 pub fn run(seed: u64, all_lines: bool) -> Outcome {
-    let mut world = match World::new(seed) {
+    run_planted(seed, None, all_lines)
+}
+
+/// Plays a seed with a fault planted in the rules.
+pub fn run_planted(seed: u64, plant: Option<Plant>, all_lines: bool) -> Outcome {
+    let turns = 400 + Random::new(seed, "length").below(1_600) as usize;
+    live(seed, plant, Noise::Turns(turns), all_lines)
+}
+
+/// Plays a script.
+pub fn play(script: &Script, all_lines: bool) -> Outcome {
+    live(script.seed, script.plant, Noise::Recorded(&script.turns), all_lines)
+}
+
+fn live(seed: u64, plant: Option<Plant>, noise: Noise<'_>, all_lines: bool) -> Outcome {
+    let mut world = match World::planted(seed, plant) {
         Ok(world) => world,
         Err(problem) => {
             return Outcome {
@@ -57,12 +83,12 @@ pub fn run(seed: u64, all_lines: bool) -> Outcome {
                 coverage: Coverage::default(),
                 merged: 0,
                 failure: Some((problem, Vec::new())),
+                turns: Vec::new(),
             };
         }
     };
     world.trace.keep_all = all_lines;
-    let noise = 400 + Random::new(seed, "length").below(1_600);
-    let ended = world.be_noisy(noise).and_then(|()| world.come_to_rest(60_000)).and_then(|()| world.judge());
+    let ended = world.be_noisy(&noise).and_then(|()| world.come_to_rest(60_000)).and_then(|()| world.judge());
     let links = (world.gate.tail().link, world.capacity.tail().link);
     Outcome {
         seed,
@@ -73,6 +99,7 @@ pub fn run(seed: u64, all_lines: bool) -> Outcome {
             let lines = world.trace.lines().map(str::to_owned).chain(world.details());
             (problem, lines.collect())
         }),
+        turns: world.turns,
         coverage: world.coverage,
     }
 }

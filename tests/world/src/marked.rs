@@ -1,35 +1,118 @@
-//! The gate's rules, which panic on inputs that are marked: the one fault a rule cannot be asked for.
+//! The house's rules, which panic on inputs that are marked: the one fault a rule cannot be asked for. And faults that are
+//! planted in them on purpose, to see that the world finds them.
 
+use gatelog_capacity_state::{Capacity, CapacityLive};
 use gatelog_deciding::{Context, Refusal, Rules};
 use gatelog_gate_state::{Gate, GateLive};
-use gatelog_record::input::GateInput;
-use gatelog_record::{BlobHash, Event, Input, InputRecord};
+use gatelog_record::draft::gate::BuildResult;
+use gatelog_record::input::{CapacityInput, GateInput};
+use gatelog_record::{BlobHash, BuildId, Event, Input, InputRecord};
+use gatelog_rules_capacity::CapacityRules;
 use gatelog_rules_gate::GateRules;
 use gatelog_tables::Maps;
 
-/// How the delivery of an event begins on which the rules panic.
+/// How the delivery of an event, or the id of an input, begins on which the rules panic.
 pub const MARK: &str = "poison";
 
-/// The gate's rules with a fault in them.
-#[derive(Default)]
-pub struct Marked(GateRules);
+/// A fault that is planted in the rules. Nothing but the world can have one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Plant {
+    /// Capacity takes whatever start of a worker announces itself last for the newest.
+    AnyStartCounts,
+    /// Capacity does not hear that a lease is no longer needed while that still waits.
+    QueuedEndsAreLost,
+    /// The gate takes an attempt that is to be made again for a success.
+    RetriesSucceed,
+}
 
-impl Rules for Marked {
+impl Plant {
+    /// All of them.
+    pub const ALL: [Plant; 3] = [Plant::AnyStartCounts, Plant::QueuedEndsAreLost, Plant::RetriesSucceed];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Plant::AnyStartCounts => "any-start-counts",
+            Plant::QueuedEndsAreLost => "queued-ends-are-lost",
+            Plant::RetriesSucceed => "retries-succeed",
+        }
+    }
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Plant> {
+        Plant::ALL.into_iter().find(|plant| plant.name() == name)
+    }
+}
+
+/// Rules with a fault in them.
+#[derive(Default)]
+pub struct Marked<R> {
+    rules: R,
+    plant: Option<Plant>,
+}
+
+impl<R: Default> Marked<R> {
+    /// Rules with a planted fault, or without.
+    pub fn planted(plant: Option<Plant>) -> Marked<R> {
+        Marked { rules: R::default(), plant }
+    }
+}
+
+impl Rules for Marked<GateRules> {
     type State = Gate;
 
     fn needs(&self, state: &GateLive<Maps>, input: &InputRecord) -> Vec<BlobHash> {
-        self.0.needs(state, input)
+        self.rules.needs(state, input)
     }
 
     fn admit(&mut self, hash: BlobHash, bytes: &[u8]) -> Result<(), String> {
-        self.0.admit(hash, bytes)
+        self.rules.admit(hash, bytes)
     }
 
     fn decide(&self, state: &GateLive<Maps>, input: &InputRecord, context: Context) -> Result<Vec<Event>, Refusal> {
-        let decided = self.0.decide(state, input, context);
-        if let Input::Gate(GateInput::TriggerReceived(received)) = &input.input {
-            assert!(!received.event.delivery.starts_with(MARK), "a rule meets an input it was made to panic on");
+        let mut input = input.clone();
+        if let Input::Gate(GateInput::AttemptFinished(finished)) = &mut input.input
+            && self.plant == Some(Plant::RetriesSucceed)
+            && finished.result == BuildResult::Retry
+        {
+            finished.result = BuildResult::Success;
         }
+        let decided = self.rules.decide(state, &input, context);
+        let marked = match &input.input {
+            Input::Gate(GateInput::TriggerReceived(received)) => received.event.delivery.starts_with(MARK),
+            _ => input.input_id.as_str().starts_with(MARK),
+        };
+        assert!(!marked, "a rule meets an input it was made to panic on");
         decided
+    }
+}
+
+impl Rules for Marked<CapacityRules> {
+    type State = Capacity;
+
+    fn needs(&self, state: &CapacityLive<Maps>, input: &InputRecord) -> Vec<BlobHash> {
+        self.rules.needs(state, input)
+    }
+
+    fn admit(&mut self, hash: BlobHash, bytes: &[u8]) -> Result<(), String> {
+        self.rules.admit(hash, bytes)
+    }
+
+    fn decide(&self, state: &CapacityLive<Maps>, input: &InputRecord, context: Context) -> Result<Vec<Event>, Refusal> {
+        let mut input = input.clone();
+        match (&mut input.input, self.plant) {
+            (Input::Capacity(CapacityInput::WorkerSeen(seen)), Some(Plant::AnyStartCounts)) => {
+                seen.started_at = context.now;
+            }
+            (Input::Capacity(CapacityInput::LeaseEndAsked(end)), Some(Plant::QueuedEndsAreLost)) => {
+                let lease = state.own.by_build.rows.get(&(end.build, end.attempt));
+                let row = lease.and_then(|lease| state.own.leases.rows.get(lease));
+                if row.is_some_and(|row| row.grant.is_none()) {
+                    end.build = BuildId::default();
+                }
+            }
+            _ => {}
+        }
+        self.rules.decide(state, &input, context)
     }
 }

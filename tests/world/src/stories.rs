@@ -37,6 +37,7 @@ pub fn newest_start_counts() -> Result<bool, String> {
         let seen = WorkerSeen {
             worker: "w9".into(),
             incarnation: format!("w9-{start}"),
+            started_at: Timestamp(world.wall().0 + start),
             address: String::new(),
             slots: 1,
             labels: Vec::new(),

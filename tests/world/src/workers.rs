@@ -17,6 +17,9 @@ use crate::random::Random;
 /// A line that makes jobs fail.
 pub const BAD: &str = "BAD";
 
+/// A worker that capacity does not know announces itself again after so long, in microseconds.
+const AGAIN: i64 = 10_000_000;
+
 /// An attempt under way.
 #[derive(Clone, Debug)]
 struct Run {
@@ -27,6 +30,8 @@ struct Run {
     began: Timestamp,
     /// By the monotonic clock.
     ends: i64,
+    /// Whether the worker stopped it by itself.
+    stopped: bool,
 }
 
 /// A worker.
@@ -38,12 +43,32 @@ pub struct Worker {
     pub slots: u32,
     /// Which start of it this is.
     pub start: u32,
-    /// Since when it is silent, if it is.
-    pub silent: Option<i64>,
-    announced: bool,
+    /// Whether nothing is heard of it, and why.
+    pub silent: Option<Silence>,
+    /// When this start was, by its own clock.
+    pub started_at: Timestamp,
+    /// The same by the monotonic clock.
+    pub began: i64,
+    /// When it announced itself last, and how often it has.
+    announced: Option<i64>,
+    announcements: u32,
     runs: BTreeMap<LeaseId, Run>,
     over: BTreeSet<LeaseId>,
 }
+
+/// Why nothing is heard of a worker. Moments are those of the monotonic clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Silence {
+    /// Since when.
+    pub since: i64,
+    /// When it will be back.
+    pub until: i64,
+    /// Whether it died and will be back as another start of itself; else it was cut off.
+    pub died: bool,
+}
+
+/// A worker that cannot say that it is there stops what it runs after so long, in microseconds.
+const CUT_OFF: i64 = 20_000_000;
 
 /// Something a worker says: input id, key, input.
 pub type Said = (String, String, Input);
@@ -68,13 +93,16 @@ pub struct Around<'a> {
 
 impl Worker {
     /// A worker that has not said a word.
-    pub fn new(name: &str, slots: u32) -> Worker {
+    pub fn new(name: &str, slots: u32, started_at: Timestamp) -> Worker {
         Worker {
             name: name.to_owned(),
             slots,
             start: 1,
             silent: None,
-            announced: false,
+            started_at,
+            began: 0,
+            announced: None,
+            announcements: 0,
             runs: BTreeMap::new(),
             over: BTreeSet::new(),
         }
@@ -86,18 +114,41 @@ impl Worker {
     }
 
     /// It starts again and knows nothing of what it ran.
-    pub fn restart(&mut self) {
+    pub fn restart(&mut self, monotonic: i64, wall: Timestamp) {
         self.start += 1;
         self.silent = None;
-        self.announced = false;
+        self.started_at = wall;
+        self.began = monotonic;
+        self.announced = None;
+        self.announcements = 0;
         self.runs.clear();
         self.over.clear();
     }
 
-    /// It falls silent: what it ran is over.
-    pub fn fall_silent(&mut self, now: i64) {
-        self.silent = Some(now);
-        self.runs.clear();
+    /// Nothing is heard of it for a while. If it died, what it ran is over.
+    pub fn fall_silent(&mut self, silence: Silence) {
+        self.silent = Some(silence);
+        if silence.died {
+            self.runs.clear();
+        }
+    }
+
+    /// It is back: as another start, or as it was, less what it stopped by itself meanwhile.
+    pub fn come_back(&mut self, monotonic: i64, wall: Timestamp) {
+        let Some(silence) = self.silent.take() else { return };
+        if silence.died {
+            self.restart(monotonic, wall);
+        } else if monotonic - silence.since >= CUT_OFF {
+            for run in self.runs.values_mut() {
+                run.ends = monotonic;
+                run.stopped = true;
+            }
+        }
+    }
+
+    /// Since when a start of it, by this word, has not been heard of; `None` if it is.
+    pub fn unheard_since(&self, incarnation: &str) -> Option<i64> {
+        if incarnation == self.incarnation() { self.silent.map(|silence| silence.since) } else { Some(self.began) }
     }
 
     /// How many attempts it runs.
@@ -122,8 +173,9 @@ impl Worker {
         if self.silent.is_some() {
             return Ok(None);
         }
-        if !self.announced {
-            self.announced = true;
+        if self.must_announce(around.capacity, around.monotonic) {
+            self.announced = Some(around.monotonic);
+            self.announcements += 1;
             return Ok(Some((format!("{} is there", self.incarnation()), vec![self.seen()])));
         }
         let leases = &around.capacity.own.leases.rows;
@@ -138,6 +190,11 @@ impl Worker {
             .collect();
         let there: BTreeSet<LeaseId> = held.iter().map(|(lease, _)| *lease).collect();
         self.over.retain(|lease| there.contains(lease));
+        // Taken for lost although it was only slow to be heard: what it ran is another's now.
+        if let Some(lease) = self.runs.keys().copied().find(|lease| !there.contains(lease)) {
+            self.runs.remove(&lease);
+            return Ok(Some((format!("{} stops what it has no lease for any more", self.name), Vec::new())));
+        }
         let to_do: Vec<(LeaseId, bool)> = held
             .into_iter()
             .filter(|(lease, revoked)| match self.runs.get(lease) {
@@ -154,11 +211,28 @@ impl Worker {
             None => self.begin(around, random, lease).map(Some),
             Some(run) => {
                 self.over.insert(lease);
-                let result = if revoked { BuildResult::Aborted } else { self.result(around, random, &run)? };
+                let result = match revoked || run.stopped {
+                    true => BuildResult::Aborted,
+                    false => self.result(around, random, &run)?,
+                };
                 let said = vec![self.finished(&run, result, around.wall), self.released(lease)];
                 Ok(Some((format!("{} ends {} attempt {}: {}", self.name, run.build, run.attempt, result.word()), said)))
             }
         }
+    }
+
+    /// Whether capacity knows this start of it.
+    fn is_known(&self, capacity: &CapacityLive<Maps>) -> bool {
+        capacity.own.workers.rows.get(&self.name).is_some_and(|row| row.offer.incarnation == self.incarnation())
+    }
+
+    fn must_announce(&self, capacity: &CapacityLive<Maps>, now: i64) -> bool {
+        !self.is_known(capacity) && self.announced.is_none_or(|last| now >= last + AGAIN)
+    }
+
+    /// When it will announce itself again, if capacity does not know it then.
+    pub fn next_announcement(&self, capacity: &CapacityLive<Maps>) -> Option<i64> {
+        (!self.is_known(capacity)).then(|| self.announced.map_or(0, |last| last + AGAIN))
     }
 
     fn begin(
@@ -180,6 +254,7 @@ impl Worker {
             spec: row.ask.spec,
             began: around.wall,
             ends: around.monotonic + long * 1_000_000,
+            stopped: false,
         };
         let started = AttemptStarted {
             tenant: run.tenant.clone(),
@@ -228,12 +303,13 @@ impl Worker {
         let seen = WorkerSeen {
             worker: self.name.clone(),
             incarnation: self.incarnation(),
+            started_at: self.started_at,
             address: "127.0.0.1:1".into(),
             slots: self.slots,
             labels: Vec::new(),
         };
         (
-            format!("worker/{}/{}/seen", self.name, self.incarnation()),
+            format!("worker/{}/{}/seen/{}", self.name, self.incarnation(), self.announcements),
             "main".into(),
             CapacityInput::WorkerSeen(seen).into(),
         )

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use gatelog_event_log::memory::MemoryOptions;
 use gatelog_event_log::{Log, LogError, MemoryBlobs, MemoryLog};
-use gatelog_gate_state::live::WaitKey;
 use gatelog_partition_state::PartitionTables;
-use gatelog_record::draft::gate::WaitSubject;
 use gatelog_record::draft::partition::TimerDue;
 use gatelog_record::input::{IntakeInput, PartitionInput};
 use gatelog_record::{Domain, Input, InputId, InputRecord, Partition, Stream, Timestamp};
 use gatelog_rules_capacity::CapacityRules;
+use gatelog_rules_gate::GateRules;
 use gatelog_tables::Maps;
 
 use crate::carrying::{Fate, INTAKE, Lane, Mail, Routing, Sender, fate};
@@ -20,10 +19,11 @@ use crate::faults::{Coverage, Fault};
 use crate::forge::Forge;
 use crate::host::{Acknowledged, Host};
 use crate::laws::{Laws, capacity_holds, gate_holds};
-use crate::marked::Marked;
+use crate::marked::{MARK, Marked, Plant};
 use crate::random::Random;
+use crate::script::Turn;
 use crate::workers::{Around, Worker};
-use crate::{disturb, known, people, site};
+use crate::{disturb, people, site};
 
 /// The gate's partition.
 pub const GATE: Partition = Partition { domain: Domain::Gate, index: 0 };
@@ -33,6 +33,8 @@ pub const CAPACITY: Partition = Partition { domain: Domain::Capacity, index: 0 }
 const BEGINNING: i64 = 1_800_000_000_000_000;
 /// How many lines of the trace are kept to be shown.
 const SHOWN: usize = 40;
+/// The tenant on whose outcomes rules may panic.
+const POISONED: &str = "beta";
 /// A timer is not told more often than this, in microseconds: one that is set to the past again and
 /// again must not stop the world.
 const TIMER_PAUSE: i64 = 30_000_000;
@@ -105,8 +107,8 @@ const ACTS: [Act; 12] = [
 pub struct World {
     pub(crate) log: MemoryLog,
     pub(crate) blobs: MemoryBlobs,
-    pub(crate) gate: Host<Marked>,
-    pub(crate) capacity: Host<CapacityRules>,
+    pub(crate) gate: Host<Marked<GateRules>>,
+    pub(crate) capacity: Host<Marked<CapacityRules>>,
     pub(crate) forge: Forge,
     pub(crate) effects: Effects,
     pub(crate) witness: Witness,
@@ -118,9 +120,12 @@ pub struct World {
     pub(crate) laws: Laws,
     pub(crate) trace: Trace,
     pub(crate) coverage: Coverage,
+    pub(crate) seed: u64,
     pub(crate) schedule: Random,
     pub(crate) chance: Random,
     pub(crate) wishes: Random,
+    /// What was drawn, turn by turn, while things went wrong.
+    pub(crate) turns: Vec<Turn>,
     weights: Vec<u64>,
     /// Microseconds since the world began.
     pub(crate) monotonic: i64,
@@ -132,8 +137,10 @@ pub struct World {
     pub(crate) tenant_version: u64,
     pub(crate) proposed: u32,
     pub(crate) asked: u32,
-    told_timers: std::collections::BTreeMap<(Partition, String), (u64, i64)>,
-    forget: (bool, bool, bool),
+    pub(crate) told_timers: std::collections::BTreeMap<(Partition, String), (u64, i64)>,
+    /// How often capacity was told that a start of a worker is silent, and when last.
+    pub(crate) told_silent: std::collections::BTreeMap<String, (u32, i64)>,
+    pub(crate) forget: (bool, bool, bool),
 }
 
 impl World {
@@ -142,21 +149,32 @@ impl World {
     /// # Errors
     /// When it cannot even begin.
     pub fn new(seed: u64) -> Result<World, String> {
-        let mut schedule = Random::new(seed, "schedule");
-        let options = MemoryOptions { offset_gap: schedule.below(3), ..MemoryOptions::default() };
+        World::planted(seed, None)
+    }
+
+    /// The same, with a fault planted in the rules.
+    ///
+    /// # Errors
+    /// When it cannot even begin.
+    pub fn planted(seed: u64, plant: Option<Plant>) -> Result<World, String> {
+        let mut site = Random::new(seed, "site");
+        let options = MemoryOptions { offset_gap: site.below(3), ..MemoryOptions::default() };
         let log = MemoryLog::new(options);
         let blobs = MemoryBlobs::new();
-        let mut gate = Host::new(GATE, Arc::new(Marked::default), |live| &live.partition, log.clone(), blobs.clone())?;
-        let mut capacity =
-            Host::new(CAPACITY, Arc::new(CapacityRules::default), |live| &live.partition, log.clone(), blobs.clone())?;
+        let rules = Arc::new(move || Marked::<GateRules>::planted(plant));
+        let mut gate = Host::new(GATE, rules, |live| &live.partition, log.clone(), blobs.clone())?;
+        let rules = Arc::new(move || Marked::<CapacityRules>::planted(plant));
+        let mut capacity = Host::new(CAPACITY, rules, |live| &live.partition, log.clone(), blobs.clone())?;
         gate.start(Timestamp(BEGINNING), false)?;
         capacity.start(Timestamp(BEGINNING), false)?;
         let mut forge = Forge::default();
         site::found(&mut forge);
         // How often each thing gets its turn differs from world to world: some have slow writers, some
         // slow workers, some much mail on its way.
-        let weights = ACTS.iter().map(|_| 1 + schedule.below(12)).collect();
-        let workers = vec![Worker::new("w1", 1 + schedule.below(4) as u32), Worker::new("w2", 2)];
+        let weights = ACTS.iter().map(|_| 1 + site.below(12)).collect();
+        let workers = [("w1", 1 + site.below(4) as u32), ("w2", 2)]
+            .map(|(name, slots)| Worker::new(name, slots, Timestamp(BEGINNING)))
+            .into();
         let mut world = World {
             log,
             blobs,
@@ -173,9 +191,11 @@ impl World {
             laws: Laws::default(),
             trace: Trace::default(),
             coverage: Coverage::default(),
-            schedule,
-            chance: Random::new(seed, "faults"),
-            wishes: Random::new(seed, "workload"),
+            seed,
+            schedule: Random::recorded(seed, "schedule"),
+            chance: Random::recorded(seed, "faults"),
+            wishes: Random::recorded(seed, "workload"),
+            turns: Vec::new(),
             weights,
             monotonic: 0,
             clock_offset: 0,
@@ -185,6 +205,7 @@ impl World {
             proposed: 0,
             asked: 0,
             told_timers: Default::default(),
+            told_silent: Default::default(),
             forget: (false, false, false),
         };
         world.load_tenants()?;
@@ -280,7 +301,11 @@ impl World {
         let mut moments: Vec<i64> = Vec::new();
         moments.extend(self.mail.iter().filter(|mail| mail.answer.is_none()).map(|mail| mail.ready));
         moments.extend(self.workers.iter().filter(|worker| worker.silent.is_none()).filter_map(Worker::next_end));
-        moments.extend(self.workers.iter().filter_map(|worker| Some(worker.silent? + disturb::SILENCE)));
+        moments.extend(self.workers.iter().filter_map(|worker| Some(worker.silent?.until)));
+        moments.extend(disturb::unheard(self).into_iter().map(|(due, ..)| due));
+        let capacity = &self.capacity.projection.live;
+        let heard = self.workers.iter().filter(|worker| worker.silent.is_none());
+        moments.extend(heard.filter_map(|worker| worker.next_announcement(capacity)));
         let offset = BEGINNING + self.clock_offset;
         let work = self.gate.projection.live.gate.pending_work.rows.iter();
         moments.extend(
@@ -330,11 +355,11 @@ impl World {
         Ok(())
     }
 
-    fn gate_tables(&self) -> &PartitionTables<Maps> {
+    pub(crate) fn gate_tables(&self) -> &PartitionTables<Maps> {
         &self.gate.projection.live.partition
     }
 
-    fn capacity_tables(&self) -> &PartitionTables<Maps> {
+    pub(crate) fn capacity_tables(&self) -> &PartitionTables<Maps> {
         &self.capacity.projection.live.partition
     }
 
@@ -363,6 +388,9 @@ impl World {
             Act::Routes => {
                 let mark = self.gate_tables().marks.rows.get(&(INTAKE.domain as u8, INTAKE.index)).copied();
                 let told = self.routing.step(&self.log, GATE, mark, self.forget.0)?;
+                if self.noisy && told.is_some() && self.chance.chance(15) && self.routing.lose_answer() {
+                    self.fault(Fault::RouterAckLost, "");
+                }
                 if self.forget.0 && self.routing.is_idle(&self.log) {
                     self.forget.0 = false;
                 }
@@ -371,12 +399,18 @@ impl World {
             Act::GateForwards => {
                 let (gate, capacity) = (&self.gate.projection.live.partition, &self.capacity.projection.live.partition);
                 let told = self.out.step(&self.log, wall, gate, capacity, self.forget.1)?;
+                if self.noisy && told.is_some() && self.chance.chance(15) && self.out.lose_answer() {
+                    self.fault(Fault::ForwarderAckLost, "of the gate");
+                }
                 self.forget.1 &= told.is_none();
                 Ok(told)
             }
             Act::CapacityForwards => {
                 let (gate, capacity) = (&self.gate.projection.live.partition, &self.capacity.projection.live.partition);
                 let told = self.back.step(&self.log, wall, capacity, gate, self.forget.2)?;
+                if self.noisy && told.is_some() && self.chance.chance(15) && self.back.lose_answer() {
+                    self.fault(Fault::ForwarderAckLost, "of capacity");
+                }
                 self.forget.2 &= told.is_none();
                 Ok(told)
             }
@@ -470,7 +504,11 @@ impl World {
         }
         let mut tools = Tools { forge: &mut self.forge, blobs: &self.blobs, witness: &mut self.witness };
         let input = tools.perform(&doing, trouble)?;
-        let id = format!("work/{}/{}", doing.work, doing.row.attempt);
+        let mut id = format!("work/{}/{}", doing.work, doing.row.attempt);
+        if self.noisy && doing.row.tenant == POISONED && self.chance.chance(30) {
+            id = format!("{MARK}/{id}");
+            self.fault(Fault::OutcomePanics, &id);
+        }
         if self.noisy && self.chance.chance(8) {
             self.fault(Fault::OutcomeLost, &id);
             return Ok(Some(told));
@@ -551,6 +589,7 @@ impl World {
                 noisy: self.noisy,
             };
             let Some((told, said)) = worker.step(&mut around, &mut self.schedule)? else { continue };
+            self.laws.start(&worker.incarnation(), worker.started_at);
             let sender = Sender::Worker(worker.incarnation());
             for (id, key, input) in said {
                 let to = if matches!(input, Input::Capacity(_)) { CAPACITY } else { GATE };
@@ -601,155 +640,5 @@ impl World {
             self.fault(Fault::TimerTwice, &id);
         }
         Ok(Some(told))
-    }
-
-    // ---- from beginning to end ----
-
-    /// A while in which people do things and everything goes wrong.
-    ///
-    /// # Errors
-    /// The promise that was broken.
-    pub fn be_noisy(&mut self, steps: u64) -> Result<(), String> {
-        self.noisy = true;
-        for _ in 0..steps {
-            if !self.step()? && !self.pass() {
-                self.monotonic += 1_000_000;
-            }
-        }
-        self.noisy = false;
-        Ok(())
-    }
-
-    /// Nothing goes wrong any more, and nobody wants anything more: until all is done.
-    ///
-    /// # Errors
-    /// The promise that was broken, or what is left when nothing more happens.
-    pub fn come_to_rest(&mut self, steps: u64) -> Result<(), String> {
-        self.noisy = false;
-        self.note("all is well from here on");
-        self.log.flow();
-        self.holding = false;
-        self.forget = (false, false, false);
-        for worker in &mut self.workers {
-            if worker.silent.is_some() {
-                worker.restart();
-            }
-        }
-        disturb::announce_in_order(self);
-        if known::stands(known::OVERDUE_WORK) {
-            // Nobody but another life of the effects finds what was lost.
-            self.effects = Effects::default();
-        }
-        for _ in 0..steps {
-            if self.step()? {
-                continue;
-            }
-            if self.left().is_empty() {
-                return Ok(());
-            }
-            if !self.pass() {
-                return Err(format!("nothing more happens, and there is left: {}", self.left().join("; ")));
-            }
-        }
-        Err(format!("it does not come to rest; there is left: {}", self.left().join("; ")))
-    }
-
-    /// What is not done yet.
-    pub fn left(&self) -> Vec<String> {
-        let gate = &self.gate.projection.live.gate;
-        let mut left = Vec::new();
-        let mut some = |what: &str, count: usize| {
-            if count > 0 {
-                left.push(format!("{count} {what}"));
-            }
-        };
-        some("items", gate.items.rows.len());
-        some("triggers", gate.triggers.rows.len());
-        some("pieces of work", gate.pending_work.rows.len());
-        some("builds", gate.builds.rows.len());
-        some("semaphores held", gate.semaphores.rows.len());
-        some("leases", self.capacity.projection.live.own.leases.rows.len());
-        some("messages of the gate", self.gate_tables().outbox.rows.len());
-        some("messages of capacity", self.capacity_tables().outbox.rows.len());
-        some("letters", self.mail.len());
-        some("news of the forge", self.forge.news.len());
-        some("attempts", self.workers.iter().map(Worker::running).sum());
-        some("appends", self.gate.in_flight() + self.capacity.in_flight());
-        if self.gate.has_input() || self.capacity.has_input() || !self.routing.is_idle(&self.log) {
-            left.push("inputs to be taken".to_owned());
-        }
-        if !self.out.is_idle() || !self.back.is_idle() {
-            left.push("messages on their way".to_owned());
-        }
-        left
-    }
-
-    /// The same in detail, for whoever has to find out why.
-    pub fn details(&self) -> Vec<String> {
-        let gate = &self.gate.projection.live.gate;
-        let capacity = &self.capacity.projection.live.own;
-        let mut lines = Vec::new();
-        for (id, item) in &gate.items.rows {
-            let wait = gate.waits.rows.get(&WaitKey(WaitSubject::Item(*id)));
-            let names: Vec<_> = item.subjects.iter().map(|one| one.change.as_ref().unwrap_or(&one.git_ref)).collect();
-            let wait = wait.map_or("nothing".to_owned(), |row| format!("{} ({})", row.code.word(), row.detail));
-            lines.push(format!("item {id} {names:?} in {} of {} waits for {wait}", item.pipeline, item.tenant));
-        }
-        for (id, build) in &gate.builds.rows {
-            lines.push(format!("build {id} {} {:?} attempt {}", build.job.name, build.state, build.attempt));
-        }
-        for (id, row) in &gate.pending_work.rows {
-            lines.push(format!("work {id} {} attempt {}", row.work.kind(), row.attempt));
-        }
-        for (id, lease) in &capacity.leases.rows {
-            let (build, attempt) = (lease.ask.build, lease.ask.attempt);
-            lines.push(format!(
-                "lease {id} of {build} attempt {attempt} {:?} {:?} {:?}",
-                lease.state, lease.wait, lease.grant
-            ));
-        }
-        for row in capacity.workers.rows.values() {
-            lines.push(format!("worker {} has {} of {} taken", row.offer.incarnation, row.used, row.offer.slots));
-        }
-        for worker in &self.workers {
-            lines.push(format!("worker {} really runs {}", worker.incarnation(), worker.running()));
-        }
-        lines
-    }
-
-    /// What must hold once all is done.
-    ///
-    /// # Errors
-    /// The promise that was broken.
-    pub fn judge(&self) -> Result<(), String> {
-        if !self.gate.agrees()? || !self.capacity.agrees()? {
-            return Err("a writer does not stand where its log ends".into());
-        }
-        self.gate.refold()?;
-        self.capacity.refold()?;
-        self.laws.at_the_end(&self.forge)?;
-        let happened = self.witness.merges.iter().map(|merge| (&merge.project, &merge.commit));
-        for (project, commit) in self.laws.merged.iter().map(|(project, commit)| (project, commit)).chain(happened) {
-            let tip = self.forge.tips.get(project).map(String::as_str).unwrap_or_default();
-            if !self.forge.commits.contains(tip, commit) {
-                return Err(format!("{commit} was merged and is not in {project}"));
-            }
-        }
-        self.redecide()
-    }
-
-    fn redecide(&self) -> Result<(), String> {
-        let same = |again: gatelog_replay::Redecided| match again.difference {
-            None => Ok(()),
-            Some(difference) => Err(format!(
-                "{}: decided again, {} at offset {}: {}",
-                difference.partition, difference.input, difference.input_offset, difference.what
-            )),
-        };
-        let (log, blobs) = (&self.log, &self.blobs);
-        let again = gatelog_replay::redecide(log, blobs, GATE, self.gate.factory(), self.gate.tables());
-        same(again.map_err(|error| error.to_string())?)?;
-        let again = gatelog_replay::redecide(log, blobs, CAPACITY, self.capacity.factory(), self.capacity.tables());
-        same(again.map_err(|error| error.to_string())?)
     }
 }

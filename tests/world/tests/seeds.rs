@@ -44,9 +44,19 @@ fn whatever_goes_wrong_every_law_holds_and_everything_goes_wrong_somewhere() {
     for kind in MUST_HAPPEN {
         assert!(coverage.events.contains_key(kind), "{kind} never happened");
     }
-    for reason in
-        ["submit: base-moved", "left: merge-conflict", "left: config-error", "wait: semaphore", "wait: window"]
-    {
+    for reason in [
+        "submit: base-moved",
+        "left: merge-conflict",
+        "left: config-error",
+        "wait: semaphore",
+        "wait: window",
+        "input refused: internal-error",
+        "taken: duplicate",
+        "taken: older-start",
+        "taken: old-incarnation",
+        "worker lost: restarted",
+        "worker lost: silent",
+    ] {
         assert!(coverage.reasons.contains_key(reason), "{reason} was never given");
     }
     assert!(merged as u64 > SEEDS, "hardly anything was merged: {merged}");

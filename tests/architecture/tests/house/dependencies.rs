@@ -92,7 +92,7 @@ const ONE_PLACE: &[(&str, &[&str])] = &[
     ("bincode", &["log-schema/record"]),
     ("rocksdb", &["projectors/store"]),
     ("rdkafka", &["services/logs/kafka"]),
-    ("git2", &["services/merging", "services/drivers/git"]),
+    ("git2", &["services/merging", "services/drivers/git", "tests/scenario"]),
     ("axum", &["services/web"]),
     ("chacha20poly1305", &["services/secrets"]),
     ("rsa", &["services/secrets"]),

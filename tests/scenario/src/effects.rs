@@ -1,0 +1,426 @@
+//! What is answered to the rules: facts from the code review, states from real merges, layouts and jobs
+//! from the real configuration crate.
+
+use std::collections::BTreeSet;
+
+use gatelog_gate_state::live::{PendingRow, Work};
+use gatelog_merging::{
+    BranchKey, FileFilter, FrozenBase, MergeItem, MergeMode, Mirrors, PrepareOutcome as Merge, PrepareRequest,
+    ProjectKey,
+};
+use gatelog_record::draft::capacity::SemaphoreWanted;
+use gatelog_record::draft::gate::{
+    ChangesFound, ChangesWanted, ConfigFile, ConfigFileSet, ConfigFilesFound, ConfigReadWanted, FreezeDone,
+    FreezeOutcome, FreezeWanted, FrozenJob, LayoutMade, LayoutOutcome, LayoutWanted, PrepareDone, PrepareOutcome,
+    PrepareRequested, PreparedBranch, PreparedState, ProjectBranch, ReportDone, Subject, SubmitDone, SubmitOutcome,
+    SubmitRequested,
+};
+use gatelog_record::input::GateInput;
+use gatelog_record::{BlobHash, WorkId, codec};
+use gatelog_rules_config::{self as config, Problem, Severity};
+use gatelog_rules_gate::{combine, job_traits};
+
+use crate::gerrit::{CONNECTION, Gerrit, Status, canonical, local};
+use crate::shell::Shell;
+
+/// Everything effects touch.
+pub struct Effects {
+    /// The code review.
+    pub gerrit: Gerrit,
+    /// Mirrors of its repositories.
+    pub mirrors: Mirrors,
+    /// What is wrong with the tenant's configuration.
+    pub tenant_problems: Vec<Problem>,
+    answered: BTreeSet<(WorkId, u32)>,
+}
+
+fn filter() -> FileFilter {
+    FileFilter::zuul([])
+}
+
+impl Effects {
+    /// Effects on a code review.
+    pub fn new(gerrit: Gerrit, mirrors: Mirrors) -> Result<Effects, String> {
+        for (name, repository) in &gerrit.repositories {
+            let key = ProjectKey::new(CONNECTION, name.as_str());
+            let path = repository.path.to_string_lossy().into_owned();
+            mirrors.set_source(&key, &path).map_err(|error| error.to_string())?;
+        }
+        Ok(Effects { gerrit, mirrors, tenant_problems: Vec::new(), answered: BTreeSet::new() })
+    }
+
+    /// Answers the oldest work that may be done now; says whether there was any.
+    ///
+    /// # Errors
+    /// When something is asked for that cannot be.
+    pub fn answer_one(&mut self, shell: &mut Shell) -> Result<bool, String> {
+        let due = shell
+            .live
+            .gate
+            .pending_work
+            .rows
+            .iter()
+            .filter(|(id, row)| row.not_before <= shell.now && !self.answered.contains(&(**id, row.attempt)));
+        let Some((_, id)) = due.map(|(id, row)| (row.requested, *id)).min() else { return Ok(false) };
+        let Some(row) = shell.live.gate.pending_work.rows.get(&id).cloned() else { return Ok(false) };
+        self.answered.insert((id, row.attempt));
+        let input = self.answer(shell, id, &row)?;
+        shell.say(&row.tenant, input)?;
+        Ok(true)
+    }
+
+    fn answer(&mut self, shell: &mut Shell, work: WorkId, row: &PendingRow) -> Result<GateInput, String> {
+        let (attempt, tenant) = (row.attempt, row.tenant.clone());
+        Ok(match &row.work {
+            Work::ConfigRead(wanted) => self.read_config(shell, work, attempt, wanted)?.into(),
+            Work::Layout(wanted) => {
+                let outcome = self.make_layout(shell, wanted)?;
+                LayoutMade { work, attempt, tenant, outcome }.into()
+            }
+            Work::Changes(wanted) => self.find_changes(work, attempt, wanted).into(),
+            Work::Prepare(wanted) => {
+                let outcome = self.prepare(shell, wanted)?;
+                PrepareDone { work, attempt, tenant, outcome }.into()
+            }
+            Work::Freeze(wanted) => {
+                let outcome = self.freeze(shell, wanted)?;
+                FreezeDone { work, attempt, tenant, outcome }.into()
+            }
+            Work::Submit(wanted) => {
+                let outcome = self.submit(wanted)?;
+                SubmitDone { work, attempt, tenant, outcome }.into()
+            }
+            Work::Report(report) => {
+                self.gerrit.report(report);
+                ReportDone { work, attempt, tenant, failed: None }.into()
+            }
+        })
+    }
+
+    fn config_of(&self, shell: &mut Shell, project: &str, commit: &str) -> Result<Vec<ConfigFile>, String> {
+        let repository = self.gerrit.repositories.get(project).ok_or_else(|| format!("there is no {project}"))?;
+        let wanted = filter();
+        let files = repository.files(commit, |path| wanted.concerns(path))?;
+        Ok(files.into_iter().map(|(path, text)| ConfigFile { path, blob: shell.put(text.as_bytes()) }).collect())
+    }
+
+    fn read_config(
+        &self,
+        shell: &mut Shell,
+        work: WorkId,
+        attempt: u32,
+        wanted: &ConfigReadWanted,
+    ) -> Result<ConfigFilesFound, String> {
+        let mut sets = Vec::new();
+        for project in &wanted.projects {
+            let name = local(&project.project);
+            let Some(repository) = self.gerrit.repositories.get(name) else { continue };
+            for branch in repository.branches() {
+                let Some(commit) = repository.tip(&branch) else { continue };
+                let files = if project.reads_config { self.config_of(shell, name, &commit)? } else { Vec::new() };
+                let at = ProjectBranch {
+                    connection: CONNECTION.into(),
+                    project: project.project.clone(),
+                    branch: branch.clone(),
+                };
+                sets.push(ConfigFileSet { at, default: branch == "master", commit, files });
+            }
+        }
+        Ok(ConfigFilesFound { work, attempt, tenant: wanted.tenant.clone(), sets, failed: Vec::new() })
+    }
+
+    fn make_layout(&mut self, shell: &mut Shell, wanted: &LayoutWanted) -> Result<LayoutOutcome, String> {
+        let mut tenant: config::TenantSettings =
+            codec::decode(shell.get(&wanted.settings)?).map_err(|error| error.to_string())?;
+        for project in &mut tenant.projects {
+            project.branches.clear();
+        }
+        let mut files = Vec::new();
+        for set in &wanted.files {
+            if let Some(project) = tenant.projects.iter_mut().find(|one| one.canonical_name == set.at.project)
+                && project.takes_branch(&set.at.branch)
+            {
+                project.branches.push(set.at.branch.clone());
+            }
+            for file in &set.files {
+                files.push(config::ConfigFile {
+                    project: set.at.project.clone(),
+                    branch: set.at.branch.clone(),
+                    path: file.path.clone(),
+                    text: String::from_utf8_lossy(shell.get(&file.blob)?).into_owned(),
+                });
+            }
+        }
+        let (layout, problems) = config::load(&config::LoadInput { tenant, files });
+        let ahead: Vec<Problem> = match &wanted.ahead {
+            Some(hash) => codec::decode(shell.get(hash)?).map_err(|error| error.to_string())?,
+            None => Vec::new(),
+        };
+        let ahead: BTreeSet<String> = ahead.iter().map(ToString::to_string).collect();
+        let errors = problems.iter().filter(|problem| problem.is_error());
+        let introduced: Vec<Problem> = match wanted.buildset {
+            Some(_) => errors.clone().filter(|problem| !ahead.contains(&problem.to_string())).cloned().collect(),
+            None => Vec::new(),
+        };
+        let texts = introduced.iter().map(ToString::to_string).collect();
+        match wanted.buildset {
+            Some(buildset) => {
+                shell.item_problems.insert(buildset, introduced);
+            }
+            None => {
+                let told = |problem: &&Problem| problem.severity != Severity::Notice;
+                self.tenant_problems = problems.iter().filter(told).cloned().collect();
+            }
+        }
+        let errors = u32::try_from(errors.count()).unwrap_or(u32::MAX);
+        let layout = codec::encode(&layout).map_err(|error| error.to_string())?;
+        let problems = codec::encode(&problems).map_err(|error| error.to_string())?;
+        Ok(LayoutOutcome::Made {
+            layout: shell.put(&layout),
+            problems: shell.put(&problems),
+            errors,
+            introduced: texts,
+            loader: 1,
+        })
+    }
+
+    fn find_changes(&self, work: WorkId, attempt: u32, wanted: &ChangesWanted) -> ChangesFound {
+        let (mut changes, mut missing) = (Vec::new(), Vec::new());
+        for key in &wanted.changes {
+            let number = key.change.parse::<u32>().ok().filter(|number| self.gerrit.changes.contains_key(number));
+            match number {
+                Some(number) => changes.extend(self.gerrit.closure(number, wanted.with_needed_by)),
+                None => missing.push(key.clone()),
+            }
+        }
+        ChangesFound { work, attempt, tenant: wanted.tenant.clone(), changes, missing, failed: None }
+    }
+
+    fn prepare(&mut self, shell: &mut Shell, wanted: &PrepareRequested) -> Result<PrepareOutcome, String> {
+        let mut items = Vec::new();
+        for step in &wanted.steps {
+            let Some(branch) = step.subject.branch.clone() else { continue };
+            // A ref is tested as it is.
+            if step.subject.change.is_none() {
+                continue;
+            }
+            items.push(MergeItem {
+                project: ProjectKey::new(CONNECTION, local(&step.subject.project)),
+                branch,
+                ref_name: Some(step.subject.git_ref.clone()),
+                commit: step.subject.commit.clone(),
+                mode: MergeMode::from_name(&step.mode).unwrap_or(MergeMode::MergeResolve),
+                date_s: wanted.dated.seconds(),
+                message: None,
+            });
+        }
+        if items.is_empty() {
+            return self.as_it_is(shell, wanted);
+        }
+        let base = |pin: &gatelog_record::draft::gate::BasePin| FrozenBase {
+            branch: BranchKey::new(ProjectKey::new(CONNECTION, local(&pin.at.project)), pin.at.branch.clone()),
+            commit: pin.commit.clone(),
+        };
+        let request = PrepareRequest {
+            id: wanted.work.to_string(),
+            items,
+            bases: wanted.bases.iter().map(base).collect(),
+            files: filter(),
+        };
+        match self.mirrors.prepare(&request).map_err(|error| error.to_string())? {
+            Merge::Conflict(conflict) => {
+                let step = wanted.steps.get(conflict.item).ok_or("the merger names no step")?;
+                let (paths, message) = (conflict.paths, conflict.message);
+                Ok(PrepareOutcome::Conflict { subject: step.subject.clone(), paths, message })
+            }
+            Merge::Merged(merged) => Ok(PrepareOutcome::Merged(prepared(shell, wanted, &merged))),
+        }
+    }
+
+    /// A chain of refs: nothing is merged.
+    fn as_it_is(&self, shell: &mut Shell, wanted: &PrepareRequested) -> Result<PrepareOutcome, String> {
+        let (mut branches, mut config) = (Vec::new(), Vec::new());
+        for step in &wanted.steps {
+            let (Some(branch), Some(commit)) = (&step.subject.branch, &step.subject.commit) else { continue };
+            let at = ProjectBranch {
+                connection: CONNECTION.into(),
+                project: step.subject.project.clone(),
+                branch: branch.clone(),
+            };
+            branches.push(PreparedBranch {
+                at: at.clone(),
+                base: commit.clone(),
+                ahead: commit.clone(),
+                commit: commit.clone(),
+                tree: String::new(),
+            });
+            let files = self.config_of(shell, local(&step.subject.project), commit)?;
+            config.push(ConfigFileSet { at, default: branch == "master", commit: commit.clone(), files });
+        }
+        Ok(PrepareOutcome::Merged(PreparedState {
+            branches,
+            files: None,
+            config,
+            touches_config: false,
+            item_touches_config: false,
+        }))
+    }
+
+    fn freeze(&mut self, shell: &mut Shell, wanted: &FreezeWanted) -> Result<FreezeOutcome, String> {
+        let read = |hash: &BlobHash| -> Result<config::Layout, String> {
+            codec::decode(shell.get(hash)?).map_err(|error| error.to_string())
+        };
+        let layout = read(&wanted.layout)?;
+        let ahead = wanted.layout_ahead.as_ref().map(read).transpose()?;
+        let options = config::FreezeOptions { ahead: ahead.as_ref(), ..config::FreezeOptions::default() };
+        let trace = BlobHash::default();
+        let mut graphs = Vec::new();
+        let mut in_pipeline = false;
+        let files = files_by_change(wanted);
+        for (step, files) in wanted.steps.iter().filter(|step| step.item == wanted.item).zip(files) {
+            let subject = self.freeze_subject(&step.subject, files, wanted);
+            match config::freeze(&layout, &subject, &wanted.pipeline, options) {
+                config::FreezeOutcome::Frozen { graph, .. } => {
+                    in_pipeline = true;
+                    graphs.push((step.subject.project.clone(), graph));
+                }
+                config::FreezeOutcome::NoJobs { .. } => {
+                    in_pipeline = true;
+                    graphs.push((step.subject.project.clone(), config::JobGraph::default()));
+                }
+                config::FreezeOutcome::NotInPipeline { .. } => {
+                    graphs.push((step.subject.project.clone(), config::JobGraph::default()));
+                }
+                config::FreezeOutcome::Refused { problem, .. } => {
+                    let message = problem.to_string();
+                    let problem = Problem { code: "freeze-error".into(), ..problem };
+                    shell.item_problems.insert(wanted.buildset, vec![problem]);
+                    return Ok(FreezeOutcome::Refused { trace, message });
+                }
+            }
+        }
+        let jobs: Vec<FrozenJob> = combine(&graphs)
+            .into_iter()
+            .map(|(graph, job, changes)| {
+                let changes = if graphs.len() > 1 { changes } else { Vec::new() };
+                FrozenJob { traits: job_traits(graph, job, changes), ..frozen(&layout, job) }
+            })
+            .collect();
+        Ok(match jobs.is_empty() {
+            true => FreezeOutcome::NoJobs { trace, in_pipeline },
+            false => FreezeOutcome::Frozen { graph: BlobHash::default(), trace, jobs, repo_state: Vec::new() },
+        })
+    }
+
+    fn freeze_subject(
+        &self,
+        subject: &Subject,
+        files: Option<Vec<String>>,
+        wanted: &FreezeWanted,
+    ) -> config::FreezeSubject {
+        let repository = self.gerrit.repositories.get(local(&subject.project));
+        let containing = match (&subject.branch, &subject.commit, repository) {
+            (None, Some(commit), Some(repository)) => repository.containing(commit),
+            _ => Vec::new(),
+        };
+        config::FreezeSubject {
+            project: subject.project.clone(),
+            branch: subject.branch.clone(),
+            reference: subject.git_ref.clone(),
+            containing_branches: containing,
+            files,
+            updates_config: wanted.state.item_touches_config,
+        }
+    }
+
+    fn submit(&mut self, wanted: &SubmitRequested) -> Result<SubmitOutcome, String> {
+        for target in &wanted.targets {
+            let number = target.subject.change.as_deref().and_then(|text| text.parse::<u32>().ok());
+            let number = number.ok_or("what is submitted is no change")?;
+            let refused = |message: String| SubmitOutcome::Refused { code: "not-submittable".into(), message };
+            if self.gerrit.changes.get(&number).is_some_and(|change| change.status == Status::Merged) {
+                let message = "It was merged by somebody else.".into();
+                return Ok(SubmitOutcome::Refused { code: "already-merged".into(), message });
+            }
+            if let Some(why) = self.gerrit.not_submittable(number) {
+                return Ok(refused(why));
+            }
+            let key = ProjectKey::new(CONNECTION, local(&target.at.project));
+            let mirror = self.mirrors.path(&key).map_err(|error| error.to_string())?;
+            if !self.gerrit.submit(number, &target.tested_base, &target.tested_commit, &mirror)? {
+                return Ok(refused("it conflicts with the branch".into()));
+            }
+        }
+        Ok(SubmitOutcome::Merged)
+    }
+}
+
+fn prepared(shell: &mut Shell, wanted: &PrepareRequested, merged: &gatelog_merging::Prepared) -> PreparedState {
+    let filter = filter();
+    let steps: Vec<_> = wanted.steps.iter().filter(|step| step.subject.change.is_some()).collect();
+    let (mut files, mut touches_config, mut item_touches_config) = (BTreeSet::new(), false, false);
+    for (step, item) in steps.iter().zip(&merged.items) {
+        let touches = item.files.paths.iter().any(|path| filter.concerns(path));
+        touches_config |= touches;
+        if step.item == wanted.item {
+            item_touches_config |= touches;
+            files.extend(item.files.paths.iter().cloned());
+        }
+    }
+    let (mut branches, mut config) = (Vec::new(), Vec::new());
+    for branch in &merged.branches {
+        let project = canonical(&branch.branch.project.name);
+        let on = |step: &gatelog_record::draft::gate::MergeStep| {
+            step.subject.project == project && step.subject.branch.as_deref() == Some(branch.branch.branch.as_str())
+        };
+        let first = steps.iter().zip(&merged.items).find(|(step, _)| step.item == wanted.item && on(step));
+        let ahead = first.map_or_else(|| branch.commit.clone(), |(_, item)| item.ahead.clone());
+        let at = ProjectBranch { connection: CONNECTION.into(), project, branch: branch.branch.branch.clone() };
+        let kept =
+            branch.files.iter().map(|file| ConfigFile { path: file.path.clone(), blob: shell.put(&file.content) });
+        config.push(ConfigFileSet {
+            at: at.clone(),
+            default: at.branch == "master",
+            commit: branch.commit.clone(),
+            files: kept.collect(),
+        });
+        branches.push(PreparedBranch {
+            at,
+            base: branch.base.clone(),
+            ahead,
+            commit: branch.commit.clone(),
+            tree: branch.tree.clone(),
+        });
+    }
+    PreparedState { branches, files: Some(files.into_iter().collect()), config, touches_config, item_touches_config }
+}
+
+/// The files of each of the item's own changes. The prepared state knows those of all together, which is
+/// what they are for one alone.
+fn files_by_change(wanted: &FreezeWanted) -> Vec<Option<Vec<String>>> {
+    let own = wanted.steps.iter().filter(|step| step.item == wanted.item);
+    own.map(|_| wanted.state.files.clone()).collect()
+}
+
+fn frozen(layout: &config::Layout, job: &config::FrozenJob) -> FrozenJob {
+    FrozenJob {
+        name: job.name.clone(),
+        spec: BlobHash::of(job.name.as_bytes()),
+        voting: job.voting,
+        attempts: u32::try_from(job.attempts).unwrap_or(1).max(1),
+        dependencies: job.dependencies.iter().map(|one| (one.name.clone(), one.soft)).collect(),
+        semaphores: job
+            .semaphores
+            .iter()
+            .map(|one| SemaphoreWanted {
+                name: one.name.clone(),
+                max: u32::try_from(layout.semaphore_max(&one.name)).unwrap_or(1).max(1),
+            })
+            .collect(),
+        nodes: Vec::new(),
+        noop: job.name == "noop",
+        success_message: job.success_message.clone(),
+        failure_message: job.failure_message.clone(),
+        traits: Default::default(),
+    }
+}

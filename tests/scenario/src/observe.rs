@@ -1,0 +1,516 @@
+//! What is seen while a scenario is played: builds, reports, queues.
+
+use std::collections::BTreeMap;
+
+use gatelog_gate_state::live::{BuildRow, BuildState, GateLive, ItemRow, Phase, ProblemKind};
+use gatelog_record::draft::gate::{BuildResult, ItemResult, MergeStep, ReportAction, Subject};
+use gatelog_record::event::GateEvent;
+use gatelog_record::{BuildId, BuildsetId, Event, EventRecord, ItemId, Value};
+use gatelog_rules_config::Problem;
+use gatelog_tables::Maps;
+use serde_json::{Value as Json, json};
+
+use crate::gerrit::{HOST, local};
+
+/// Where something stands in an order: kind, number, patchset, name.
+pub type Key = (u8, u32, u32, String);
+
+/// The order of queues: name, branch, what stands last.
+type QueueOrder = (String, String, Vec<Key>);
+
+/// One run of a build.
+#[derive(Clone, Debug)]
+pub struct Build {
+    /// The build and which attempt of it.
+    pub id: (BuildId, u32),
+    /// The job.
+    pub job: String,
+    /// The pipeline.
+    pub pipeline: String,
+    /// The project.
+    pub project: String,
+    /// In a cycle: the members it belongs to.
+    pub for_members: Vec<String>,
+    /// What is tested together, ahead first.
+    pub changes: Vec<String>,
+    /// The order of that.
+    pub key: Vec<Key>,
+    /// How it ended.
+    pub result: Option<String>,
+    /// The step it began in.
+    pub start: usize,
+    /// The step it ended in.
+    pub end: Option<usize>,
+    end_round: Option<u64>,
+    /// Whether it waits for others before it ends.
+    pub paused: bool,
+}
+
+impl Build {
+    /// Its place in the order of builds.
+    pub fn order(&self) -> (&[Key], &str, &str, String) {
+        (&self.key, &self.pipeline, &self.job, self.for_members.join("+"))
+    }
+
+    /// Whether it has not ended.
+    pub fn open(&self) -> bool {
+        self.result.is_none()
+    }
+}
+
+struct Report {
+    round: u64,
+    pipeline: String,
+    key: Vec<Key>,
+    item: Option<ItemId>,
+    text: serde_json::Map<String, Json>,
+}
+
+/// Everything that was seen.
+#[derive(Default)]
+pub struct Observer {
+    names: BTreeMap<u32, String>,
+    /// The number of the step that is taken.
+    pub step: usize,
+    /// How often the world has settled.
+    pub round: u64,
+    /// Builds in the order in which they began.
+    pub builds: Vec<Build>,
+    reports: Vec<Report>,
+    refused: Option<(String, String)>,
+    paused: BTreeMap<BuildId, Value>,
+    /// Builds that were paused and may go on: the attempt, and what the job returned.
+    pub resumed: Vec<(BuildId, u32, Value)>,
+    /// Snapshots as they were taken.
+    pub snapshots: Vec<Json>,
+}
+
+fn failing_words(reason: &str) -> String {
+    match reason.split(' ').next().unwrap_or_default() {
+        "job-failed" | "all-skipped" => "at least one job failed",
+        "needed-failing" => "a needed change is failing",
+        "merge-conflict" => "it has a merge conflict",
+        "config-error" => "it has an invalid configuration",
+        other => other,
+    }
+    .to_owned()
+}
+
+impl Observer {
+    /// An observer who knows the names of changes by number.
+    pub fn new(names: BTreeMap<u32, String>) -> Observer {
+        Observer { names, ..Observer::default() }
+    }
+
+    fn number(subject: &Subject) -> Option<u32> {
+        subject.change.as_deref()?.parse().ok()
+    }
+
+    /// `A,1`, or `org/a@refs/heads/master`.
+    pub fn name(&self, subject: &Subject) -> String {
+        match Self::number(subject) {
+            Some(number) => {
+                let name = self.names.get(&number).cloned().unwrap_or_else(|| format!("#{number}"));
+                format!("{name},{}", subject.patchset.as_deref().unwrap_or_default())
+            }
+            None => format!("{}@{}", local(&subject.project), subject.git_ref),
+        }
+    }
+
+    fn key(&self, subject: &Subject) -> Key {
+        match Self::number(subject) {
+            Some(number) => {
+                let patchset = subject.patchset.as_deref().and_then(|text| text.parse().ok()).unwrap_or_default();
+                (0, number, patchset, String::new())
+            }
+            None => (1, 0, 0, self.name(subject)),
+        }
+    }
+
+    fn sorted<'s>(&self, subjects: impl IntoIterator<Item = &'s Subject>) -> Vec<&'s Subject> {
+        let mut subjects: Vec<&Subject> = subjects.into_iter().collect();
+        subjects.sort_by_key(|subject| self.key(subject));
+        subjects
+    }
+
+    fn names_of<'s>(&self, subjects: impl IntoIterator<Item = &'s Subject>) -> Vec<String> {
+        self.sorted(subjects).into_iter().map(|subject| self.name(subject)).collect()
+    }
+
+    fn tested(&self, steps: &[MergeStep]) -> (Vec<String>, Vec<Key>) {
+        let (mut names, mut keys) = (Vec::new(), Vec::new());
+        for group in steps.chunk_by(|one, two| one.item == two.item) {
+            let subjects = self.sorted(group.iter().map(|step| &step.subject));
+            names.push(subjects.iter().map(|subject| self.name(subject)).collect::<Vec<_>>().join("+"));
+            keys.extend(subjects.iter().map(|subject| self.key(subject)));
+        }
+        (names, keys)
+    }
+
+    /// Sees an event before it is folded.
+    pub fn see(&mut self, record: &EventRecord, live: &GateLive<Maps>, problems: &BTreeMap<BuildsetId, Vec<Problem>>) {
+        let Event::Gate(event) = &record.event else { return };
+        match event {
+            GateEvent::LeaseWanted(wanted) => {
+                let gate = &live.gate;
+                let Some(build) = gate.builds.rows.get(&wanted.ask.build) else { return };
+                let Some(set) = gate.buildsets.rows.get(&wanted.buildset) else { return };
+                let Some(item) = gate.items.rows.get(&wanted.item) else { return };
+                let (changes, key) = self.tested(&set.steps);
+                let members = self.members(build, item);
+                let primary = build.job.traits.changes.first().and_then(|at| item.subjects.get(*at as usize));
+                let project = primary.or(item.subjects.first()).map(|subject| local(&subject.project).to_owned());
+                self.builds.push(Build {
+                    id: (wanted.ask.build, wanted.ask.attempt),
+                    job: wanted.ask.job.clone(),
+                    pipeline: wanted.ask.pipeline.clone(),
+                    project: project.unwrap_or_default(),
+                    for_members: if item.subjects.len() > 1 { self.names_of(members) } else { Vec::new() },
+                    changes,
+                    key,
+                    result: None,
+                    start: self.step,
+                    end: None,
+                    end_round: None,
+                    paused: false,
+                });
+            }
+            GateEvent::BuildFinished(event) => {
+                self.end((event.finished.build, event.finished.attempt), event.finished.result.word());
+            }
+            GateEvent::LeaseEndWanted(event) if event.reason == "canceled" => {
+                self.end((event.build, event.attempt), "ABORTED");
+            }
+            GateEvent::BuildPaused(event) => {
+                self.paused.insert(event.paused.build, event.paused.data.clone());
+                self.set_paused((event.paused.build, event.paused.attempt), true);
+            }
+            GateEvent::BuildResumed(event) => {
+                let data = self.paused.remove(&event.build).unwrap_or_default();
+                self.resumed.push((event.build, event.attempt, data));
+            }
+            GateEvent::EnqueueRefused(event) => self.refused = Some((event.code.clone(), event.detail.clone())),
+            GateEvent::ReportRequested(event) => {
+                let mut text = serde_json::Map::new();
+                text.insert("step".into(), json!(self.step));
+                text.insert("pipeline".into(), json!(event.pipeline));
+                text.insert("action".into(), json!(event.action.word()));
+                text.insert("changes".into(), json!(self.names_of(&event.subjects)));
+                let has_result = !matches!(event.action, ReportAction::Start | ReportAction::Enqueue);
+                let item = event.item.and_then(|item| live.gate.items.rows.get(&item));
+                if has_result && item.is_none() {
+                    let (code, detail) = self.refused.take().unwrap_or_default();
+                    text.insert("result".into(), json!("FAILURE"));
+                    self.reason(&mut text, &code, &detail, None, live);
+                }
+                if let Some(item) = item.filter(|_| has_result) {
+                    // What is known only when the item leaves is put where it belongs.
+                    for later in ["result", "class"] {
+                        text.insert(later.into(), Json::Null);
+                    }
+                    self.causes(&mut text, item, live, problems);
+                }
+                let key = self.sorted(&event.subjects).into_iter().map(|subject| self.key(subject)).collect();
+                let (round, pipeline) = (self.round, event.pipeline.clone());
+                self.reports.push(Report { round, pipeline, key, item: event.item.filter(|_| has_result), text });
+            }
+            GateEvent::ItemDequeued(event) => {
+                let Some(at) = self.reports.iter().rposition(|report| report.item == Some(event.item)) else { return };
+                let item = live.gate.items.rows.get(&event.item);
+                let mut text = std::mem::take(&mut self.reports[at].text);
+                text.insert("result".into(), json!(event.result.word()));
+                if event.result == ItemResult::Success {
+                    text.insert("class".into(), json!(["success"]));
+                } else {
+                    self.reason(&mut text, &event.code, &event.detail, item, live);
+                }
+                self.reports[at].text = text;
+                self.reports[at].item = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// The changes of an item that a build is for.
+    fn members<'s>(&self, build: &BuildRow, item: &'s ItemRow) -> Vec<&'s Subject> {
+        let changes = &build.job.traits.changes;
+        let own = |at: usize| changes.is_empty() || u32::try_from(at).is_ok_and(|at| changes.contains(&at));
+        self.sorted(item.subjects.iter().enumerate().filter(|(at, _)| own(*at)).map(|(_, subject)| subject))
+    }
+
+    fn set_paused(&mut self, id: (BuildId, u32), paused: bool) {
+        if let Some(build) = self.builds.iter_mut().rev().find(|build| build.id == id) {
+            build.paused = paused;
+        }
+    }
+
+    fn end(&mut self, id: (BuildId, u32), result: &str) {
+        let (step, round) = (self.step, self.round);
+        if let Some(build) = self.builds.iter_mut().rev().find(|build| build.id == id && build.result.is_none()) {
+            build.result = Some(result.to_owned());
+            build.end = Some(step);
+            build.end_round = Some(round);
+        }
+    }
+
+    /// Why something is said, in the words of an observation.
+    fn reason(
+        &self,
+        text: &mut serde_json::Map<String, Json>,
+        code: &str,
+        detail: &str,
+        item: Option<&ItemRow>,
+        live: &GateLive<Maps>,
+    ) {
+        let set = item.and_then(|item| item.buildset).and_then(|set| live.gate.buildsets.rows.get(&set));
+        let kind = set.and_then(|set| set.problem.as_ref()).map(|problem| problem.kind);
+        let mut class = Vec::new();
+        let needs_failing = item.is_some_and(|item| item.failing.iter().any(|one| one == "needed-failing"));
+        match code {
+            "needs-gone" | "needs-missing" | "needs-abandoned" | "needs-outdated" => class.push("dependency-failed"),
+            _ if needs_failing => class.push("dependency-failed"),
+            "cannot-merge" => class.push("missing-requirement"),
+            "needs-other-queue" => class.push("no-shared-queue"),
+            "dependency-cycle" => class.push("cycle-not-allowed"),
+            "limit" => class.push("pipeline-limit"),
+            _ => {}
+        }
+        match kind {
+            Some(ProblemKind::Conflict) => class.push("merge-conflict"),
+            Some(ProblemKind::Config) => class.push("config-error"),
+            _ => {}
+        }
+        if class.is_empty() {
+            class.push("failure");
+        }
+        let depends = class.contains(&"dependency-failed");
+        text.insert("class".into(), json!(class));
+        if depends {
+            let needs = if code == "needs-abandoned" { Vec::new() } else { self.named_in(detail) };
+            text.insert("needs".into(), json!(needs));
+        }
+    }
+
+    /// The changes that a text names by their addresses.
+    fn named_in(&self, text: &str) -> Vec<String> {
+        let root = format!("https://{HOST}/");
+        let mut found = Vec::new();
+        for part in text.split(root.as_str()).skip(1) {
+            let digits: String = part.chars().take_while(char::is_ascii_digit).collect();
+            if let Some(name) = digits.parse().ok().and_then(|number: u32| self.names.get(&number)) {
+                found.push(name.clone());
+            }
+        }
+        found.sort();
+        found.dedup();
+        found
+    }
+
+    fn causes(
+        &self,
+        text: &mut serde_json::Map<String, Json>,
+        item: &ItemRow,
+        live: &GateLive<Maps>,
+        problems: &BTreeMap<BuildsetId, Vec<Problem>>,
+    ) {
+        let set = item.buildset.and_then(|set| live.gate.buildsets.rows.get(&set));
+        let kind = set.and_then(|set| set.problem.as_ref()).map(|problem| problem.kind);
+        if kind == Some(ProblemKind::Config)
+            && let Some(found) = item.buildset.and_then(|set| problems.get(&set))
+        {
+            text.insert("config_errors".into(), sorted_errors(found.iter().map(config_error)));
+        }
+        let jobs = self.jobs(item, live);
+        if !jobs.is_empty() && kind != Some(ProblemKind::Conflict) {
+            text.insert("jobs".into(), Json::Array(jobs));
+        }
+    }
+
+    fn jobs(&self, item: &ItemRow, live: &GateLive<Maps>) -> Vec<Json> {
+        let set = item.buildset.and_then(|set| live.gate.buildsets.rows.get(&set));
+        let mut jobs: Vec<((String, Vec<String>), Json)> = Vec::new();
+        for id in set.map(|set| set.builds.as_slice()).unwrap_or_default() {
+            let Some(build) = live.gate.builds.rows.get(id) else { continue };
+            let status = match (build.state, build.result) {
+                (_, Some(result)) => result.word(),
+                (BuildState::Running | BuildState::Leased, None) => match self.is_paused(*id) {
+                    true => "PAUSED",
+                    false => "RUNNING",
+                },
+                _ => "WAITING",
+            };
+            let mut job = serde_json::Map::new();
+            job.insert("name".into(), json!(build.job.name));
+            job.insert("status".into(), json!(status));
+            if !build.job.voting {
+                job.insert("voting".into(), json!(false));
+            }
+            let mut members = Vec::new();
+            if item.subjects.len() > 1 {
+                members = self.names_of(self.members(build, item));
+                members.sort();
+                job.insert("for".into(), json!(members));
+            }
+            jobs.push(((build.job.name.clone(), members), Json::Object(job)));
+        }
+        jobs.sort_by(|one, two| one.0.cmp(&two.0));
+        jobs.into_iter().map(|(_, job)| job).collect()
+    }
+
+    fn is_paused(&self, build: BuildId) -> bool {
+        self.builds.iter().rev().find(|one| one.id.0 == build).is_some_and(|one| one.paused)
+    }
+
+    /// Notes the queues.
+    pub fn snapshot(&mut self, label: &str, live: &GateLive<Maps>, pipelines: &[(String, bool, bool)]) {
+        let mut all = serde_json::Map::new();
+        for (pipeline, has_window, serial) in pipelines {
+            let mut queues: Vec<(QueueOrder, Json)> = Vec::new();
+            for (key, queue) in &live.gate.queues.rows {
+                if key.1 != *pipeline || queue.items.is_empty() {
+                    continue;
+                }
+                let window = if *serial { 1 } else { queue.window };
+                let items = self.queue_items(queue.items.as_slice(), window, live);
+                let mut entry = serde_json::Map::new();
+                entry.insert("items".into(), Json::Array(items));
+                let (name, branch) = split_queue(&key.2);
+                if *has_window {
+                    entry.insert("queue".into(), json!(name));
+                    entry.insert("window".into(), json!(window));
+                    if !branch.is_empty() {
+                        entry.insert("branch".into(), json!(branch));
+                    }
+                }
+                let last = queue.items.last().and_then(|item| live.gate.items.rows.get(item));
+                let last = last.map(|item| self.sorted(&item.subjects).into_iter().map(|one| self.key(one)).collect());
+                let order = match has_window {
+                    true => (name, branch, last.unwrap_or_default()),
+                    false => (String::new(), String::new(), last.unwrap_or_default()),
+                };
+                queues.push((order, Json::Object(entry)));
+            }
+            queues.sort_by(|one, two| one.0.cmp(&two.0));
+            if !queues.is_empty() {
+                all.insert(pipeline.clone(), Json::Array(queues.into_iter().map(|(_, queue)| queue).collect()));
+            }
+        }
+        self.snapshots.push(json!({"label": label, "step": self.step, "pipelines": all}));
+    }
+
+    fn queue_items(&self, ids: &[ItemId], window: u32, live: &GateLive<Maps>) -> Vec<Json> {
+        let mut items = Vec::new();
+        let mut nearest: Option<Vec<String>> = None;
+        for (index, id) in ids.iter().enumerate() {
+            let Some(item) = live.gate.items.rows.get(id) else { continue };
+            let mut ahead = nearest.clone();
+            let active = window == 0 || index < window as usize;
+            let mut failing: Vec<String> = item.failing.iter().map(|reason| failing_words(reason)).collect();
+            failing.sort();
+            failing.dedup();
+            if failing.iter().any(|reason| reason == "a needed change is failing") {
+                let set = item.buildset.and_then(|set| live.gate.buildsets.rows.get(&set));
+                let stood_on = match set {
+                    Some(set) => set.ahead.last().map(|ahead| ahead.item),
+                    None => index.checked_sub(1).and_then(|before| ids.get(before)).copied(),
+                };
+                let other = stood_on.and_then(|other| live.gate.items.rows.get(&other));
+                ahead = other.map(|other| self.names_of(&other.subjects));
+            }
+            items.push(json!({
+                "changes": self.names_of(&item.subjects), "live": item.live, "active": active, "ahead": ahead,
+                "failing": failing, "jobs": self.jobs(item, live),
+            }));
+            if item.failing.is_empty() {
+                nearest = Some(self.names_of(&item.subjects));
+            }
+        }
+        items
+    }
+
+    /// The builds, as they are written down.
+    pub fn builds_json(&self) -> Vec<Json> {
+        let mut builds: Vec<&Build> = self.builds.iter().collect();
+        builds.sort_by(|one, two| {
+            let key = |build: &Build| (build.end_round.is_none(), build.end_round.unwrap_or_default());
+            key(one).cmp(&key(two)).then_with(|| one.order().cmp(&two.order()))
+        });
+        builds
+            .into_iter()
+            .map(|build| {
+                let mut text = json!({
+                    "job": build.job, "pipeline": build.pipeline, "project": build.project, "changes": build.changes,
+                    "result": build.result.as_deref().unwrap_or("RUNNING"), "start": build.start, "end": build.end,
+                });
+                if !build.for_members.is_empty() {
+                    text["for"] = json!(build.for_members);
+                }
+                text
+            })
+            .collect()
+    }
+
+    /// The reports, as they are written down.
+    pub fn reports_json(&self) -> Vec<Json> {
+        let mut reports: Vec<&Report> = self.reports.iter().collect();
+        reports.sort_by(|one, two| (one.round, &one.pipeline, &one.key).cmp(&(two.round, &two.pipeline, &two.key)));
+        reports.into_iter().map(|report| Json::Object(report.text.clone())).collect()
+    }
+}
+
+fn split_queue(name: &str) -> (String, String) {
+    match local(name).split_once(':') {
+        Some((queue, branch)) => (queue.to_owned(), branch.to_owned()),
+        None => (local(name).to_owned(), String::new()),
+    }
+}
+
+/// A problem of a configuration in the words of an observation.
+pub fn config_error(problem: &Problem) -> Json {
+    let context = &problem.place.context;
+    json!({
+        "name": error_name(problem), "severity": problem.severity.to_string(), "project": local(&context.project),
+        "branch": context.branch, "path": context.path,
+    })
+}
+
+fn error_name(problem: &Problem) -> String {
+    let quoted = || problem.message.split('"').nth(1).unwrap_or_default().to_owned();
+    match problem.code.as_str() {
+        "freeze-error" => "freeze-error".into(),
+        "job-not-found" => format!("Job {} not defined", quoted()),
+        "job-shadowed" => {
+            let theirs = problem.message.split(&format!("{HOST}/")).nth(1).and_then(|rest| rest.split(' ').next());
+            let (job, ours, theirs) = (quoted(), local(&problem.place.context.project), theirs.unwrap_or_default());
+            format!("Job {job} in {ours} is not permitted to shadow job {job} in {theirs}")
+        }
+        "unknown-attribute" | "wrong-type" | "missing-attribute" | "unknown-value" | "out-of-range"
+        | "misplaced-tag" | "not-a-dictionary" => "schema-error".into(),
+        code if code.starts_with("yaml-") => "yaml-error".into(),
+        _ if problem.name != "Unknown" => problem.name.clone(),
+        code => format!("{code}: {}", problem.message),
+    }
+}
+
+/// Errors in their order.
+pub fn sorted_errors(errors: impl Iterator<Item = Json>) -> Json {
+    let order = |error: &Json| {
+        let sorted: BTreeMap<String, Json> =
+            error.as_object().map(|map| map.clone().into_iter().collect()).unwrap_or_default();
+        serde_json::to_string(&sorted).unwrap_or_default()
+    };
+    let mut errors: Vec<Json> = errors.collect();
+    errors.sort_by_key(order);
+    Json::Array(errors)
+}
+
+/// A result by its word.
+pub fn result_of(word: &str) -> Option<BuildResult> {
+    use BuildResult::{Failure, PostFailure, Retry, Success, TimedOut};
+    [Success, Failure, TimedOut, PostFailure, Retry].into_iter().find(|result| result.word() == word)
+}
+
+/// Whether a buildset has its jobs.
+pub fn has_jobs(phase: Phase) -> bool {
+    phase == Phase::Frozen
+}
