@@ -1,5 +1,12 @@
 //! Bad input costs its sender an answer and nobody else anything.
 
+mod damage;
+mod disk;
+mod git;
+mod jobs;
+mod terminal;
+mod yaml;
+
 use crate::harness::projects::{CONFIG, JOBS, PIPELINES, PLAYBOOK, PROJECT};
 use crate::harness::{Site, eventually, host};
 

@@ -6,6 +6,8 @@ mod harness;
 
 mod bad_input;
 mod crash;
+mod crash_kafka;
+mod kafka;
 mod replay;
 mod sealing;
 mod story;

@@ -1,9 +1,12 @@
 //! A site as its users see it: developers who push and approve, a server that is started, stopped
 //! and killed, an API that is asked.
 
+pub mod crash;
 pub mod host;
+pub mod kafka;
 pub mod process;
 pub mod projects;
+pub mod room;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +21,7 @@ pub use process::Server;
 /// The host part of canonical names.
 pub const HOST: &str = "git.test";
 /// Nothing that is waited for may take longer.
-pub const PATIENCE: Duration = Duration::from_secs(180);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A site's directory with its forge and its developers' clones.
 pub struct Site {
@@ -35,15 +38,7 @@ impl Site {
         let site =
             Site { dir: tempfile::tempdir().unwrap(), author: ("Dana Developer".into(), "dana@example.org".into()) };
         let names: Vec<&str> = projects.iter().map(|(name, _)| *name).collect();
-        let untrusted: String = names[1..].iter().map(|name| format!("          - {name}\n")).collect();
-        site.write(
-            "tenants.yaml",
-            &format!(
-                "- tenant:\n    name: test\n    source:\n      forge:\n        config-projects:\n          - {}\n        \
-                 untrusted-projects:\n{untrusted}",
-                names[0]
-            ),
-        );
+        site.write_tenants(&[("test", names[0], &names[1..])]);
         site.write(
             "gatelog.toml",
             &format!(
@@ -80,6 +75,19 @@ impl Site {
     /// Writes a file of the site.
     pub fn write(&self, path: &str, content: &str) {
         std::fs::write(self.path().join(path), content).unwrap();
+    }
+
+    /// Writes the tenant file: the name, the config project and the untrusted projects of each tenant.
+    pub fn write_tenants(&self, tenants: &[(&str, &str, &[&str])]) {
+        let mut text = String::new();
+        for (name, config, projects) in tenants {
+            let untrusted: String = projects.iter().map(|name| format!("          - {name}\n")).collect();
+            text.push_str(&format!(
+                "- tenant:\n    name: {name}\n    source:\n      forge:\n        config-projects:\n          - {config}\n        \
+                 untrusted-projects:\n{untrusted}"
+            ));
+        }
+        self.write("tenants.yaml", &text);
     }
 
     /// The forge.
@@ -229,7 +237,12 @@ impl Site {
         out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Starts the server.
+    /// Starts the server without waiting for it.
+    pub fn launch(&self) -> Server {
+        Server::launch(self.path(), &[])
+    }
+
+    /// Starts the server and waits until it answers.
     pub fn start(&self) -> Server {
         Server::start(self.path())
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 
-use super::{eventually, host};
+use super::{PATIENCE, eventually, host};
 
 /// A server process. Killed when dropped.
 pub struct Server {
@@ -37,27 +37,47 @@ impl Answer {
 impl Server {
     /// Starts a server on a site and waits until it answers.
     pub fn start(site: &Path) -> Server {
+        let mut server = Server::launch(site, &[]);
+        eventually("the server answers", || server.is_ready().then_some(()));
+        server
+    }
+
+    /// Starts a server with these arguments more, and does not wait for anything.
+    pub fn launch(site: &Path, arguments: &[&str]) -> Server {
+        Server::launch_by(Command::new(host::binary()), site, arguments)
+    }
+
+    /// The same by a command that becomes gatelog with the arguments behind its own.
+    pub fn launch_by(mut command: Command, site: &Path, arguments: &[&str]) -> Server {
         let _ = std::fs::remove_file(site.join("server.json"));
         let log = std::fs::OpenOptions::new().create(true).append(true).open(site.join("server.log")).unwrap();
-        let child = Command::new(host::binary())
+        let child = command
             .args(["serve", "--dir"])
             .arg(site)
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
             .unwrap();
         let http = reqwest::blocking::Client::builder().timeout(Duration::from_secs(20)).no_proxy().build().unwrap();
-        let mut server = Server { child, site: site.to_path_buf(), url: String::new(), http };
-        server.url = eventually("the server says where it is", || {
-            if let Some(status) = server.child.try_wait().unwrap() {
-                panic!("the server ended with {status}:\n{}", server.log());
-            }
-            let text = std::fs::read_to_string(site.join("server.json")).ok()?;
-            Some(serde_json::from_str::<Json>(&text).ok()?["url"].as_str()?.to_owned())
-        });
-        eventually("the server answers", || server.get("/api/tenants"));
-        server
+        Server { child, site: site.to_path_buf(), url: String::new(), http }
+    }
+
+    /// Whether it answers by now. A server that has ended is a test that has failed.
+    pub fn is_ready(&mut self) -> bool {
+        if let Some(status) = self.child.try_wait().unwrap() {
+            panic!("the server ended with {status}:\n{}", self.log());
+        }
+        let Ok(text) = std::fs::read_to_string(self.site.join("server.json")) else { return false };
+        let Ok(said) = serde_json::from_str::<Json>(&text) else { return false };
+        self.url = said["url"].as_str().unwrap_or_default().to_owned();
+        self.get("/api/tenants").is_some()
+    }
+
+    /// Waits until a server that cannot go on has ended: its exit code.
+    pub fn ends(mut self) -> i32 {
+        eventually("the server ends by itself", || self.child.try_wait().unwrap()).code().unwrap_or(-1)
     }
 
     /// What the server said on standard error.
@@ -68,6 +88,13 @@ impl Server {
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// The most memory it ever had, in bytes.
+    pub fn most_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
     }
 
     /// Asks the API; `None` when nobody answers.
@@ -90,15 +117,35 @@ impl Server {
 
     /// The newest verdict of a pipeline on a change.
     pub fn verdict(&self, pipeline: &str, project: &str, name: &str) -> Option<String> {
-        let path =
-            format!("/api/tenant/test/buildsets?pipeline={pipeline}&project={project}&change=master/{name}&limit=1");
+        self.verdict_of("test", pipeline, project, name)
+    }
+
+    fn verdict_of(&self, tenant: &str, pipeline: &str, project: &str, name: &str) -> Option<String> {
+        let path = format!(
+            "/api/tenant/{tenant}/buildsets?pipeline={pipeline}&project={project}&change=master/{name}&limit=1"
+        );
         let answer = self.get(&path)?;
         answer.json()[0]["result"].as_str().map(str::to_owned)
     }
 
     /// Waits for the verdict of a pipeline on a change.
     pub fn wait_verdict(&self, pipeline: &str, project: &str, name: &str) -> String {
-        eventually(&format!("{pipeline} has a verdict on {project} {name}"), || self.verdict(pipeline, project, name))
+        self.verdict_in("test", pipeline, project, name)
+    }
+
+    /// Waits for the verdict of a tenant's pipeline on a change.
+    pub fn verdict_in(&self, tenant: &str, pipeline: &str, project: &str, name: &str) -> String {
+        let began = std::time::Instant::now();
+        loop {
+            if let Some(verdict) = self.verdict_of(tenant, pipeline, project, name) {
+                return verdict;
+            }
+            if began.elapsed() > PATIENCE {
+                let status = self.get(&format!("/api/tenant/{tenant}/status")).map(|answer| answer.body);
+                panic!("no verdict of {tenant} {pipeline} on {project} {name}: {status:?}\n{}", self.log());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     /// Waits until the tenant's configuration is in force.
@@ -128,7 +175,7 @@ impl Server {
     }
 
     /// SIGKILL, whatever it is doing.
-    pub fn kill(mut self) {
+    pub fn kill_now(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }

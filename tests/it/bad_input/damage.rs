@@ -1,0 +1,406 @@
+//! Damage to what a site keeps: segments of the log, stored projections, rungs, blobs.
+//!
+//! The log and its blobs are the truth: damage there is a named error and nothing is written over it.
+//! All else is derived: it is made again, and the answers are as before.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use gatelog_event_log::{Log, Offset, ReadLimit};
+use gatelog_log_embedded::{EmbeddedLog, Options};
+use gatelog_record::Stream;
+
+use super::contains;
+use crate::harness::projects::{CONFIG, JOBS, PIPELINES, PLAYBOOK, PROJECT};
+use crate::harness::{Server, Site, eventually, host};
+
+/// What is asked before and after.
+const PATHS: [&str; 4] = [
+    "/api/tenant/test/status",
+    "/api/tenant/test/builds?limit=100",
+    "/api/tenant/test/buildsets?limit=100",
+    "/api/tenant/test/config-errors",
+];
+
+/// A site that has merged a change and refused another, and is stopped.
+fn told() -> (Site, BTreeMap<String, String>) {
+    let site = Site::new(&[("config", CONFIG), ("project", PROJECT)]);
+    let server = site.start();
+    server.wait_configured();
+    site.push("project", "good", "good", &[("a.txt", "a")]);
+    site.push("project", "bad", "bad", &[("verdict", "bad\n")]);
+    assert_eq!(server.wait_verdict("check", "project", "good"), "SUCCESS", "{}", server.log());
+    assert_eq!(server.wait_verdict("check", "project", "bad"), "FAILURE");
+    site.approve("project", "good");
+    assert_eq!(server.wait_verdict("gate", "project", "good"), "SUCCESS");
+    server.wait_idle();
+    let position = server.get(PATHS[0]).unwrap().position;
+    let answers = PATHS.map(|path| at(path, position));
+    let answers = answers.iter().map(|path| (path.clone(), server.get(path).unwrap().body)).collect();
+    server.stop();
+    (site, answers)
+}
+
+fn at(path: &str, position: u64) -> String {
+    format!("{path}{}at={position}", if path.contains('?') { '&' } else { '?' })
+}
+
+/// Every answer is what it was, and a change is tested and merged.
+fn as_before(site: &Site, server: &Server, answers: &BTreeMap<String, String>, round: &str) {
+    for (path, body) in answers {
+        let answer = server.get(path).unwrap();
+        assert_eq!(&answer.body, body, "{round}: {path}\n{}", server.log());
+    }
+    let document = server.get("/api/tenant/test/builds").unwrap();
+    assert_eq!(document.status, 200, "{round}: {}", document.body);
+    site.write("server.log", "");
+}
+
+fn goes_on(site: &Site, server: &Server, round: &str) {
+    site.push("project", round, round, &[(&format!("{round}.txt"), "a")]);
+    assert_eq!(server.wait_verdict("check", "project", round), "SUCCESS", "{round}: {}", server.log());
+}
+
+/// Files below a directory, with their content.
+fn content(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut directories = vec![root.to_path_buf()];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap().flatten() {
+            if entry.file_type().unwrap().is_dir() {
+                directories.push(entry.path());
+            } else {
+                found.insert(entry.path(), std::fs::read(entry.path()).unwrap());
+            }
+        }
+    }
+    found
+}
+
+fn write(path: &Path, bytes: &[u8]) {
+    // Sealed segments and blobs may be read-only.
+    let _ = std::fs::remove_file(path);
+    std::fs::write(path, bytes).unwrap();
+}
+
+fn flipped(bytes: &[u8], place: usize) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[place] ^= 0x40;
+    bytes
+}
+
+/// Seals the log's only segment by appending, as another process would, what was appended before: a
+/// repeat, which is taken as such.
+fn seal(site: &Site) {
+    let mut options = Options::default();
+    options.segment_bytes = 1;
+    let log = EmbeddedLog::open(site.path().join("log"), options).unwrap();
+    let batch = log.read(Stream::Intake(0), Offset(0), ReadLimit::default()).unwrap();
+    let last = batch.records.last().unwrap().bytes.clone();
+    log.append_inputs(Stream::Intake(0), vec![last]).wait().unwrap().unwrap();
+    log.close();
+}
+
+#[test]
+fn a_damaged_segment_is_named_with_its_place_and_never_written_over() {
+    if !host::can_build("a damaged segment") {
+        return;
+    }
+    let (site, answers) = told();
+    seal(&site);
+    let segments = site.path().join("log/segments");
+    let sound = content(&segments);
+    let (sealed, last) = (segments.join("00000001.log"), segments.join("00000002.log"));
+    assert_eq!(sound.keys().collect::<Vec<_>>(), [&sealed, &last], "one is sealed, one is open");
+    let (old, new) = (&sound[&sealed], &sound[&last]);
+    // What is done to which segment, whether a start must find it, and what is said.
+    let middle = old.len() / 2;
+    let damages: [(&str, &Path, Vec<u8>, bool, &str); 7] = [
+        ("a flipped byte in the middle of a sealed segment", &sealed, flipped(old, middle), false, "00000001.log byte"),
+        (
+            "a flipped byte in a sealed segment's footer",
+            &sealed,
+            flipped(old, old.len() - 60),
+            true,
+            "00000001.log byte",
+        ),
+        ("a sealed segment that was cut short", &sealed, old[..middle].to_vec(), true, "00000001.log byte"),
+        ("an empty sealed segment", &sealed, Vec::new(), true, "00000001.log byte 0"),
+        ("a flipped byte in the header of the last segment", &last, flipped(new, 20), true, "00000002.log byte 0"),
+        (
+            "a flipped byte in the last segment's only frame",
+            &last,
+            flipped(new, new.len() - 9),
+            true,
+            "00000002.log byte",
+        ),
+        ("a last segment that was cut short", &last, new[..new.len() - 5].to_vec(), true, "00000002.log byte"),
+    ];
+    for (what, path, bytes, found_at_start, words) in damages {
+        write(path, &bytes);
+        let before = content(&segments);
+        let (code, out, err) = site.gatelog(&["log", "verify"]);
+        assert_eq!(code, 7, "{what}: log verify said {out}{err}");
+        contains(&err, &[words]);
+        if found_at_start {
+            let (code, out, err) =
+                site.gatelog(&["serve", "--dir", site.path().to_str().unwrap(), "--listen", "127.0.0.1:0"]);
+            assert_eq!(code, 7, "{what}: {out}{err}");
+            contains(&err, &[words, "gatelog log verify"]);
+            assert_eq!(content(&segments), before, "{what}: a segment was written to");
+        }
+        println!("{what}: {}", err.lines().next().unwrap_or_default());
+        write(path, &sound[path]);
+    }
+    // A segment that is gone.
+    std::fs::rename(&sealed, site.path().join("away")).unwrap();
+    let (code, _, err) = site.gatelog(&["serve", "--dir", site.path().to_str().unwrap(), "--listen", "127.0.0.1:0"]);
+    assert_eq!(code, 7, "{err}");
+    contains(&err, &["00000001.log is missing"]);
+    std::fs::rename(site.path().join("away"), &sealed).unwrap();
+
+    // Damage in the past, which no start reads: what stands on it is told when it is asked for, the
+    // rest goes on.
+    write(&sealed, &flipped(old, middle));
+    for rung in rungs(&site) {
+        std::fs::remove_file(rung).unwrap();
+    }
+    std::fs::remove_dir_all(site.path().join("projections")).unwrap();
+    let (code, _, err) = site.gatelog(&["replay", "verify"]);
+    assert_eq!(code, 7, "{err}");
+    contains(&err, &["00000001.log byte"]);
+    write(&sealed, old);
+
+    let server = site.start();
+    as_before(&site, &server, &answers, "mended");
+    goes_on(&site, &server, "mended");
+    server.stop();
+    let (code, out, err) = site.gatelog(&["log", "verify"]);
+    assert_eq!(code, 0, "{out}{err}");
+}
+
+fn rungs(site: &Site) -> Vec<PathBuf> {
+    content(&site.path().join("projections")).into_keys().filter(|path| has_end(path, "rung")).collect()
+}
+
+fn has_end(path: &Path, end: &str) -> bool {
+    path.extension().is_some_and(|extension| extension == end)
+}
+
+fn named(path: &Path, start: &str) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(start))
+}
+
+#[test]
+fn a_damaged_projection_is_rebuilt_from_the_log_with_a_warning() {
+    if !host::can_build("a damaged projection") {
+        return;
+    }
+    let (site, answers) = told();
+    // A start moves what was written last into table files.
+    let server = site.start();
+    as_before(&site, &server, &answers, "undamaged");
+    server.stop();
+    let projections = site.path().join("projections");
+    type Damage = (&'static str, fn(&Path) -> bool, fn(&Path), bool);
+    let flip: fn(&Path) = |path| {
+        let bytes = std::fs::read(path).unwrap();
+        if !bytes.is_empty() {
+            write(path, &flipped(&bytes, bytes.len() / 3));
+        }
+    };
+    let remove: fn(&Path) = |path| std::fs::remove_file(path).unwrap();
+    let empty: fn(&Path) = |path| write(path, b"");
+    let damages: [Damage; 8] = [
+        ("a flipped byte in each table file", |path| has_end(path, "sst"), flip, true),
+        ("no table files", |path| has_end(path, "sst"), remove, true),
+        ("a flipped byte in each MANIFEST", |path| named(path, "MANIFEST"), flip, true),
+        ("no MANIFEST", |path| named(path, "MANIFEST"), remove, true),
+        ("a flipped byte in CURRENT", |path| named(path, "CURRENT"), flip, true),
+        ("no CURRENT", |path| named(path, "CURRENT"), remove, true),
+        // What was written last is lost with it, and folded again: not worth a word.
+        ("an empty write-ahead log", |path| has_end(path, "log"), empty, false),
+        ("a flipped byte in each rung", |path| has_end(path, "rung"), flip, true),
+    ];
+    for (what, which, how, told) in damages {
+        let hit: Vec<PathBuf> = content(&projections).into_keys().filter(|path| which(path)).collect();
+        assert!(!hit.is_empty(), "{what}: there is nothing to damage in {:#?}", content(&projections).keys());
+        hit.iter().for_each(|path| how(path));
+        site.write("server.log", "");
+        let mut server = site.start();
+        // A start does not read what only grows: damage there is told by the first answer that needs
+        // it, with the cure.
+        let wrong = answers.keys().filter_map(|path| server.get(path)).find(|answer| answer.status != 200);
+        if let Some(answer) = wrong {
+            println!("{what}: {}", answer.body);
+            contains(&answer.body, &["restart gatelog", "rebuilt from the log"]);
+            server.stop();
+            server = site.start();
+        }
+        let log = server.log();
+        as_before(&site, &server, &answers, what);
+        println!("{what}: {}", log.lines().find(|line| line.contains("WARN")).unwrap_or("no warning"));
+        if told {
+            assert!(log.contains("WARN") && log.contains("passed over") || log.contains("rebuilt"), "{what}: {log}");
+        }
+        let (code, out, err) = site.gatelog(&["replay", "verify"]);
+        assert_eq!(code, 0, "{what}: {out}{err}");
+        server.stop();
+    }
+    let server = site.start();
+    goes_on(&site, &server, "rebuilt");
+    server.stop();
+}
+
+#[test]
+fn damage_to_a_projection_that_is_found_while_serving_is_mended() {
+    if !host::can_build("a projection damaged while serving") {
+        return;
+    }
+    let (site, answers) = told();
+    let server = site.start();
+    // Behind the back of the server that has them open.
+    for path in content(&site.path().join("projections")).into_keys().filter(|path| has_end(path, "sst")) {
+        let bytes = std::fs::read(&path).unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &vec![0x55; bytes.len()], 0).unwrap();
+    }
+    goes_on(&site, &server, "damaged-while-serving");
+    let told = answers.keys().map(|path| server.get(path).unwrap().status).collect::<Vec<_>>();
+    println!("damaged while serving: answers {told:?}");
+    server.stop();
+    // At the latest the next start finds it.
+    let server = site.start();
+    as_before(&site, &server, &answers, "after the next start");
+    goes_on(&site, &server, "after-the-next-start");
+    server.stop();
+}
+
+/// The hashes of blobs that events of the gate name, by kind of event and path to the hash.
+fn named_blobs(site: &Site, tenant: &str, kind: &str, path: &[&str]) -> Vec<String> {
+    let events = site.events("gate.events");
+    let of_kind = events.iter().filter(|event| event["kind"] == kind && event["key"] == tenant);
+    of_kind
+        .filter_map(|event| {
+            let found = path.iter().fold(&event["body"], |json, key| match key.parse::<usize>() {
+                Ok(index) => &json[index],
+                Err(_) => &json[key],
+            });
+            found.as_str().map(str::to_owned)
+        })
+        .collect()
+}
+
+#[test]
+fn a_missing_or_damaged_blob_is_an_error_of_its_tenant_alone() {
+    if !host::can_build("a missing blob") {
+        return;
+    }
+    let (config, jobs) = (format!("# of the second tenant\n{PIPELINES}"), format!("# of the second tenant\n{JOBS}"));
+    let site = Site::new(&[
+        ("config", CONFIG),
+        ("project", PROJECT),
+        ("config2", &[("zuul.yaml", config.as_str())]),
+        ("project2", &[("zuul.yaml", jobs.as_str()), ("playbooks/verdict.yaml", PLAYBOOK), ("verdict", "good\n")]),
+    ]);
+    site.write_tenants(&[("test", "config", &["project"]), ("second", "config2", &["project2"])]);
+    let server = site.start();
+    server.wait_configured();
+    site.push("project", "first", "first", &[("a.txt", "a")]);
+    assert_eq!(server.wait_verdict("check", "project", "first"), "SUCCESS", "{}", server.log());
+    server.wait_idle();
+    server.stop();
+
+    let layouts = named_blobs(&site, "test", "gate.layout-activated", &["made", "outcome", "Made", "layout"]);
+    let layout = layouts.last().unwrap_or_else(|| panic!("{:#?}", site.events("gate.events")));
+    let path = blob_path(&site, layout);
+    let sound = std::fs::read(&path).unwrap();
+    let damages: [(&str, Option<Vec<u8>>); 3] =
+        [("missing", None), ("damaged", Some(flipped(&sound, sound.len() / 2))), ("empty", Some(Vec::new()))];
+    for (what, bytes) in damages {
+        match bytes {
+            None => std::fs::remove_file(&path).unwrap(),
+            Some(bytes) => write(&path, &bytes),
+        }
+        let server = site.start();
+        site.push("project", &format!("{what}-1"), what, &[(&format!("{what}.txt"), "a")]);
+        // The other tenant goes on.
+        site.push("project2", &format!("{what}-2"), what, &[(&format!("{what}.txt"), "a")]);
+        assert_eq!(server.verdict_in("second", "check", "project2", &format!("{what}-2")), "SUCCESS");
+        // This one says what is wrong, by name.
+        let health = eventually("health names the blob", || {
+            let health = server.get("/api/health")?.body;
+            health.contains(layout.as_str()).then_some(health)
+        });
+        println!("{what} layout: {health}");
+        contains(&health, &[if what == "missing" { "missing" } else { "damaged" }, "restore"]);
+        assert!(server.verdict("check", "project", &format!("{what}-1")).is_none());
+        // Restored, it goes on without a restart.
+        write(&path, &sound);
+        goes_on(&site, &server, &format!("{what}-restored"));
+        server.stop();
+    }
+
+    // A file of the configuration, which the next layout is made of.
+    let files = named_blobs(&site, "test", "gate.config-read", &["found", "sets", "0", "files", "0", "blob"]);
+    let file = files.last().unwrap_or_else(|| panic!("{:#?}", site.events("gate.events")));
+    let path = blob_path(&site, file);
+    let sound = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let server = site.start();
+    let jobs = format!("{JOBS}\n- job:\n    name: another\n");
+    site.push("project", "no-file", "configures", &[("zuul.yaml", &jobs)]);
+    let verdict = server.wait_verdict("check", "project", "no-file");
+    let report = eventually("the report is delivered", || site.reports("project", "no-file").into_iter().next());
+    println!("a missing configuration file: {verdict}: {}", report.text);
+    assert_ne!(verdict, "SUCCESS");
+    contains(&report.text, &["missing", file.as_str()]);
+    write(&path, &sound);
+    site.push("project", "file-restored", "configures", &[("zuul.yaml", &jobs), ("c.txt", "c")]);
+    assert_eq!(server.wait_verdict("check", "project", "file-restored"), "SUCCESS", "{}", server.log());
+
+    // What a build is to run, gone while the server is down.
+    site.push("project", "no-spec", "no-spec", &[("d.txt", "d")]);
+    let before = named_blobs(&site, "test", "gate.lease-wanted", &["spec"]).len();
+    let spec = eventually("a build is wanted", || {
+        let all = named_blobs(&site, "test", "gate.lease-wanted", &["spec"]);
+        (all.len() > before).then(|| all.last().cloned())?
+    });
+    let mut server = server;
+    server.kill_now();
+    let path = blob_path(&site, &spec);
+    let sound = std::fs::read(&path).unwrap();
+    write(&path, &flipped(&sound, sound.len() / 2));
+    let server = site.start();
+    let verdict = server.wait_verdict("check", "project", "no-spec");
+    let builds = server.json("/api/tenant/test/builds?change=master/no-spec");
+    println!("a damaged job specification: {verdict}: {}", builds[0]["error_detail"]);
+    if verdict != "SUCCESS" {
+        contains(builds[0]["error_detail"].as_str().unwrap_or_default(), &["damaged", spec.as_str()]);
+    }
+    write(&path, &sound);
+    goes_on(&site, &server, "spec-restored");
+    server.stop();
+
+    // A frozen graph: replay needs it, and names it.
+    let graph = named_blobs(&site, "test", "gate.frozen", &["done", "outcome", "Frozen", "graph"]).pop();
+    let graph = graph.unwrap_or_else(|| panic!("{:#?}", site.events("gate.events")));
+    let path = blob_path(&site, &graph);
+    let sound = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    for command in [["log", "verify"], ["replay", "verify"]] {
+        let (code, out, err) = site.gatelog(&command);
+        println!("{command:?} without a graph: {code} {}", err.lines().next().unwrap_or_default());
+        assert_eq!(code, 7, "{out}{err}");
+        contains(&format!("{out}{err}"), &[graph.as_str()]);
+    }
+    write(&path, &sound);
+    for command in [["log", "verify"], ["replay", "verify"]] {
+        let (code, out, err) = site.gatelog(&command);
+        assert_eq!(code, 0, "{out}{err}");
+    }
+}
+
+fn blob_path(site: &Site, hash: &str) -> PathBuf {
+    site.path().join("log/blobs").join(&hash[..2]).join(&hash[2..])
+}

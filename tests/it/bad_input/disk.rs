@@ -1,0 +1,132 @@
+//! A disk that is full, under each of the things a site keeps.
+
+use std::time::Instant;
+
+use super::contains;
+use crate::harness::projects::{CONFIG, PROJECT};
+use crate::harness::room::Room;
+use crate::harness::{Server, Site, eventually, host};
+
+fn health(server: &Server) -> Option<(bool, String)> {
+    let answer = server.get("/api/health")?;
+    let well = answer.json()["state"] == "well";
+    Some((well, answer.body))
+}
+
+/// What a full disk under a directory must lead to: health says so with these words; once there is
+/// room the site goes on by itself, with everything that was pushed meanwhile.
+fn full(directory: &str, megabytes: u32, words: &[&str]) {
+    let test = format!("a full disk under {directory}");
+    if !host::can_build(&test) {
+        return;
+    }
+    let site = Site::new(&[("config", CONFIG), ("project", PROJECT)]);
+    let Some(room) = Room::new(&test, &site, directory, megabytes) else { return };
+    let server = room.start();
+    server.wait_configured();
+    site.push("project", "before", "before", &[("before.txt", "a")]);
+    assert_eq!(server.wait_verdict("check", "project", "before"), "SUCCESS", "{}", server.log());
+    let position = server.get("/api/tenant/test/status").unwrap().position;
+
+    room.fill();
+    site.push("project", "during", "during", &[("during.txt", "a")]);
+    if !words.is_empty() {
+        let body = eventually("health turns yellow", || {
+            health(&server).filter(|(well, body)| !well && words.iter().all(|word| body.contains(word)))
+        });
+        println!("{test}: {}", body.1);
+    } else {
+        eventually("it is said that there is no room", || {
+            let told = room.records("gate.inputs").contains("No space left");
+            (told || server.log().contains("No space left")).then_some(())
+        });
+    }
+    // Reading goes on.
+    let answer = server.get("/api/tenant/test/builds").unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    contains(&answer.body, &["before"]);
+
+    room.empty();
+    let began = Instant::now();
+    assert_eq!(server.wait_verdict("check", "project", "during"), "SUCCESS", "{}", server.log());
+    site.push("project", "after", "after", &[("after.txt", "a")]);
+    assert_eq!(server.wait_verdict("check", "project", "after"), "SUCCESS", "{}", server.log());
+    site.approve("project", "before");
+    assert_eq!(server.wait_verdict("gate", "project", "before"), "SUCCESS", "{}", server.log());
+    eventually("all is well again", || health(&server).filter(|(well, _)| *well));
+    println!("{test}: went on by itself, {:.1} s after there was room", began.elapsed().as_secs_f64());
+    server.wait_idle();
+    assert!(server.get("/api/tenant/test/status").unwrap().position > position);
+    server.stop();
+    for command in [["log", "verify"], ["replay", "verify"]] {
+        let (code, out, err) = room.gatelog(&command);
+        assert_eq!(code, 0, "{command:?}: {out}{err}");
+    }
+}
+
+#[test]
+fn a_full_disk_under_the_log_and_its_blobs() {
+    full("log", 16, &["No space left on device", "make room"]);
+}
+
+#[test]
+fn a_full_disk_under_the_blobs_alone() {
+    full("log/blobs", 4, &[]);
+}
+
+#[test]
+fn a_full_disk_under_the_projections() {
+    full("projections", 64, &["No space left on device"]);
+}
+
+#[test]
+fn a_full_disk_where_consoles_are_kept_fails_builds_with_the_reason_and_the_next_ones_pass() {
+    let test = "a full disk under consoles";
+    if !host::can_build(test) {
+        return;
+    }
+    let site = Site::new(&[("config", CONFIG), ("project", PROJECT)]);
+    let Some(room) = Room::new(test, &site, "logs", 4) else { return };
+    let server = room.start();
+    server.wait_configured();
+    room.fill();
+    site.push("project", "during", "during", &[("during.txt", "a")]);
+    // Tried again as often as a job is allowed to, or failed at once: never passed without its console.
+    let verdict = server.wait_verdict("check", "project", "during");
+    assert_eq!(verdict, "FAILURE", "{}", server.log());
+    let builds = server.json("/api/tenant/test/builds?change=master/during");
+    println!("{test}: {}", builds[0]["error_detail"]);
+    contains(builds[0]["error_detail"].as_str().unwrap_or_default(), &["No space left on device"]);
+    room.empty();
+    site.push("project", "after", "after", &[("after.txt", "a")]);
+    assert_eq!(server.wait_verdict("check", "project", "after"), "SUCCESS", "{}", server.log());
+    server.stop();
+}
+
+#[test]
+fn a_start_on_a_full_disk_says_so_and_works_once_there_is_room() {
+    let test = "a start on a full disk";
+    if !host::can_build(test) {
+        return;
+    }
+    let site = Site::new(&[("config", CONFIG), ("project", PROJECT)]);
+    let Some(room) = Room::new(test, &site, "log", 8) else { return };
+    let server = room.start();
+    server.wait_configured();
+    server.stop();
+    room.fill();
+    // It serves what it knows, and says what it cannot do.
+    let server = room.start();
+    let body = eventually("health turns yellow", || {
+        health(&server).filter(|(well, body)| !well && body.contains("No space left on device"))
+    });
+    println!("{test}: {}", body.1);
+    contains(&body.1, &["make room"]);
+    room.empty();
+    site.push("project", "after", "after", &[("after.txt", "a")]);
+    assert_eq!(server.wait_verdict("check", "project", "after"), "SUCCESS", "{}", server.log());
+    eventually("all is well again", || health(&server).filter(|(well, _)| *well));
+    server.stop();
+    let (code, out, err) = room.gatelog(&["log", "verify"]);
+    assert_eq!(code, 0, "{out}{err}");
+}
