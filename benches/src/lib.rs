@@ -1,8 +1,15 @@
-//! Values the benchmarks work on.
+//! What the benchmarks share: histories to work on, measuring, and tables that put each figure beside its limit.
+
+pub mod measure;
+pub mod site;
+pub mod table;
 
 use gatelog_record::draft::partition::InputTaken;
 use gatelog_record::event::PartitionEvent;
 use gatelog_record::{ActorId, Cause, Event, EventId, EventRecord, Timestamp};
+
+/// What goes wrong in a benchmark ends it.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// An event as a writer appends it most often: small, and with no decision header.
 pub fn small_event(sequence: u64) -> EventRecord {
