@@ -297,6 +297,28 @@ impl Names {
                 let window = if changed.window == 0 { "without limit".to_owned() } else { changed.window.to_string() };
                 format!("the window of queue {} of {} is {window} [{}]", changed.queue, changed.pipeline, changed.code)
             }
+            GateEvent::QueueReordered(order) => {
+                format!(
+                    "queue {} of {} is in another order: {} [{}]",
+                    order.queue, order.pipeline, order.detail, order.code
+                )
+            }
+            GateEvent::FailuresCounted(counted) => {
+                let (pipeline, failures) = (&counted.pipeline, counted.failures);
+                let disabled = if counted.disabled { ", so it is disabled" } else { "" };
+                format!("{failures} in a row failed in {pipeline}{disabled}")
+            }
+            GateEvent::BuildPaused(paused) => {
+                format!("{} waits for the jobs that need it", self.build(paused.paused.build))
+            }
+            GateEvent::ArtifactsNoted(noted) => {
+                let names = noted
+                    .artifacts
+                    .iter()
+                    .map(|(name, made)| format!("{name}{}", if *made { "" } else { " (not made)" }));
+                format!("artifacts of {}: {}", self.item(noted.item), names.collect::<Vec<_>>().join(", "))
+            }
+            GateEvent::BuildResumed(resumed) => format!("{} goes on", self.build(resumed.build)),
             GateEvent::WaitChanged(changed) => self.wait(changed),
             GateEvent::SubmitRequested(wanted) => {
                 let targets = wanted.targets.iter().map(|target| {
@@ -462,6 +484,13 @@ impl Names {
                 Some((code, message, _)) => format!("a report could not be delivered: {message} [{code}]"),
             },
             GateInput::EnqueueAsked(asked) => enqueue_asked(asked),
+            GateInput::PromoteAsked(asked) => {
+                let changes: Vec<&str> = asked.changes.iter().map(|key| key.change.as_str()).collect();
+                format!("{} is asked to the head of {}: {}", changes.join(", "), asked.pipeline, asked.reason)
+            }
+            GateInput::AttemptPaused(paused) => {
+                format!("attempt {} of {} waits for the jobs that need it", paused.attempt, self.build(paused.build))
+            }
             GateInput::DequeueAsked(asked) => {
                 format!("{} is asked out of {}: {}", asked.change.change, asked.pipeline, asked.reason)
             }

@@ -362,6 +362,7 @@ fn test_once(
         noop: false,
         success_message: None,
         failure_message: None,
+        traits: Default::default(),
     };
     let outcome = FreezeOutcome::Frozen { graph: BlobHash([8; 32]), trace, jobs: vec![job], repo_state: Vec::new() };
     let done = FreezeDone { work: WorkId([3; 16]), attempt: 1, tenant: "demo".into(), outcome };
