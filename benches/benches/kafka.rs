@@ -5,7 +5,7 @@
 #![expect(clippy::print_stdout, reason = "a benchmark tells whoever runs it")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use gatelog_benches::Failure;
@@ -35,7 +35,7 @@ struct Tell;
 impl ClientContext for Tell {}
 
 impl ProducerContext for Tell {
-    type DeliveryOpaque = Box<Sender<bool>>;
+    type DeliveryOpaque = Box<SyncSender<bool>>;
 
     fn delivery(&self, result: &DeliveryResult<'_>, to: Self::DeliveryOpaque) {
         let _ = to.send(result.is_ok());
@@ -90,7 +90,7 @@ fn append(log: &dyn Log) -> Result<(), Failure> {
 }
 
 fn plain(producer: &ThreadedProducer<Tell>, topic: &str, bytes: &[u8]) -> Result<(), Failure> {
-    let (sender, told) = channel();
+    let (sender, told) = sync_channel(1);
     let record: BaseRecord<'_, (), [u8], _> =
         BaseRecord::with_opaque_to(topic, Box::new(sender)).partition(0).payload(bytes);
     producer.send(record).map_err(|(error, _)| error)?;
@@ -140,7 +140,7 @@ fn beside(table: &mut Table, name: &str, log: &(Spread, Duration), plain: &(Spre
 
 /// From the append to a follower who has the record, one after the other: ours.
 fn followed(log: &dyn Log, from: Offset) -> Result<(Spread, Duration), Failure> {
-    let (sender, seen) = channel();
+    let (sender, seen) = sync_channel(1 << 16);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -183,7 +183,7 @@ fn consumed(broker: &Broker, topic: &str) -> Result<(Spread, Duration), Failure>
     let mut list = TopicPartitionList::new();
     list.add_partition_offset(topic, 0, Place::Offset(end))?;
     consumer.assign(&list)?;
-    let (sender, seen) = channel();
+    let (sender, seen) = sync_channel(1 << 16);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {

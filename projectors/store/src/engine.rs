@@ -169,7 +169,7 @@ impl Engine {
     fn note(&self, error: &rocksdb::Error) {
         if error.kind() == ErrorKind::Corruption {
             // If even that cannot be written, the error still tells the cure.
-            let _ = self.mark_damaged(&error.to_string());
+            let _ = self.mark_damaged(error.as_ref());
         }
     }
 }

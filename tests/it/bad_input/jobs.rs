@@ -13,6 +13,9 @@ fn change(task: &str, attributes: &str) -> [(&'static str, String); 2] {
     [("zuul.yaml", jobs), ("playbooks/hostile.yaml", playbook)]
 }
 
+/// What it is called, its task, its job's attributes, how it may end, and what its detail then says.
+type Hostile = (&'static str, &'static str, &'static str, &'static [&'static str], &'static [&'static str]);
+
 #[test]
 fn hostile_jobs_fail_with_a_plain_reason_and_the_queue_goes_on() {
     if !host::can_build("hostile jobs") {
@@ -27,7 +30,7 @@ fn hostile_jobs_fail_with_a_plain_reason_and_the_queue_goes_on() {
     let server = site.start();
     server.wait_configured();
     // A playbook that never ends; a fork bomb; a memory bomb; a disk bomb.
-    let hostile: [(&str, &str, &str, &[&str], &[&str]); 4] = [
+    let hostile: [Hostile; 4] = [
         ("endless", "command: sleep infinity", "    timeout: 5\n", &["TIMED_OUT"], &["timed_out"]),
         (
             "forks",

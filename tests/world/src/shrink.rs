@@ -109,8 +109,12 @@ impl Shrinking {
             while end > 0 && !self.is_over() {
                 let start = end.saturating_sub(size);
                 let mut turns = self.script.turns.clone();
-                let nothing = turns.iter_mut().take(end).skip(start).fold(true, |nothing, turn| take(turn) && nothing);
-                if !nothing {
+                // Of each of them, also after the first from which something was taken.
+                let mut taken = false;
+                for turn in turns.iter_mut().take(end).skip(start) {
+                    taken |= !take(turn);
+                }
+                if taken {
                     self.still(turns);
                 }
                 end = start.min(self.script.turns.len());

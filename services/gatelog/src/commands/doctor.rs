@@ -155,9 +155,12 @@ pub struct Facts {
     pub clock_kept: Option<bool>,
     /// Addresses.
     pub ports: Vec<PortFacts>,
-    /// With the log on Kafka: the brokers, and what is wrong (kind, what, cure).
-    pub kafka: Option<(String, Vec<(FindingKind, String, String)>)>,
+    /// With the log on Kafka: the brokers, and what is wrong with them and its topics.
+    pub kafka: Option<(String, Vec<KafkaLack>)>,
 }
+
+/// What is wrong with a broker or topic: kind, what, cure.
+pub type KafkaLack = (FindingKind, String, String);
 
 /// Runs it.
 pub fn run(site: &SiteArgs, args: &DoctorArgs) -> Result<ExitCode, Failure> {

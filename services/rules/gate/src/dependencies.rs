@@ -119,7 +119,7 @@ impl Decision<'_> {
         subject: &Subject,
     ) -> Option<Subject> {
         let row = |key: &ChangeKey| self.change(tenant, key).map(|row| &row.facts);
-        if by.clone().filter_map(row).any(|facts| facts.depends_on.iter().any(|text| *text == subject.url)) {
+        if by.clone().filter_map(row).any(|facts| facts.depends_on.contains(&subject.url)) {
             return None;
         }
         by.filter_map(row).find_map(|facts| {
