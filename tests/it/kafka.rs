@@ -162,7 +162,7 @@ fn of_two_schedulers_the_later_goes_on_and_the_earlier_ends() {
     // It has nothing to do when the second one comes, and must notice all the same.
     let other = site.path().join("other");
     std::fs::create_dir_all(&other).unwrap();
-    std::fs::write(other.join("gatelog.toml"), kafka.toml("other", "../shared", "../forge")).unwrap();
+    std::fs::write(other.join("gatelog.toml"), kafka.toml("other", "../common", "../forge")).unwrap();
     std::fs::copy(site.path().join("tenants.yaml"), other.join("tenants.yaml")).unwrap();
     let mut second = Server::launch(&other, &["--role", crate::harness::kafka::SCHEDULER]);
     let said = site.path().join("server.log");

@@ -43,9 +43,9 @@ impl KafkaSite {
         let number = SITES.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("it-{}-{number}.", std::process::id());
         let made = KafkaSite { site: Site::new(projects), prefix, brokers: broker.brokers() };
-        made.site.write("gatelog.toml", &made.toml("scheduler", "shared", "forge"));
+        made.site.write("gatelog.toml", &made.toml("scheduler", "common", "forge"));
         std::fs::create_dir_all(made.executor()).unwrap();
-        made.site.write("executor/gatelog.toml", &made.toml("executor", "../shared", "../forge"));
+        made.site.write("executor/gatelog.toml", &made.toml("executor", "../common", "../forge"));
         let (code, out, err) = made.site.gatelog(&["log", "init"]);
         assert_eq!(code, 0, "{out}{err}");
         made

@@ -7,7 +7,6 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use rdkafka::admin::{AdminClient, AdminOptions};
 
 use crate::config::{FILE, SiteConfig};
 use crate::logs;
@@ -61,7 +60,7 @@ fn toml_text(text: &str) -> String {
 
 /// The log's topics, which go with the demo unless it is kept.
 pub struct Topics {
-    brokers: String,
+    config: gatelog_log_kafka::KafkaConfig,
     names: Vec<String>,
     keep: bool,
 }
@@ -78,20 +77,7 @@ impl Topics {
             made.found.join(", ")
         );
         let count = made.created.len();
-        Ok((Topics { brokers: config.brokers, names: made.created, keep }, count))
-    }
-
-    fn remove(&self) -> anyhow::Result<()> {
-        let mut config = rdkafka::ClientConfig::new();
-        config.set("bootstrap.servers", &self.brokers);
-        let admin: AdminClient<_> = config.create()?;
-        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
-        for result in runtime.block_on(admin.delete_topics(&names, &options))? {
-            result.map_err(|(topic, code)| anyhow::anyhow!("{topic}: {code}"))?;
-        }
-        Ok(())
+        Ok((Topics { config, names: made.created, keep }, count))
     }
 }
 
@@ -100,7 +86,7 @@ impl Drop for Topics {
         if self.keep {
             return;
         }
-        if let Err(error) = self.remove() {
+        if let Err(error) = gatelog_log_kafka::remove(self.config.clone(), &self.names) {
             tracing::warn!(%error, topics = self.names.join(", "), "the demo's topics are left behind");
         }
     }
@@ -185,7 +171,7 @@ mod tests {
             assert_eq!(config.name.as_deref(), Some(name));
             let kafka = config.log.kafka.unwrap();
             assert_eq!((kafka.brokers.as_str(), kafka.prefix.as_str()), ("one:1,\"two\\:2", "a-b-c."));
-            assert_eq!(dir.join(&config.shared.unwrap().dir), dir.join("../shared"));
+            assert_eq!(dir.join(&config.shared.unwrap().dir), dir.join("../common"));
         }
     }
 }

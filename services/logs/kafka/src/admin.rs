@@ -114,6 +114,24 @@ pub fn init(config: KafkaConfig) -> Result<Report, LogError> {
     })
 }
 
+/// Deletes topics of a log that was made for a while only, such as a demonstration's.
+///
+/// # Errors
+/// `System` when no broker answers, or they refuse.
+pub fn remove(config: KafkaConfig, topics: &[String]) -> Result<(), LogError> {
+    let reach = Reach::new(config)?;
+    let brokers = &reach.config.brokers;
+    let names: Vec<&str> = topics.iter().map(String::as_str).collect();
+    let admin = admin(&reach)?;
+    let results = or_system(block_on(admin.delete_topics(&names, &options(&reach))), "deleting topics", brokers)?;
+    for result in results {
+        if let Err((topic, code)) = result {
+            return Err(system(format!("deleting topic {topic}"), brokers, &KafkaError::AdminOp(code)));
+        }
+    }
+    Ok(())
+}
+
 /// Every topic of a log and how many partitions it has.
 pub(crate) fn wanted_topics(names: &Names, partitions: u32) -> Vec<(String, u32)> {
     let mut topics: Vec<_> = Names::partitioned().into_iter().map(|stream| (names.topic(stream), partitions)).collect();

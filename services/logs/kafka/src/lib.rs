@@ -57,7 +57,7 @@ pub mod support;
 #[cfg(test)]
 mod tests;
 
-pub use admin::{Report, init};
+pub use admin::{Report, init, remove};
 pub use check::{Finding, FindingKind, check};
 pub use config::{KafkaConfig, Known};
 pub use log::KafkaLog;

@@ -93,7 +93,7 @@ const ONE_PLACE: &[(&str, &[&str])] = &[
     ("rocksdb", &["projectors/store"]),
     ("rdkafka", &["services/logs/kafka"]),
     ("git2", &["services/merging", "services/drivers/git", "tests/scenario"]),
-    ("axum", &["services/web"]),
+    ("axum", &["services/web", "services/gatelog"]),
     ("chacha20poly1305", &["services/secrets"]),
     ("rsa", &["services/secrets"]),
     ("saphyr-parser", &["services/rules/config"]),

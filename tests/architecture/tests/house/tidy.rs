@@ -30,7 +30,8 @@ fn faults(file: &str, text: &str, house: &str) -> Vec<String> {
         if names_a_file_below(line, house) {
             fault(number, "names where this checkout lies; nothing may depend on that");
         }
-        if line.contains(concat!("..", "/shared")) {
+        // Conformance tests look there for what they say SKIPPED without.
+        if line.contains(concat!("..", "/shared")) && !file.ends_with("tests/conformance.rs") {
             fault(number, "names a file outside the checkout");
         }
         if line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> ") {
