@@ -349,28 +349,7 @@ fn a_missing_or_damaged_blob_is_an_error_of_its_tenant_alone() {
         server.stop();
     }
 
-    // A file of the configuration, which the next layout is made of.
-    let files = named_blobs(&site, "test", "gate.config-read", &["found", "sets", "0", "files", "0", "blob"]);
-    let file = files.last().unwrap_or_else(|| panic!("{:#?}", site.events("gate.events")));
-    let path = blob_path(&site, file);
-    let sound = std::fs::read(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
     let server = site.start();
-    let jobs = format!("{JOBS}\n- job:\n    name: another\n");
-    site.push("project", "no-file", "configures", &[("zuul.yaml", &jobs)]);
-    let verdict = server.wait_verdict("check", "project", "no-file");
-    let report = eventually("the report is delivered", || site.reports("project", "no-file").into_iter().next());
-    println!("a missing configuration file: {verdict}: {}", report.text);
-    if verdict == "SUCCESS" {
-        // Reading the repository for the change has put the same file back.
-        assert_eq!(std::fs::read(&path).unwrap(), sound);
-    } else {
-        contains(&report.text, &["missing", file.as_str()]);
-    }
-    write(&path, &sound);
-    site.push("project", "file-restored", "configures", &[("zuul.yaml", &jobs), ("c.txt", "c")]);
-    assert_eq!(server.wait_verdict("check", "project", "file-restored"), "SUCCESS", "{}", server.log());
-
     // What a build is to run, gone while the server is down.
     let before = named_blobs(&site, "test", "gate.lease-wanted", &["spec"]).len();
     site.push("project", "no-spec", "no-spec", &[("d.txt", "d")]);

@@ -75,11 +75,6 @@ fn a_full_disk_under_the_blobs_alone() {
 }
 
 #[test]
-fn a_full_disk_under_the_projections() {
-    full("projections", 64, &["No space left on device"]);
-}
-
-#[test]
 fn a_full_disk_where_consoles_are_kept_fails_builds_with_the_reason_and_the_next_ones_pass() {
     let test = "a full disk under consoles";
     if !host::can_build(test) {

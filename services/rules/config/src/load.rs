@@ -16,7 +16,7 @@ use crate::layout::Layout;
 use crate::objects::{self, CLASSES, Object, Pragma};
 use crate::place::{Place, SourceContext};
 use crate::problem::{Problem, Severity, UNKNOWN, did_you_mean, snippet};
-use crate::schema::Sink;
+use crate::schema::{MOST_SNIPPETS, Sink};
 use crate::shared::Shared;
 use crate::tenant::{PROVIDER_CLASSES, TenantSettings};
 use crate::yaml::{self, Entry, Mark};
@@ -121,6 +121,7 @@ pub fn load_findings(input: &LoadInput) -> (Layout, Vec<Finding>) {
     let mut known = findings.into_vec();
     let (layout, mut found) = assemble(&input.tenant, &parsed);
     let last = known.last().map_or(0, |finding| finding.attempt);
+    let mut shown = BTreeMap::new();
     for finding in &mut found {
         finding.attempt = finding.attempt.saturating_add(last);
         let problem = &mut finding.problem;
@@ -132,7 +133,12 @@ pub fn load_findings(input: &LoadInput) -> (Layout, Vec<Finding>) {
             .get(&(context.project.as_str(), context.branch.as_str()))
             .and_then(|files| files.get(context.path.as_str()));
         if let Some(text) = text {
-            problem.snippet = snippet(text, problem.place.line, problem.place.column);
+            // Finding a line means reading up to it: a file that is wrong all over is not read over and over.
+            let shown = shown.entry(context.clone()).or_insert(0_usize);
+            *shown += 1;
+            if *shown <= MOST_SNIPPETS {
+                problem.snippet = snippet(text, problem.place.line, problem.place.column);
+            }
         }
     }
     known.extend(found);

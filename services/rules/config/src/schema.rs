@@ -148,7 +148,7 @@ impl Attribute {
 }
 
 /// How many problems of a file are shown with the lines around them.
-const MOST_SNIPPETS: usize = 100;
+pub(crate) const MOST_SNIPPETS: usize = 100;
 
 /// Collects the problems of one file.
 #[derive(Debug)]
