@@ -349,30 +349,6 @@ fn a_missing_or_damaged_blob_is_an_error_of_its_tenant_alone() {
         server.stop();
     }
 
-    let server = site.start();
-    // What a build is to run, gone while the server is down.
-    let before = named_blobs(&site, "test", "gate.lease-wanted", &["spec"]).len();
-    site.push("project", "no-spec", "no-spec", &[("d.txt", "d")]);
-    let spec = eventually("a build is wanted", || {
-        let all = named_blobs(&site, "test", "gate.lease-wanted", &["spec"]);
-        (all.len() > before).then(|| all.last().cloned())?
-    });
-    let mut server = server;
-    server.kill_now();
-    let path = blob_path(&site, &spec);
-    let sound = std::fs::read(&path).unwrap();
-    write(&path, &flipped(&sound, sound.len() / 2));
-    let server = site.start();
-    let verdict = server.wait_verdict("check", "project", "no-spec");
-    let builds = server.json("/api/tenant/test/builds?change=master/no-spec");
-    println!("a damaged job specification: {verdict}: {}", builds[0]["error_detail"]);
-    if verdict != "SUCCESS" {
-        contains(builds[0]["error_detail"].as_str().unwrap_or_default(), &["damaged", spec.as_str()]);
-    }
-    write(&path, &sound);
-    goes_on(&site, &server, "spec-restored");
-    server.stop();
-
     // A frozen graph: replay needs it, and names it.
     let graph = named_blobs(&site, "test", "gate.frozen", &["done", "outcome", "Frozen", "graph"]).pop();
     let graph = graph.unwrap_or_else(|| panic!("{:#?}", site.events("gate.events")));
