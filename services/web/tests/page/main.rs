@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up shall fail")]
 
 mod consoles;
+#[expect(dead_code, reason = "shared with the tests in a browser")]
+mod hostile;
 #[path = "../api/site.rs"]
 #[expect(dead_code, reason = "shared with the tests of the API")]
 mod site;
