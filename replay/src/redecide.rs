@@ -10,7 +10,7 @@ use gatelog_record::event::PartitionEvent;
 use gatelog_record::{Cause, Envelope, Event, EventRecord, InputFrame, Partition, Stream};
 use gatelog_store::rung::{rows_of, tables_of};
 use gatelog_tables::{DomainState, LiveTables, Maps, TableSet};
-use gatelog_writer::{PartitionOf, RulesFactory, Shell};
+use gatelog_writer::{Outside, PartitionOf, RulesFactory, Shell};
 use serde::Serialize;
 
 use crate::error::ReplayError;
@@ -23,6 +23,9 @@ pub struct Redecided {
     pub decisions: u64,
     /// How many events they have.
     pub events: u64,
+    /// How many of the decisions are refusals for what stood outside of the rules that day (a blob that
+    /// was away, a log that takes no decision so large): these are taken as recorded.
+    pub as_recorded: u64,
     /// The sequence up to which the history was gone through.
     pub sequence: u64,
     /// The first difference, where it ended.
@@ -91,7 +94,7 @@ pub fn redecide<R: Rules>(
         tail: Tail::GENESIS,
         shell: None,
         described: log.describe(),
-        done: Redecided { decisions: 0, events: 0, sequence: 0, difference: None },
+        done: Redecided { decisions: 0, events: 0, as_recorded: 0, sequence: 0, difference: None },
     };
     let mut decision = Decision::default();
     read_history(log, partition, Tail::GENESIS, |record, _, bytes| {
@@ -172,10 +175,11 @@ impl<R: Rules> Again<'_, R> {
         };
         if let Some(Event::Partition(PartitionEvent::InputRefused(refused))) =
             records.last().map(|record| &record.event)
-            && refused.code == "too-large"
+            && let Some(outside) = Outside::of_code(&refused.code)
         {
-            // What a log takes is the log's to say, not the rules'.
-            shell.refuse_as_too_large(offset, refused.message.clone());
+            // What a log takes and which blobs were there is not the rules' to say: it is a fact of that day.
+            shell.refuse_for(offset, outside, refused.message.clone());
+            self.done.as_recorded += 1;
         }
         let append = shell.take(Offset(offset), &input, first.wall_at, self.blobs)?;
         self.shell = Some(shell);

@@ -19,16 +19,25 @@ use crate::lending::{Lending, Live, sample};
 /// The rules. A generous librarian buys one copy more.
 pub struct Librarian {
     pub generous: bool,
+    read: Vec<BlobHash>,
 }
 
 impl Rules for Librarian {
     type State = Lending;
 
-    fn needs(&self, _: &Live<Maps>, _: &InputRecord) -> Vec<BlobHash> {
-        Vec::new()
+    /// A book is read from its blob.
+    fn needs(&self, _: &Live<Maps>, input: &InputRecord) -> Vec<BlobHash> {
+        match &input.input {
+            Input::Gate(GateInput::NotRouted(asked)) if asked.connection == "read" => {
+                let hash = BlobHash::of(asked.project.as_bytes());
+                if self.read.contains(&hash) { Vec::new() } else { vec![hash] }
+            }
+            _ => Vec::new(),
+        }
     }
 
-    fn admit(&mut self, _: BlobHash, _: &[u8]) -> Result<(), String> {
+    fn admit(&mut self, hash: BlobHash, _: &[u8]) -> Result<(), String> {
+        self.read.push(hash);
         Ok(())
     }
 
@@ -42,6 +51,7 @@ impl Rules for Librarian {
         let (book, count) = (asked.project.as_str(), asked.table_version);
         match asked.connection.as_str() {
             "look" => {}
+            "read" => deciding.emit(sample("buy", book, count))?,
             "fall" => panic!("the librarian fell from the ladder"),
             "remind" => {
                 let due_at = deciding.now.plus_seconds(count as i64);
@@ -62,7 +72,7 @@ impl Rules for Librarian {
 }
 
 pub fn rules(generous: bool) -> RulesFactory<Librarian> {
-    Arc::new(move || Librarian { generous })
+    Arc::new(move || Librarian { generous, read: Vec::new() })
 }
 
 pub fn tables(live: &Live<Maps>) -> &PartitionTables<Maps> {
@@ -74,6 +84,7 @@ pub struct Desk {
     pub log: MemoryLog,
     pub partition: Partition,
     pub wall: Timestamp,
+    pub blobs: MemoryBlobs,
     shell: Shell<Librarian>,
     asked: u64,
 }
@@ -92,7 +103,7 @@ impl Desk {
         for frame in start.frames {
             log.insert(Stream::Events(partition), frame);
         }
-        Desk { log: log.clone(), partition, wall, shell, asked }
+        Desk { log: log.clone(), partition, wall, blobs: MemoryBlobs::new(), shell, asked }
     }
 
     /// The desk closes and another opens in its place.
@@ -121,7 +132,7 @@ impl Desk {
     pub fn put(&mut self, input: &InputRecord) -> u64 {
         let bytes = input.close().unwrap().encode();
         let offset = self.log.insert(Stream::Inputs(self.partition), bytes.clone());
-        let append = self.shell.take(offset, &bytes, self.wall, &MemoryBlobs::new()).unwrap();
+        let append = self.shell.take(offset, &bytes, self.wall, &self.blobs).unwrap();
         for frame in append.frames {
             self.log.insert(Stream::Events(self.partition), frame);
         }

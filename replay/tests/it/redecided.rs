@@ -1,6 +1,6 @@
 //! Recorded inputs through the rules again.
 
-use gatelog_event_log::{MemoryBlobs, MemoryLog};
+use gatelog_event_log::{Blobs, MemoryBlobs, MemoryLog};
 use gatelog_record::draft::partition::TimerDue;
 use gatelog_record::input::PartitionInput;
 use gatelog_record::{InputId, InputRecord, Source, Stream};
@@ -83,6 +83,30 @@ fn other_rules_are_found_at_the_first_event_that_differs() {
 }
 
 #[test]
+fn what_was_refused_for_a_blob_that_was_away_stays_refused_when_it_is_back() {
+    let log = MemoryLog::default();
+    let mut desk = Desk::open(&log, PARTITION);
+    let (away, back) = (MemoryBlobs::new(), MemoryBlobs::new());
+    back.put(b"ulysses").unwrap();
+    for blobs in [&away, &back] {
+        desk.blobs = blobs.clone();
+        desk.ask("read", "ulysses", 1);
+    }
+    desk.ask("buy", "momo", 5);
+    for (blobs, when) in [(&back, "it is back"), (&away, "it is away again")] {
+        let done = redecide(&log, blobs, PARTITION, rules(false), tables).unwrap();
+        let Some(difference) = done.difference else {
+            assert_eq!((done.decisions, done.as_recorded), (3, 1), "{when}");
+            continue;
+        };
+        // What was read then cannot be read now: a blob that a decision stands on must be there.
+        assert_eq!(when, "it is away again");
+        assert_eq!(difference.decided[0]["kind"], "input-refused");
+        assert_eq!(difference.recorded[0]["kind"], "sample");
+    }
+}
+
+#[test]
 fn an_input_that_is_not_the_one_decided_is_named() {
     let (log, _) = day();
     let place = log.records(Stream::Inputs(PARTITION))[3].offset;
@@ -94,5 +118,5 @@ fn an_input_that_is_not_the_one_decided_is_named() {
 #[test]
 fn an_empty_partition_has_nothing_to_decide() {
     let done = again(&MemoryLog::default(), false).unwrap();
-    assert_eq!(done, Redecided { decisions: 0, events: 0, sequence: 0, difference: None });
+    assert_eq!(done, Redecided { decisions: 0, events: 0, as_recorded: 0, sequence: 0, difference: None });
 }

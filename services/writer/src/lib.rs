@@ -29,7 +29,9 @@ pub use host::Host;
 pub use published::{OutboxKey, Published, TimerEntry, WriterHealth, WriterState, YellowReason};
 pub use receivers::{Directory, Followed, Receiver};
 pub use recover::Initial;
-pub use shell::{Append, PartitionOf, RulesFactory, Shell, ShellError, event_ids, outcome_of, registry_digest};
+pub use shell::{
+    Append, Outside, PartitionOf, RulesFactory, Shell, ShellError, event_ids, outcome_of, registry_digest,
+};
 pub use signal::Signal;
 pub use timers::TimerService;
 pub use waits::{Decided, Outcome, TooManyWait, WaitRegistry};

@@ -105,6 +105,34 @@ impl Refused {
     }
 }
 
+/// Why an input is refused for what its surroundings say, not the rules: another day, with the same
+/// history, they may say otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outside {
+    /// The log takes no decision of this size.
+    TooLarge,
+    /// A blob the decision needs is missing.
+    BlobMissing,
+    /// A blob the decision needs is damaged.
+    BlobDamaged,
+}
+
+impl Outside {
+    /// The code in `input-refused`.
+    pub fn code(self) -> &'static str {
+        match self {
+            Outside::TooLarge => "too-large",
+            Outside::BlobMissing => "blob-missing",
+            Outside::BlobDamaged => "blob-damaged",
+        }
+    }
+
+    /// What a code in `input-refused` stands for, if for something outside of the rules.
+    pub fn of_code(code: &str) -> Option<Outside> {
+        [Outside::TooLarge, Outside::BlobMissing, Outside::BlobDamaged].into_iter().find(|one| one.code() == code)
+    }
+}
+
 /// One partition's decisions.
 pub struct Shell<R: Rules> {
     partition: Partition,
@@ -116,7 +144,7 @@ pub struct Shell<R: Rules> {
     generation: u32,
     term: u64,
     tail: Tail,
-    too_large: BTreeMap<u64, String>,
+    outside: BTreeMap<u64, (Outside, String)>,
 }
 
 impl<R: Rules> Shell<R> {
@@ -139,7 +167,7 @@ impl<R: Rules> Shell<R> {
             generation: log.generation,
             term: tail.term + 1,
             tail,
-            too_large: BTreeMap::new(),
+            outside: BTreeMap::new(),
         }
     }
 
@@ -168,10 +196,11 @@ impl<R: Rules> Shell<R> {
         Offset(self.place().last_input_offset.map_or(0, |last| last.saturating_add(1)))
     }
 
-    /// The decision on this input turned out to be larger than this log takes: it is refused when it
-    /// comes again.
-    pub fn refuse_as_too_large(&mut self, offset: u64, message: String) {
-        self.too_large.insert(offset, message);
+    /// The input at `offset` is refused when it comes, whatever the rules say of it: its decision turned
+    /// out to be larger than the log takes, or, in a replay, was recorded as refused for a blob that was
+    /// away then and may be back.
+    pub fn refuse_for(&mut self, offset: u64, outside: Outside, message: String) {
+        self.outside.insert(offset, (outside, message));
     }
 
     /// The first records of the term.
@@ -224,8 +253,8 @@ impl<R: Rules> Shell<R> {
                 None => self.answer(&mut append, &meta, &input, wall, blobs)?,
             },
         };
-        let outcome = match (outcome, self.too_large.remove(&offset.0)) {
-            (_, Some(message)) => Err(Refused { code: "too-large", message }),
+        let outcome = match (outcome, self.outside.remove(&offset.0)) {
+            (_, Some((outside, message))) => Err(Refused { code: outside.code(), message }),
             (outcome, None) => outcome,
         };
         let refused = match outcome {

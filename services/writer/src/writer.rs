@@ -23,7 +23,7 @@ use crate::error::WriterError;
 use crate::panics::{Panicked, catch};
 use crate::published::{Changes, Published, WriterHealth};
 use crate::recover::{Initial, Recovered, recover};
-use crate::shell::{Append, PartitionOf, RulesFactory, Shell};
+use crate::shell::{Append, Outside, PartitionOf, RulesFactory, Shell};
 use crate::signal::Signal;
 use crate::waits::Decided;
 
@@ -253,7 +253,7 @@ impl<R: Rules> Running<R> {
         let factory = Arc::clone(&self.setup.rules);
         let mut shell = Shell::new(partition, factory, self.setup.tables, live, tail, &log.describe());
         if let Some((offset, message)) = self.poison.take() {
-            shell.refuse_as_too_large(offset, message);
+            shell.refuse_for(offset, Outside::TooLarge, message);
         }
         let clock = (self.setup.clock.now(), self.setup.clock.monotonic());
         published.caught_up(shell.partition_tables(), stale, clock);

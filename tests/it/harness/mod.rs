@@ -171,16 +171,26 @@ impl Site {
         log.lines().map(str::to_owned).collect()
     }
 
-    /// The reflog of a project's master, oldest first: `<new commit> <message>`.
+    /// The moves of a project's master by its reflog, oldest first: `<new commit> <message>`.
+    ///
+    /// Whoever moves a ref writes the reflog first and renames the ref's lock after it: one killed in
+    /// between leaves a line of a move that was not made, and the next makes it. Two lines that begin at
+    /// the same commit are one move; a ref moved twice has two beginnings.
     pub fn reflog(&self, project: &str) -> Vec<String> {
         let bare = self.forge().path(project).unwrap();
         let log = std::fs::read_to_string(bare.join("logs/refs/heads/master")).unwrap();
-        log.lines()
-            .map(|line| {
-                let (head, message) = line.split_once('\t').unwrap_or((line, ""));
-                format!("{} {message}", head.split(' ').nth(1).unwrap_or_default())
-            })
-            .collect()
+        let mut moves: Vec<(String, String)> = Vec::new();
+        for line in log.lines() {
+            let (head, message) = line.split_once('\t').unwrap_or((line, ""));
+            let mut commits = head.split(' ');
+            let (from, to) = (commits.next().unwrap_or_default(), commits.next().unwrap_or_default());
+            let made = format!("{to} {message}");
+            match moves.last() {
+                Some((before, last)) if before == from && *last == made => {}
+                _ => moves.push((from.to_owned(), made)),
+            }
+        }
+        moves.into_iter().map(|(_, made)| made).collect()
     }
 
     /// What each move of a project's master brought, oldest first: the names of new `<name>.txt`.

@@ -165,8 +165,14 @@ fn line(partition: Partition, redecided: &Redecided, style: Style) -> String {
         None => style.paint(Paint::Green, "same"),
         Some(_) => style.paint(Paint::Red, "DIVERGED"),
     };
-    let Redecided { decisions, events, sequence, .. } = redecided;
-    format!("{:<12} {state}  {decisions} decisions with {events} events, up to event {sequence}", partition.to_string())
+    let Redecided { decisions, events, as_recorded, sequence, .. } = redecided;
+    let outside = match as_recorded {
+        0 => String::new(),
+        1 => " (one refusal for what a log or blob store said that day is taken as recorded)".to_owned(),
+        many => format!(" ({many} refusals for what a log or blob store said that day are taken as recorded)"),
+    };
+    let partition = partition.to_string();
+    format!("{partition:<12} {state}  {decisions} decisions with {events} events, up to event {sequence}{outside}")
 }
 
 /// A text as one segment of a path or one value of a query.

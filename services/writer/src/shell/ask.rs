@@ -7,7 +7,7 @@ use gatelog_record::{BlobHash, Event, InputRecord};
 use gatelog_tables::{DomainState, Maps};
 
 use crate::panics::{Panicked, catch};
-use crate::shell::{Meta, Refused, Shell, ShellError};
+use crate::shell::{Meta, Outside, Refused, Shell, ShellError};
 
 /// How often blobs are fetched for one input: what was admitted may name others.
 const MAX_BLOB_ROUNDS: usize = 16;
@@ -42,7 +42,7 @@ impl<R: Rules> Shell<R> {
             Ok(rules.decide(state, input, context).map_err(|refusal| match &refusal {
                 Refusal::Fold { .. } => Refused::new("fold-refused", refusal),
                 Refusal::OverBudget { .. } => Refused::new("over-budget", refusal),
-                Refusal::Blob { .. } => Refused::new("blob-missing", refusal),
+                Refusal::Blob { .. } => Refused::new(Outside::BlobMissing.code(), refusal),
                 Refusal::NotOurs(_) => Refused::new("not-ours", refusal),
             }))
         });
@@ -83,15 +83,17 @@ fn fetch_blobs<R: Rules>(
         for hash in wanting {
             let bytes = match blobs.get(&hash) {
                 Ok(bytes) => bytes,
-                Err(error @ BlobError::Missing(_)) => return Ok(Err(Refused::new("blob-missing", error))),
-                Err(error @ BlobError::Damaged { .. }) => return Ok(Err(Refused::new("blob-damaged", error))),
+                Err(error @ BlobError::Missing(_)) => return Ok(Err(Refused::new(Outside::BlobMissing.code(), error))),
+                Err(error @ BlobError::Damaged { .. }) => {
+                    return Ok(Err(Refused::new(Outside::BlobDamaged.code(), error)));
+                }
                 Err(source @ (BlobError::TooLarge { .. } | BlobError::Store { .. })) => {
                     return Err(ShellError::BlobStore { offset, source });
                 }
             };
             if let Err(message) = rules.admit(hash, &bytes) {
                 let message = format!("blob {hash} is not what this decision needs: {message}");
-                return Ok(Err(Refused { code: "blob-damaged", message }));
+                return Ok(Err(Refused { code: Outside::BlobDamaged.code(), message }));
             }
         }
     }
