@@ -60,6 +60,16 @@ pub(crate) fn ref_id(subject: &Subject) -> String {
     }
 }
 
+/// What people call a queue. Zuul: a queue that holds one item alone is called after its project; on the
+/// log it has an id of 32 hexadecimal digits for a name.
+pub(crate) fn queue_name<'n>(name: &'n str, subject: Option<&'n Subject>) -> &'n str {
+    let is_id = name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match subject {
+        Some(subject) if is_id => short(&subject.project),
+        _ => name,
+    }
+}
+
 /// What something waits for, now or then.
 pub(crate) fn wait_row(row: &WaitRow) -> Json {
     json!({ "code": row.code.word(), "detail": row.detail, "since_ms": ms(row.since), "unblocks": row.unblocks })
@@ -225,5 +235,28 @@ impl Event {
             None => None,
         };
         Ok(Event { id: item.trigger.map(|trigger| trigger.to_string()), at: at.unwrap_or(item.enqueued_at) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_that_holds_one_item_alone_is_called_after_its_project() {
+        let subject = Subject {
+            connection: "forge".to_owned(),
+            project: "git.example/library".to_owned(),
+            branch: None,
+            git_ref: "refs/for/master/a".to_owned(),
+            change: None,
+            patchset: None,
+            commit: None,
+            old_commit: None,
+            url: String::new(),
+        };
+        assert_eq!(queue_name("01909d1b5b9e01599e9c25853e927205", Some(&subject)), "library");
+        assert_eq!(queue_name("integrated", Some(&subject)), "integrated");
+        assert_eq!(queue_name("integrated", None), "integrated");
     }
 }

@@ -16,7 +16,7 @@ use serde_json::{Value as Json, json};
 use crate::error::ApiError;
 use crate::estimate::{Ahead, Estimate, Estimates, longest};
 use crate::reading::{Live, Reading};
-use crate::shape::{git_ref, ms, ref_id, seconds, short, wait_row};
+use crate::shape::{git_ref, ms, queue_name, ref_id, seconds, short, wait_row};
 
 /// `status`
 pub(crate) fn document(reading: &Reading<'_>, tenant: &str) -> Result<Json, ApiError> {
@@ -185,8 +185,9 @@ impl<'r, B: Backing> Status<'r, B> {
             }
         }
         let queue = self.queues.get(number);
+        let subject = items.last().and_then(|item| item.row.subjects.first());
         Ok(json!({
-            "name": queue.map(|queue| queue.name.as_str()),
+            "name": queue.map(|queue| queue_name(&queue.name, subject)),
             "branch": null,
             "window": queue.map_or(0, |queue| queue.row.window),
             "heads": heads,

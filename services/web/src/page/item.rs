@@ -15,7 +15,7 @@ use super::words::{self, Stand, lower, took};
 use crate::builds::id;
 use crate::error::ApiError;
 use crate::reading::Reading;
-use crate::shape::ms;
+use crate::shape::{ms, queue_name};
 
 /// How many events are looked at: those of other items stand among them.
 const LOOKED_AT: usize = 20_000;
@@ -97,7 +97,7 @@ pub(crate) fn page(
         "{}",
         facts(&[
             ("Pipeline", html!("{}", entry.pipeline)),
-            ("Queue", html!("{}", entry.queue)),
+            ("Queue", html!("{}", queue_name(&entry.queue, entry.subjects.first()))),
             ("Entered", words::moment(entry.enqueued_at)),
             ("There for", length),
             (
@@ -255,7 +255,7 @@ impl Story<'_> {
                 let detail = html!(
                     r#"into {}, queue {}{}"#,
                     item.map_or("", |item| &item.pipeline),
-                    item.map_or("", |item| &item.queue),
+                    item.map_or("", |item| queue_name(&item.queue, item.subjects.first())),
                     item.map_or_else(String::new, |item| format!(": {}", item.reason))
                 );
                 (Stand::Running, html!("Enqueued"), detail, false)

@@ -194,26 +194,29 @@ fn pipeline_section(frame: &Frame, pipeline: &Json, wanted: &Wanted) -> Html {
         frame.to_with("/buildsets", &[("pipeline", name)])
     );
     for queue in list(pipeline, "change_queues") {
-        put!(out, "{}", queue_section(frame, name, queue, wanted));
+        put!(out, "{}", queue_section(frame, pipeline, queue, wanted));
     }
     put!(out, "</section>");
     out
 }
 
-fn queue_section(frame: &Frame, pipeline: &str, queue: &Json, wanted: &Wanted) -> Html {
+fn queue_section(frame: &Frame, pipeline: &Json, queue: &Json, wanted: &Wanted) -> Html {
+    let name = text(pipeline, "name");
     let heads = list(queue, "heads");
     let all: Vec<&Json> = heads.iter().flat_map(|head| head.as_array().into_iter().flatten()).collect();
-    if !all.iter().any(|item| wanted.fits(pipeline, item)) {
+    if !all.iter().any(|item| wanted.fits(name, item)) {
         return Html::new();
     }
     let names: BTreeMap<&str, &Json> = all.iter().map(|item| (text(item, "uuid"), *item)).collect();
     let window = queue["window"].as_u64().unwrap_or_default();
-    let mut out = html!(
-        r#"<section class="queue" data-key="queue-{}"><header><h3>{}</h3>{}</header><ol class="items">"#,
-        text(queue, "name"),
-        text(queue, "name"),
-        window_meter(window, &all)
-    );
+    // Where each item has a queue of its own, the queue has nothing to say.
+    let (key, header) = if pipeline["manager"] == "independent" {
+        (all.last().map_or("", |item| text(item, "uuid")), Html::new())
+    } else {
+        let name = text(queue, "name");
+        (name, html!("<header><h3>{}</h3>{}</header>", name, window_meter(window, &all)))
+    };
+    let mut out = html!(r#"<section class="queue" data-key="queue-{}">{}<ol class="items">"#, key, header);
     let mut before: Option<&str> = None;
     let mut outside_window = false;
     for item in &all {
@@ -225,7 +228,7 @@ fn queue_section(frame: &Frame, pipeline: &str, queue: &Json, wanted: &Wanted) -
                 words::many(usize::try_from(window).unwrap_or(usize::MAX), "item", "items")
             );
         }
-        if wanted.fits(pipeline, item) {
+        if wanted.fits(name, item) {
             put!(out, "{}", item_row(frame, item, before, &names));
         }
         before = Some(text(item, "uuid"));
