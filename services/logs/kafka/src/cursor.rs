@@ -21,6 +21,25 @@ pub(crate) struct Raw {
     pub(crate) bytes: Vec<u8>,
 }
 
+/// How long a poll waits for what is known to come: not at all at first, for the end may be reached by passing over a
+/// marker, of which no poll tells.
+#[derive(Default)]
+pub(crate) struct Patience(Duration);
+
+impl Patience {
+    /// The longest wait.
+    const MOST: Duration = Duration::from_millis(20);
+
+    pub(crate) fn wait(&self) -> Duration {
+        self.0
+    }
+
+    /// Nothing came, and there is more to come.
+    pub(crate) fn grow(&mut self) {
+        self.0 = (self.0 * 2).clamp(Duration::from_millis(1), Patience::MOST);
+    }
+}
+
 /// What all readers of a log share: how to reach it.
 pub(crate) struct Reach {
     pub(crate) config: KafkaConfig,
@@ -194,19 +213,19 @@ impl Cursor {
         mut each: impl FnMut(Raw) -> Result<bool, LogError>,
     ) -> Result<(), LogError> {
         let mut deadline = Instant::now() + patience;
-        let mut wait = Duration::ZERO;
+        let mut waiting = Patience::default();
         loop {
-            match self.poll(wait)? {
+            match self.poll(waiting.wait())? {
                 Some(raw) => {
                     if !each(raw)? {
                         return Ok(());
                     }
                     deadline = Instant::now() + patience;
-                    wait = Duration::ZERO;
+                    waiting = Patience::default();
                 }
                 None if self.position() >= stable => return Ok(()),
                 None if Instant::now() >= deadline => return Err(self.too_late()),
-                None => wait = Duration::from_millis(20),
+                None => waiting.grow(),
             }
         }
     }

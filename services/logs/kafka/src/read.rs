@@ -8,7 +8,7 @@ use gatelog_event_log::{LogError, Offset, ReadBatch, ReadLimit, ReadRecord};
 use gatelog_record::{Envelope, Partition, Stream};
 use parking_lot::Mutex;
 
-use crate::cursor::{Cursor, Raw, Reach};
+use crate::cursor::{Cursor, Patience, Raw, Reach};
 use crate::layout::{token_of, unbundle};
 use crate::names::{kafka_offset, place_of};
 
@@ -20,9 +20,6 @@ const SPARE: usize = 4;
 const BLOCK: u64 = 64;
 /// A search goes record by record once so few remain.
 const NEAR: u64 = 512;
-/// How long one poll waits while more is known to come.
-const POLL: Duration = Duration::from_millis(20);
-
 /// A cursor between two reads.
 struct Parked {
     stream: Stream,
@@ -116,6 +113,7 @@ impl Reader {
         let mut bytes = 0;
         let mut end = None;
         let mut deadline = self.reach.deadline();
+        let mut patience = Patience::default();
         loop {
             while let Some(record) = parked.waiting.front() {
                 let full = batch.records.len() >= limit.records.max(1) || bytes + record.bytes.len() > limit.bytes;
@@ -127,8 +125,7 @@ impl Reader {
                 batch.next = Offset(record.offset.0 + 1);
                 batch.records.push(record);
             }
-            let wait = if end.is_some() { POLL } else { Duration::ZERO };
-            let polled = parked.cursor.poll(wait).and_then(|raw| match raw {
+            let polled = parked.cursor.poll(patience.wait()).and_then(|raw| match raw {
                 Some(raw) => records_in(&self.reach, parked.stream, raw).map(Some),
                 None => Ok(None),
             });
@@ -136,6 +133,7 @@ impl Reader {
                 Ok(Some(records)) => {
                     parked.waiting.extend(records.into_iter().filter(|record| record.offset >= batch.next));
                     deadline = self.reach.deadline();
+                    patience = Patience::default();
                     continue;
                 }
                 Ok(None) => {}
@@ -155,6 +153,7 @@ impl Reader {
             if Instant::now() >= deadline {
                 return (batch, Some(parked.cursor.too_late()));
             }
+            patience.grow();
         }
     }
 
