@@ -174,25 +174,29 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Zuul: one error for each branch of an untrusted project that defines pipelines, at the first.
-    fn forbidden_pipelines(&self, files: &[ParsedFile]) -> Vec<Problem> {
+    /// Zuul: one error for each branch of an untrusted project that defines pipelines, at the first that
+    /// is one. What the others say to drivers is looked at all the same.
+    fn forbidden_pipelines(&mut self, files: &[ParsedFile]) -> Vec<Problem> {
         let mut seen = BTreeSet::new();
         let mut problems = Vec::new();
         for file in files {
             let untrusted = self
                 .settings(&file.context.project)
                 .is_some_and(|settings| !settings.trusted && settings.include.iter().any(|class| class == "pipeline"));
-            let first = file.stanzas.iter().find_map(|stanza| match &stanza.object {
-                Some(Object::Pipeline(pipeline)) => Some(pipeline),
+            let defined = file.stanzas.iter().filter_map(|stanza| match &stanza.object {
+                Some(Object::Pipeline(pipeline)) if untrusted => Some(pipeline),
                 _ => None,
             });
-            if let (true, Some(pipeline)) = (untrusted, first)
-                && seen.insert((&file.context.project, &file.context.branch))
-            {
-                let message = format!("the pipeline \"{}\" is defined in an untrusted project", pipeline.name);
-                let problem =
-                    Problem::error("pipeline-not-permitted", "Pipeline Forbidden", pipeline.place.clone(), message);
-                problems.push(problem.cure("pipelines may be defined in config projects only: move it there"));
+            for pipeline in defined {
+                let before = self.findings.len();
+                self.findings.begin();
+                drivers::check(self.tenant, pipeline, &mut self.findings);
+                if !self.findings.failed_since(before) && seen.insert((&file.context.project, &file.context.branch)) {
+                    let message = format!("the pipeline \"{}\" is defined in an untrusted project", pipeline.name);
+                    let problem =
+                        Problem::error("pipeline-not-permitted", "Pipeline Forbidden", pipeline.place.clone(), message);
+                    problems.push(problem.cure("pipelines may be defined in config projects only: move it there"));
+                }
             }
         }
         problems
