@@ -2,6 +2,7 @@
 //! that are there.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use crate::findings::{Finding, Findings};
 use crate::layout::{Layout, LayoutProject, ProjectLookupError};
@@ -18,7 +19,7 @@ use crate::problem::{Problem, UNKNOWN, did_you_mean};
 use crate::regexes::{Anchor, Pattern};
 use crate::shared::Shared;
 use crate::tenant::{TenantProject, TenantSettings};
-use crate::{drivers, validate};
+use crate::{drivers, providers, validate};
 
 /// Puts the objects of all files together, in the order given, and checks what they say about each
 /// other.
@@ -29,6 +30,9 @@ pub fn assemble(tenant: &TenantSettings, files: &[ParsedFile]) -> (Layout, Vec<F
     // Zuul: objects are added kind by kind, so that the later kinds find the earlier ones.
     for class in ["pipeline", "nodeset", "secret", "job", "image", "flavor", "label"] {
         assembly.class(class, files);
+    }
+    if tenant.older_spellings {
+        providers::imply(&mut assembly.layout, files, &mut assembly.findings);
     }
     validate::labels(&assembly.layout, &mut assembly.findings);
     for class in ["semaphore", "section", "provider"] {
@@ -49,6 +53,9 @@ pub fn assemble(tenant: &TenantSettings, files: &[ParsedFile]) -> (Layout, Vec<F
     }
     (layout, findings.into_vec())
 }
+
+/// What stands for the files beside the tenant file: they may say everything.
+static BESIDE: LazyLock<TenantProject> = LazyLock::new(|| TenantProject::new("", "", true));
 
 struct Assembly<'a> {
     tenant: &'a TenantSettings,
@@ -108,7 +115,11 @@ impl<'a> Assembly<'a> {
         }
         Assembly {
             tenant,
-            by_name: projects.clone().map(|project| (project.canonical_name.as_str(), project)).collect(),
+            by_name: projects
+                .clone()
+                .map(|project| (project.canonical_name.as_str(), project))
+                .chain([("", &*BESIDE)])
+                .collect(),
             layout: Layout {
                 tenant: tenant.name.clone(),
                 default_parent: tenant.default_parent.clone(),
@@ -117,6 +128,7 @@ impl<'a> Assembly<'a> {
                 max_nodes_per_job: tenant.max_nodes_per_job,
                 max_changes_per_pipeline: tenant.max_changes_per_pipeline,
                 use_nodepool: tenant.use_nodepool,
+                playbook_home: tenant.playbook_home().map(|project| project.canonical_name.clone()),
                 projects: projects
                     .map(|project| (project.canonical_name.clone(), LayoutProject::from(project)))
                     .collect(),
@@ -451,7 +463,7 @@ impl<'a> Assembly<'a> {
             if settings.shadow.iter().any(|name| self.is_project(name, &place.context.project)) {
                 return;
             }
-            let message = if place.context.project.is_empty() {
+            let message = if place.context.path.is_empty() {
                 format!("the job \"{}\" is built in", job.name)
             } else {
                 format!(

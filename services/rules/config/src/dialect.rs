@@ -3,11 +3,14 @@
 //! A stanza is rewritten before it is read, so that everything after this page knows one language.
 //! Each rewriting leaves a notice that names the modern spelling.
 
+pub(crate) mod nodes;
+
 use gatelog_record::Value;
 
+use crate::objects::CLASSES;
 use crate::problem::{Severity, UNKNOWN};
 use crate::schema::Sink;
-use crate::yaml::{Entry, Mark, Node, NodeKind};
+use crate::yaml::{Entry, Mark, Node, NodeKind, Parsed};
 
 /// Whether older spellings are understood. Zuul 14 refuses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,9 +26,8 @@ pub(crate) fn modernise(sink: &mut Sink<'_>, class: &str, node: &Node) -> Option
     let old = match class {
         "job" => is_old_job(node),
         "nodeset" => has_images(node),
-        "pipeline" => {
-            node.get("allow-secrets").is_some() || node.get("trigger").is_some_and(|entry| has_events(&entry.value))
-        }
+        "pipeline" => node.get("trigger").is_some_and(|entry| has_events(&entry.value)),
+        "provider" => node.get("image").is_some() && node.get("images").is_none(),
         "project" | "project-template" => {
             node.as_mapping().unwrap_or(&[]).iter().any(|entry| is_old_list(&entry.value))
         }
@@ -35,20 +37,28 @@ pub(crate) fn modernise(sink: &mut Sink<'_>, class: &str, node: &Node) -> Option
         return None;
     }
     let mut modern = node.clone();
-    let before = sink.problems.len();
     match class {
-        "job" => job(sink, &mut modern),
+        "job" => {
+            job(sink, &mut modern);
+            playbooks(sink, &mut modern);
+        }
         "nodeset" => nodes_in(sink, &mut modern),
         "pipeline" => pipeline(sink, &mut modern),
         "project" | "project-template" => project(sink, &mut modern),
+        "provider" => {
+            if let Some(mark) = rename(&mut modern, "image", "images") {
+                notice(sink, mark, "image", "images");
+            }
+        }
         _ => {}
     }
-    (sink.problems.len() > before).then_some(modern)
+    Some(modern)
 }
 
-fn is_old_job(node: &Node) -> bool {
+/// Whether a job uses a spelling that is older than Zuul 14.
+pub(crate) fn is_old_job(node: &Node) -> bool {
     node.as_mapping().unwrap_or(&[]).iter().any(|entry| match entry.key.as_str() {
-        "nodes" | "auth" => true,
+        "nodes" | "auth" | "workspace" | "host" | "fingerprint" => true,
         "timeout" | "pre-timeout" | "post-timeout" => entry.value.as_str().is_some(),
         "nodeset" => has_images(&entry.value),
         _ => false,
@@ -72,8 +82,40 @@ fn is_old_list(entry: &Node) -> bool {
         || inner.into_iter().any(|job| job.value.get("jobs").is_some() || is_old_job(&job.value))
 }
 
+/// Tells what of a whole file is older.
+pub(crate) fn of_text(sink: &mut Sink<'_>, parsed: &Parsed) {
+    for mark in &parsed.older_tags {
+        notice(sink, *mark, "!encrypted/pkcs1", "!encrypted/pkcs1-oaep");
+    }
+    for line in &parsed.outdented {
+        let mark = Mark { line: *line, column: 1 };
+        let message = "this line is indented less than the attribute above it".to_owned();
+        let problem = sink.add(Severity::Warning, "older-indentation", UNKNOWN, mark, message);
+        problem.cure = "indent it as far as the attribute above it".to_owned();
+    }
+}
+
+/// Rewrites an item of a file; none when it is written as today.
+pub(crate) fn item(sink: &mut Sink<'_>, item: &Node) -> Option<Node> {
+    meta(sink, item).or_else(|| outdented(sink, item))
+}
+
+/// An object whose attributes stand below its kind without being indented.
+fn outdented(sink: &mut Sink<'_>, item: &Node) -> Option<Node> {
+    let [first, rest @ ..] = item.as_mapping()? else { return None };
+    let known = |key: &str| CLASSES.contains(&key);
+    if !known(&first.key) || !first.value.is_null() || rest.is_empty() || rest.iter().any(|entry| known(&entry.key)) {
+        return None;
+    }
+    let message = format!("the attributes of this {} are not indented", first.key);
+    let problem = sink.add(Severity::Warning, "older-indentation", UNKNOWN, first.mark, message);
+    problem.cure = "indent them one step further than the kind of object".to_owned();
+    let value = mapping(rest.to_vec(), item);
+    Some(mapping(vec![Entry { value, ..first.clone() }], item))
+}
+
 /// `meta: {implicit-branch-matcher: TRUTH}` is a pragma.
-pub(crate) fn meta(sink: &mut Sink<'_>, item: &Node) -> Option<Node> {
+fn meta(sink: &mut Sink<'_>, item: &Node) -> Option<Node> {
     let [entry] = item.as_mapping()? else { return None };
     let inner = entry.value.as_mapping()?;
     if entry.key != "meta" || inner.iter().any(|one| one.key != "implicit-branch-matcher") {
@@ -89,14 +131,14 @@ pub(crate) fn meta(sink: &mut Sink<'_>, item: &Node) -> Option<Node> {
     Some(modern)
 }
 
-fn notice(sink: &mut Sink<'_>, mark: Mark, old: &str, modern: &str) {
+pub(crate) fn notice(sink: &mut Sink<'_>, mark: Mark, old: &str, modern: &str) {
     let message = format!("`{old}` is an older spelling");
     let problem = sink.add(Severity::Notice, "older-spelling", UNKNOWN, mark, message);
     problem.attribute = Some(old.to_owned());
     problem.cure = format!("write `{modern}`");
 }
 
-fn entries(node: &mut Node) -> &mut [Entry] {
+pub(crate) fn entries(node: &mut Node) -> &mut [Entry] {
     match &mut node.kind {
         NodeKind::Mapping(entries) => entries,
         _ => &mut [],
@@ -113,7 +155,11 @@ fn items(node: &mut Node) -> &mut [Node] {
     }
 }
 
-fn rename(node: &mut Node, old: &str, modern: &str) -> Option<Mark> {
+fn items_or_self(node: &mut Node) -> &mut [Node] {
+    if node.as_sequence().is_some() { items(node) } else { std::slice::from_mut(node) }
+}
+
+pub(crate) fn rename(node: &mut Node, old: &str, modern: &str) -> Option<Mark> {
     if node.get(modern).is_some() {
         return None;
     }
@@ -129,13 +175,13 @@ fn take(node: &mut Node, key: &str) -> Option<Entry> {
     Some(entries.remove(at))
 }
 
-fn put(node: &mut Node, key: &str, mark: Mark, value: Node) {
+pub(crate) fn put(node: &mut Node, key: &str, mark: Mark, value: Node) {
     if let NodeKind::Mapping(entries) = &mut node.kind {
         entries.push(Entry { key: key.to_owned(), resolved: Value::Str(key.to_owned()), mark, value });
     }
 }
 
-fn scalar(value: Value, at: &Node) -> Node {
+pub(crate) fn scalar(value: Value, at: &Node) -> Node {
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     Node { kind: NodeKind::Scalar { value, text }, tag: None, start: at.start, end: at.end }
 }
@@ -172,36 +218,52 @@ fn job(sink: &mut Sink<'_>, node: &mut Node) {
             entry.value = scalar(Value::Int(seconds), &entry.value);
         }
     }
-    auth(sink, node);
+    auth(node);
 }
 
-/// `auth: {secrets: [...]}` gives secrets, and closes the job unless it may be inherited.
-fn auth(sink: &mut Sink<'_>, node: &mut Node) {
-    let understood = node
-        .get("auth")
-        .and_then(|entry| entry.value.as_mapping())
-        .is_some_and(|inner| inner.iter().all(|entry| entry.key == "secrets" || entry.key == "inherit"));
-    if !understood || node.get("secrets").is_some() {
-        return;
+/// The secrets in `auth` are those of the job; what else it says stays there.
+fn auth(node: &mut Node) {
+    let Some(auth) = entries(node).iter_mut().find(|entry| entry.key == "auth") else { return };
+    let Some(mut secrets) = take(&mut auth.value, "secrets") else { return };
+    for item in items(&mut secrets.value) {
+        // The name of a secret was free, that of a variable is not.
+        let Some(secret) = item.as_str().map(str::to_owned).filter(|name| name.contains('-')) else { continue };
+        let mut both = mapping(Vec::new(), item);
+        put(&mut both, "name", item.start, scalar(Value::Str(secret.replace('-', "_")), item));
+        put(&mut both, "secret", item.start, scalar(Value::Str(secret), item));
+        *item = both;
     }
-    let Some(mut auth) = take(node, "auth") else { return };
-    notice(sink, auth.mark, "auth", "secrets: [...], and `final: true` unless others may inherit from it");
-    let inherit = take(&mut auth.value, "inherit").and_then(|entry| entry.value.as_scalar().and_then(Value::as_bool));
-    if let Some(mut secrets) = take(&mut auth.value, "secrets") {
-        for item in items(&mut secrets.value) {
-            // The name of a secret was free, that of a variable is not.
-            let Some(secret) = item.as_str().map(str::to_owned).filter(|name| name.contains('-')) else { continue };
-            let mut both = mapping(Vec::new(), item);
-            put(&mut both, "name", item.start, scalar(Value::Str(secret.replace('-', "_")), item));
-            put(&mut both, "secret", item.start, scalar(Value::Str(secret), item));
-            *item = both;
+    match entries(node).iter_mut().find(|entry| entry.key == "secrets").map(|entry| &mut entry.value.kind) {
+        Some(NodeKind::Sequence(known)) => known.extend(secrets.value.items().to_vec()),
+        Some(_) => {}
+        None => put(node, "secrets", secrets.mark, secrets.value),
+    }
+}
+
+/// A playbook was named by its job, without a directory and an ending.
+fn playbooks(sink: &mut Sink<'_>, node: &mut Node) {
+    let beside = sink.context.project.is_empty();
+    for key in ["pre-run", "run", "post-run"] {
+        let Some(entry) = entries(node).iter_mut().find(|entry| entry.key == key) else { continue };
+        let mark = entry.mark;
+        for item in items_or_self(&mut entry.value) {
+            let Some(name) = item.as_str().filter(|name| !name.contains(['/', '.'])) else { continue };
+            let path = playbook_of(name, beside);
+            notice(sink, mark, key, &format!("{key}: {path}"));
+            *item = scalar(Value::Str(path), item);
         }
-        put(node, "secrets", secrets.mark, secrets.value);
     }
-    if inherit != Some(true) && node.get("final").is_none() {
-        let value = scalar(Value::Bool(true), &auth.value);
-        put(node, "final", auth.mark, value);
+    let named = node.get("name").and_then(|entry| entry.value.as_str()).unwrap_or("").to_owned();
+    let abstracted = node.get("abstract").and_then(|entry| entry.value.as_scalar()?.as_bool()).unwrap_or(false);
+    if node.get("run").is_none() && !named.is_empty() && !abstracted {
+        notice(sink, node.start, "a job without `run`", &format!("run: {}", playbook_of(&named, beside)));
     }
+}
+
+/// Where the playbook of a name lies: in the directory of playbooks of the job's repository; for a file
+/// beside the tenant file, in a repository of nothing but playbooks.
+pub(crate) fn playbook_of(name: &str, beside_tenant_file: bool) -> String {
+    if beside_tenant_file { format!("{name}.yaml") } else { format!("playbooks/{name}.yaml") }
 }
 
 /// `30m` and the like.
@@ -228,8 +290,10 @@ fn nodes_in(sink: &mut Sink<'_>, node: &mut Node) {
 }
 
 fn pipeline(sink: &mut Sink<'_>, node: &mut Node) {
-    if let Some(mark) = rename(node, "allow-secrets", "post-review") {
-        notice(sink, mark, "allow-secrets", "post-review");
+    if node.get("manager").is_none() {
+        notice(sink, node.start, "a pipeline without `manager`", "manager: independent");
+        let value = scalar(Value::Str("independent".to_owned()), node);
+        put(node, "manager", node.start, value);
     }
     for triggers in entries(node).iter_mut().filter(|entry| entry.key == "trigger") {
         for connection in entries(&mut triggers.value) {

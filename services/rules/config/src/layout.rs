@@ -99,6 +99,8 @@ pub struct Layout {
     pub semaphores: BTreeMap<String, Shared<Semaphore>>,
     /// Queues by name, implicit ones among them.
     pub queues: BTreeMap<String, Shared<Queue>>,
+    /// The project that has the playbooks of files beside the tenant file, if there are such files.
+    pub playbook_home: Option<String>,
     /// Images, flavors, labels, sections and providers: by class, then by name.
     pub named: BTreeMap<String, BTreeMap<String, Shared<NamedObject>>>,
 }
@@ -171,6 +173,11 @@ impl Layout {
     pub fn queue_of(&self, canonical_name: &str) -> Option<&Queue> {
         let name = self.projects.get(canonical_name)?.queue.as_deref()?;
         self.queues.get(name).map(|queue| &**queue)
+    }
+
+    /// The project that has the playbooks of files beside the tenant file.
+    pub fn playbook_home(&self) -> Option<&LayoutProject> {
+        self.projects.get(self.playbook_home.as_deref()?)
     }
 
     /// The pipelines in the order of definition.

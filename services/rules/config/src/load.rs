@@ -13,12 +13,12 @@ use crate::dialect::{self, Spelling};
 use crate::files::select_config_files;
 use crate::findings::{self, Finding, Findings};
 use crate::layout::Layout;
-use crate::objects::{self, CLASSES, Object, Pragma};
+use crate::objects::{self, CLASSES, JobDefinition, Object, Pragma};
 use crate::place::{Place, SourceContext};
 use crate::problem::{Problem, Severity, UNKNOWN, did_you_mean, snippet};
 use crate::schema::{MOST_SNIPPETS, Sink};
 use crate::shared::Shared;
-use crate::tenant::{PROVIDER_CLASSES, TenantSettings};
+use crate::tenant::{IncludedFile, PROVIDER_CLASSES, TenantSettings};
 use crate::yaml::{self, Entry, Mark};
 
 /// One configuration file of a project's branch.
@@ -78,8 +78,15 @@ pub fn load_findings(input: &LoadInput) -> (Layout, Vec<Finding>) {
     for file in &input.files {
         by_branch.entry((&file.project, &file.branch)).or_default().insert(&file.path, &file.text);
     }
+    for file in &input.tenant.included {
+        by_branch.entry(("", "")).or_default().insert(&file.path, file.text.as_deref().unwrap_or_default());
+    }
     let mut parsed = Vec::new();
     let mut findings = Findings::default();
+    for file in &input.tenant.included {
+        findings.begin();
+        parsed.extend(included(file, input.tenant.spelling(), &mut findings));
+    }
     for project in &input.tenant.projects {
         if project.include.is_empty() {
             continue;
@@ -145,6 +152,23 @@ pub fn load_findings(input: &LoadInput) -> (Layout, Vec<Finding>) {
     (layout, known)
 }
 
+/// A file beside the tenant file.
+fn included(file: &IncludedFile, spelling: Spelling, findings: &mut Findings) -> Option<ParsedFile> {
+    let context = SourceContext { path: file.path.clone(), trusted: true, ..SourceContext::default() };
+    let Some(text) = &file.text else {
+        let message = format!("the file {} that the tenant includes is not there", file.path);
+        let place = Place { context: Shared::new(context), line: 0, column: 0 };
+        let problem = Problem::error("included-file-missing", UNKNOWN, place, message);
+        findings.push_of_file(problem.cure("put it beside the tenant file, or remove it from `include`"));
+        return None;
+    };
+    let parsed = parse_file(context, text, spelling);
+    for problem in &parsed.problems {
+        findings.push_of_file(problem.clone());
+    }
+    Some(parsed)
+}
+
 fn first(files: &[String]) -> &str {
     files.first().map_or("", |path| path.split_once('/').map_or(path.as_str(), |(root, _)| root))
 }
@@ -154,11 +178,15 @@ fn first(files: &[String]) -> &str {
 /// Zuul: a file that is no YAML, or has a repeated key, counts for nothing; after an item that is no
 /// object the rest of the file is not looked at.
 pub fn parse_file(context: SourceContext, text: &str, spelling: Spelling) -> ParsedFile {
-    let mut sink = Sink { context: Shared::new(context), text, problems: Vec::new() };
+    let mut sink = Sink { context: Shared::new(context), text, spelling, problems: Vec::new() };
     let mut stanzas = Vec::new();
     match yaml::parse_as(text, spelling) {
-        Ok(None) => {}
-        Ok(Some(root)) => read_items(&mut sink, &root, spelling, &mut stanzas),
+        Ok(parsed) => {
+            dialect::of_text(&mut sink, &parsed);
+            if let Some(root) = parsed.root {
+                read_items(&mut sink, &root, spelling, &mut stanzas);
+            }
+        }
         Err(errors) => {
             for error in errors {
                 sink.error(error.code(), yaml_label(error.code()), error.mark(), error.to_string(), error.cure());
@@ -186,7 +214,7 @@ fn read_items(sink: &mut Sink<'_>, root: &yaml::Node, spelling: Spelling, stanza
         return;
     };
     let mut modern = |item| match spelling {
-        Spelling::Older => dialect::meta(sink, item).map_or(Cow::Borrowed(item), Cow::Owned),
+        Spelling::Older => dialect::item(sink, item).map_or(Cow::Borrowed(item), Cow::Owned),
         Spelling::Zuul => Cow::Borrowed(item),
     };
     let items: Vec<Cow<'_, yaml::Node>> = items.iter().map(&mut modern).collect();
@@ -259,7 +287,11 @@ fn read_object(sink: &mut Sink<'_>, entry: &Entry, node: &yaml::Node, pragma: &P
     let mark = entry.mark;
     match entry.key.as_str() {
         "pipeline" => objects::pipeline::read(sink, node, mark).map(|o| Object::Pipeline(Shared::new(o))),
-        "job" => objects::job::read(sink, node, mark, pragma).map(|o| Object::Job(Shared::new(o))),
+        "job" => {
+            let older = sink.spelling == Spelling::Older && dialect::is_old_job(&entry.value);
+            let job = objects::job::read(sink, node, mark, pragma);
+            job.map(|job| Object::Job(Shared::new(JobDefinition { older, ..job })))
+        }
         "nodeset" => objects::nodeset::read(sink, node, mark, false).map(|o| Object::Nodeset(Shared::new(o))),
         "secret" => objects::secret::read(sink, node, mark).map(|o| Object::Secret(Shared::new(o))),
         "project" => objects::project::read(sink, node, mark, pragma).map(|o| Object::Project(Shared::new(o))),

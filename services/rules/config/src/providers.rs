@@ -6,13 +6,45 @@ use gatelog_record::Value;
 
 use crate::findings::Findings;
 use crate::layout::Layout;
-use crate::objects::NamedObject;
-use crate::problem::{Problem, UNKNOWN, did_you_mean};
+use crate::load::ParsedFile;
+use crate::objects::{NamedObject, Object};
+use crate::problem::{Problem, Severity, UNKNOWN, did_you_mean};
 use crate::shared::Shared;
 use crate::tenant::TenantSettings;
 
 /// Sections in one chain; more is a circle.
 const MAX_SECTIONS: usize = 100;
+
+/// Older spellings: images and flavors that a section names are there, defined or not.
+pub(crate) fn imply(layout: &mut Layout, files: &[ParsedFile], findings: &mut Findings) {
+    let sections = files.iter().flat_map(|file| &file.stanzas).filter_map(|stanza| match &stanza.object {
+        Some(Object::Named(object)) if object.older && object.class == "section" => Some(object),
+        _ => None,
+    });
+    for section in sections {
+        for class in ["image", "flavor"] {
+            let Some(Value::List(items)) = section.attributes.get(&format!("{class}s")) else { continue };
+            for item in items {
+                let name = item.as_map().map_or(Some(item), |map| map.get("name")).and_then(Value::as_str);
+                let known = layout.named.entry(class.to_owned()).or_default();
+                let Some(name) = name.filter(|name| !known.contains_key(*name)) else { continue };
+                let implied = NamedObject {
+                    class: class.to_owned(),
+                    name: name.to_owned(),
+                    attributes: BTreeMap::from([("name".to_owned(), Value::Str(name.to_owned()))]),
+                    place: section.place.clone(),
+                    older: true,
+                };
+                known.insert(name.to_owned(), Shared::new(implied));
+                findings.begin();
+                let message = format!("the {class} \"{name}\" is named in a section and nowhere defined");
+                let place = section.place.clone();
+                let problem = Problem::new(Severity::Notice, "older-spelling", UNKNOWN, place, message);
+                findings.push(problem.about(&format!("{class}s")).cure(format!("write `- {class}: {{name: {name}}}`")));
+            }
+        }
+    }
+}
 
 /// Checks every provider. Zuul: `ProviderConfig.flattenConfig`.
 pub(crate) fn check(layout: &Layout, tenant: &TenantSettings, findings: &mut Findings) {
@@ -58,7 +90,10 @@ fn flatten(layout: &Layout, tenant: &TenantSettings, provider: &NamedObject) -> 
         }
         next = text(section, "parent");
     }
-    let known = connection.is_some_and(|given| tenant.connections.iter().any(|name| name == given));
+    // Older spellings: static nodes stand in a section that says it has no connection.
+    let nowhere = chain.iter().any(|layer| layer.older && layer.attributes.get("connection") == Some(&Value::Null));
+    let known = (connection.is_none() && nowhere)
+        || connection.is_some_and(|given| tenant.connections.iter().any(|name| name == given));
     if !known && !tenant.connections.is_empty() {
         let message = match connection {
             Some(connection) => {

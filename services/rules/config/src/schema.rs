@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use gatelog_record::Value;
 
+use crate::dialect::{self, Spelling};
 use crate::place::{Place, SourceContext};
 use crate::problem::{Problem, Severity, UNKNOWN, did_you_mean, snippet};
 use crate::regexes::{Anchor, Pattern, Verdict};
@@ -100,6 +101,8 @@ pub struct Attribute {
     pub controllable: bool,
     /// What holds when nobody sets it, in words of the language.
     pub default: &'static str,
+    /// What is written today instead, where the name is known in older spellings alone.
+    pub older: Option<&'static str>,
 }
 
 /// A row with the usual marks; refine with the builder functions.
@@ -112,6 +115,7 @@ pub const fn attribute(name: &'static str, kind: Kind) -> Attribute {
         execution: false,
         controllable: false,
         default: "",
+        older: None,
     }
 }
 
@@ -140,6 +144,12 @@ impl Attribute {
         self
     }
 
+    /// Known in older spellings alone; today one writes `modern`.
+    pub const fn older(mut self, modern: &'static str) -> Self {
+        self.older = Some(modern);
+        self
+    }
+
     /// What holds when nobody sets it.
     pub const fn default(mut self, default: &'static str) -> Self {
         self.default = default;
@@ -157,6 +167,8 @@ pub struct Sink<'a> {
     pub context: Shared<SourceContext>,
     /// Its text, for snippets.
     pub text: &'a str,
+    /// How it may be written.
+    pub spelling: Spelling,
     /// What was found.
     pub problems: Vec<Problem>,
 }
@@ -242,14 +254,19 @@ impl<'a, 's, 't> Stanza<'a, 's, 't> {
 
     /// Checks all entries against the tables; `free` says which unknown keys are not problems.
     pub fn check(&mut self, tables: &[&'static [Attribute]], free: impl Fn(&str) -> bool) {
+        let older = self.sink.spelling == Spelling::Older;
+        let rows = || tables.iter().flat_map(|table| table.iter()).filter(|row| older || row.older.is_none());
         for entry in self.entries {
-            let row = tables.iter().flat_map(|table| table.iter()).find(|row| row.name == entry.key);
-            match row {
-                Some(row) => self.check_value(row, entry),
+            match rows().find(|row| row.name == entry.key) {
+                Some(row) => {
+                    self.check_value(row, entry);
+                    if let Some(modern) = row.older {
+                        dialect::notice(self.sink, entry.mark, &entry.key, modern);
+                    }
+                }
                 None if free(&entry.key) => {}
                 None => {
-                    let known = tables.iter().flat_map(|table| table.iter()).map(|row| row.name);
-                    let cure = match did_you_mean(&entry.key, known) {
+                    let cure = match did_you_mean(&entry.key, rows().map(|row| row.name)) {
                         Some(near) => format!("did you mean `{near}`?"),
                         None => "remove it, or look for its name in the reference of this object".to_owned(),
                     };

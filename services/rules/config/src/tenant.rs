@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::dialect::Spelling;
-use crate::place::Place;
+use crate::load::parse_file;
+use crate::objects::job_parts::AttributeValue;
+use crate::objects::{JobAttribute, JobDefinition, Object};
+use crate::place::{Place, SourceContext};
 use crate::problem::Problem;
 use crate::regexes::Pattern;
 
@@ -72,6 +75,8 @@ pub struct TenantSettings {
     pub drivers: BTreeMap<String, String>,
     /// Whether spellings older than Zuul 14 are understood.
     pub older_spellings: bool,
+    /// Files beside the tenant file that are configuration of this tenant; an older way to say things.
+    pub included: Vec<IncludedFile>,
     /// Its projects, in the order of the file: per connection, config projects first.
     pub projects: Vec<TenantProject>,
 }
@@ -99,12 +104,32 @@ impl Default for TenantSettings {
             connections: Vec::new(),
             drivers: BTreeMap::new(),
             older_spellings: true,
+            included: Vec::new(),
             projects: Vec::new(),
         }
     }
 }
 
+/// A configuration file beside the tenant file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IncludedFile {
+    /// Its name, as the tenant file has it.
+    pub path: String,
+    /// Its content; none as long as nobody has read it, or where it is not there.
+    pub text: Option<String>,
+}
+
 impl TenantSettings {
+    /// The project with the playbooks of files beside the tenant file: one called `zuul-playbooks`, or the
+    /// first config project.
+    pub fn playbook_home(&self) -> Option<&TenantProject> {
+        if self.included.is_empty() {
+            return None;
+        }
+        let called = |project: &&TenantProject| project.name.rsplit('/').next() == Some("zuul-playbooks");
+        self.projects.iter().find(called).or_else(|| self.projects.iter().find(|project| project.trusted))
+    }
+
     /// How its files may be written.
     pub fn spelling(&self) -> Spelling {
         if self.older_spellings { Spelling::Older } else { Spelling::Zuul }
@@ -225,6 +250,18 @@ pub struct TenantSpec {
     pub place: Place,
 }
 
+/// The projects a job names.
+fn projects_of(job: &JobDefinition) -> Vec<String> {
+    let mut names = Vec::new();
+    if let Some(AttributeValue::Names(all)) = job.value(JobAttribute::AllowedProjects) {
+        names.extend(all.iter().cloned());
+    }
+    if let Some(AttributeValue::Projects(all)) = job.value(JobAttribute::RequiredProjects) {
+        names.extend(all.iter().map(|used| used.name.clone()));
+    }
+    names
+}
+
 /// What a connection knows about a project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectFacts {
@@ -237,6 +274,39 @@ pub struct ProjectFacts {
 }
 
 impl TenantSpec {
+    /// Older spellings: adds the projects that files beside the tenant file name, on the tenant's own
+    /// connection or the only one there is; they contribute no configuration. Call it when those files
+    /// have been read.
+    pub fn imply_projects(&mut self, connections: &[String]) {
+        let Some(connection) =
+            self.settings.projects.first().map(|project| &project.connection).or(match connections {
+                [only] => Some(only),
+                _ => None,
+            })
+        else {
+            return;
+        };
+        let connection = connection.clone();
+        let mut named: Vec<String> = Vec::new();
+        for file in &self.settings.included {
+            let context = SourceContext { path: file.path.clone(), trusted: true, ..SourceContext::default() };
+            let text = file.text.as_deref().unwrap_or_default();
+            for stanza in parse_file(context, text, self.settings.spelling()).stanzas {
+                match &stanza.object {
+                    Some(Object::Project(project)) => named.extend(project.name.clone()),
+                    Some(Object::Job(job)) => named.extend(projects_of(job)),
+                    _ => {}
+                }
+            }
+        }
+        for name in named.into_iter().filter(|name| !name.starts_with('^')) {
+            if !self.settings.projects.iter().any(|known| known.name == name || known.canonical_name == name) {
+                let project = TenantProject::new(&connection, &name, false);
+                self.settings.projects.push(TenantProject { include: Vec::new(), ..project });
+            }
+        }
+    }
+
     /// Fills in what connections know. A project nobody knows is left out, with a problem.
     pub fn resolve(
         &self,

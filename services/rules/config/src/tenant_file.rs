@@ -3,18 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ansible;
+use crate::dialect::Spelling;
 use crate::place::SourceContext;
 use crate::problem::{Problem, Severity, UNKNOWN, did_you_mean};
 use crate::regexes::Anchor;
 use crate::schema::{Attribute, Kind, Sink, Stanza, attribute};
 use crate::shared::Shared;
-use crate::tenant::{LOADABLE_CLASSES, PROVIDER_CLASSES, TenantProject, TenantSettings, TenantSpec, default_classes};
+use crate::tenant::{
+    IncludedFile, LOADABLE_CLASSES, PROVIDER_CLASSES, TenantProject, TenantSettings, TenantSpec, default_classes,
+};
 use crate::yaml::parse::parse_lenient;
 use crate::yaml::{Entry, Mark, Node};
 
 const TENANT: &[Attribute] = &[
     attribute("name", Kind::Text).required(),
     attribute("source", Kind::Map),
+    attribute("include", Kind::Texts).older("source, with a config project that holds these files"),
     attribute("max-changes-per-pipeline", Kind::Int { min: i64::MIN }),
     attribute("max-dependencies", Kind::Int { min: i64::MIN }),
     attribute("max-nodes-per-job", Kind::Int { min: i64::MIN }).default("5"),
@@ -41,8 +45,11 @@ const TENANT: &[Attribute] = &[
     attribute("report-build-page", Kind::Bool),
 ];
 
-const SOURCE: &[Attribute] =
-    &[attribute("config-projects", Kind::Special), attribute("untrusted-projects", Kind::Special)];
+const SOURCE: &[Attribute] = &[
+    attribute("config-projects", Kind::Special),
+    attribute("untrusted-projects", Kind::Special),
+    attribute("repos", Kind::Special).older("untrusted-projects"),
+];
 
 const GROUP: &[Attribute] = &[
     attribute("projects", Kind::Special),
@@ -89,8 +96,13 @@ const TOP: &[&str] = &["tenant", "authorization-rule", "admin-rule", "role", "gl
 
 /// Reads the tenant file. A tenant with an error is left out; the others are there.
 pub fn parse_tenant_file(text: &str) -> (Vec<TenantSpec>, Vec<Problem>) {
+    parse_tenant_file_as(text, Spelling::Older)
+}
+
+/// The same in one spelling.
+pub fn parse_tenant_file_as(text: &str, spelling: Spelling) -> (Vec<TenantSpec>, Vec<Problem>) {
     let context = SourceContext { path: "tenant file".to_owned(), trusted: true, ..SourceContext::default() };
-    let mut sink = Sink { context: Shared::new(context), text, problems: Vec::new() };
+    let mut sink = Sink { context: Shared::new(context), text, spelling, problems: Vec::new() };
     let mut tenants: Vec<(TenantSpec, &Entry)> = Vec::new();
     let mut site = Site::default();
     let root = match parse_lenient(text) {
@@ -162,7 +174,7 @@ pub fn parse_tenant_file(text: &str) -> (Vec<TenantSpec>, Vec<Problem>) {
             spec.settings.global_semaphores.insert(name.clone(), *max);
         }
         site.check_mappings(&mut sink, &entry.value, entry.mark);
-        (sink.problems.len() == before).then_some(spec)
+        (!sink.problems.iter().skip(before).any(Problem::is_error)).then_some(spec)
     });
     let tenants = tenants.collect();
     (tenants, sink.problems)
@@ -314,7 +326,13 @@ fn tenant(sink: &mut Sink<'_>, entry: &Entry) -> Option<TenantSpec> {
         allowed_oidc_issuers: stanza.texts("allowed-oidc-issuers").unwrap_or_default(),
         connections: Vec::new(),
         drivers: BTreeMap::new(),
-        older_spellings: true,
+        older_spellings: stanza.sink.spelling == Spelling::Older,
+        included: stanza
+            .texts("include")
+            .unwrap_or_default()
+            .into_iter()
+            .map(|path| IncludedFile { path, text: None })
+            .collect(),
         projects: Vec::new(),
     };
     let unprotected = stanza.bool("exclude-unprotected-branches");
@@ -327,7 +345,7 @@ fn tenant(sink: &mut Sink<'_>, entry: &Entry) -> Option<TenantSpec> {
                 continue;
             };
             inner.name.clone_from(&source.key);
-            for (key, trusted) in [("config-projects", true), ("untrusted-projects", false)] {
+            for (key, trusted) in [("config-projects", true), ("untrusted-projects", false), ("repos", false)] {
                 for item in inner.entry(key).map_or(&[][..], |entry| entry.value.items()) {
                     project(&mut inner, item, trusted, None, &mut settings.projects);
                 }

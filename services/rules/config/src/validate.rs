@@ -13,6 +13,7 @@ use crate::objects::project::ProjectPipeline;
 use crate::place::Place;
 use crate::problem::{Problem, Severity, UNKNOWN, did_you_mean};
 use crate::providers;
+use crate::shared::Shared;
 use crate::tenant::TenantSettings;
 
 /// Labels name images, flavors and each other.
@@ -222,10 +223,23 @@ fn parent_problem(layout: &Layout, job: &JobDefinition, parent: &str) -> Option<
             format!("the job \"{}\" inherits from \"{parent}\", which is protected by another project", job.name),
             "only jobs of its own project may inherit from it: name another parent",
         )
+    } else if parent != job.name && definitions.iter().all(closes_auth) {
+        (
+            "auth-not-inherited",
+            format!("the job \"{}\" inherits from \"{parent}\", whose `auth` may not be inherited", job.name),
+            "add `inherit: true` to its `auth`, or name another parent",
+        )
     } else {
         return None;
     };
     Some(Problem::error(code, UNKNOWN, place, message).about("parent").cure(cure))
+}
+
+fn closes_auth(definition: &Shared<JobDefinition>) -> bool {
+    match definition.value(JobAttribute::Auth) {
+        Some(AttributeValue::Map(auth)) => auth.get("inherit").and_then(gatelog_record::Value::as_bool) != Some(true),
+        _ => false,
+    }
 }
 
 fn nodeset(layout: &Layout, job: &JobDefinition) -> Option<Problem> {

@@ -8,6 +8,7 @@ use gatelog_record::Value;
 use gatelog_rules_config::freeze::trace::JobFate;
 use gatelog_rules_config::objects::job_parts::Dependency;
 use gatelog_rules_config::regexes::Pattern;
+use gatelog_rules_config::tenant::IncludedFile;
 use gatelog_rules_config::{
     ConfigFile, FreezeOptions, FreezeOutcome, FreezeSubject, FrozenJob, Layout, LoadInput, Phase, Problem, Severity,
     TenantProject, TenantSettings, freeze, load,
@@ -20,6 +21,7 @@ struct Case {
     title: String,
     projects: Vec<TenantProject>,
     files: Vec<ConfigFile>,
+    included: Vec<IncludedFile>,
     bare: bool,
     questions: Vec<(Vec<String>, String)>,
 }
@@ -50,6 +52,7 @@ fn parse(text: &str) -> Vec<Case> {
             if let Some((words, body)) = case.questions.last_mut() {
                 let target = match (words.first().map(String::as_str), case.files.last_mut()) {
                     (Some("file"), Some(file)) => &mut file.text,
+                    (Some("beside"), _) => case.included.last_mut().and_then(|file| file.text.as_mut()).unwrap_or(body),
                     _ => body,
                 };
                 target.push_str(line);
@@ -60,6 +63,7 @@ fn parse(text: &str) -> Vec<Case> {
         let words: Vec<String> = head.split_whitespace().map(str::to_owned).collect();
         match words[0].as_str() {
             "bare" => case.bare = true,
+            "beside" => case.included.push(IncludedFile { path: words[1].clone(), text: Some(String::new()) }),
             "project" => {
                 let branches: Vec<&str> = words[2..].iter().map(String::as_str).filter(|w| !w.contains('=')).collect();
                 let mut added = project(&words[1], false, &branches);
@@ -214,6 +218,13 @@ fn attribute(job: &FrozenJob, name: &str) -> String {
         "failure-message" => job.failure_message.clone().unwrap_or_else(|| "none".to_owned()),
         "description" => job.description.clone().unwrap_or_else(|| "none".to_owned()),
         "ansible-version" => job.ansible_version.clone(),
+        "workspace" => job.workspace.clone().unwrap_or_else(|| "none".to_owned()),
+        "host" => job.host.clone().unwrap_or_else(|| "none".to_owned()),
+        "fingerprint" => job.fingerprint.clone().unwrap_or_else(|| "none".to_owned()),
+        "auth" => job.auth.as_ref().map_or("none".to_owned(), |auth| {
+            let heirs = if auth.inherit { "inherited" } else { "not inherited" };
+            format!("{heirs}, swift {}", Value::List(auth.swift.clone()))
+        }),
         "workspace-scheme" => job.workspace_scheme.clone(),
         "override-checkout" => job.override_checkout.clone().unwrap_or_else(|| "none".to_owned()),
         "failure-output" => job.failure_output.iter().map(Pattern::describe).collect::<Vec<_>>().join(", "),
@@ -264,6 +275,18 @@ fn answer(case: &Case, layout: &Layout, problems: &[Problem], words: &[String], 
             })
         }
         "explain" => ask(layout, &words[2..]).trace().render(&words[1]).unwrap_or_default(),
+        "machines" => {
+            let machines = gatelog_rules_config::machines::of_provider(layout, &words[1]).unwrap_or_default();
+            machines.iter().fold(String::new(), |out, machine| {
+                let option = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".to_owned());
+                let (image, flavor) = (option(&machine.image), option(&machine.flavor));
+                let on = option(&machine.connection);
+                let attributes = machine.attributes.iter().map(|(key, value)| format!("  {key}: {value}\n"));
+                out + &format!("{} of {image} {flavor} on {on} ({:?})\n", machine.label, machine.order)
+                    + &attributes.collect::<String>()
+                    + &machine.nodes.iter().map(|node| format!("  node {node}\n")).collect::<String>()
+            })
+        }
         "queue" => {
             let queue = layout.queue_of(&format!("example.com/{}", words[1]));
             queue.map_or("none\n".to_owned(), |queue| format!("{}\n", queue.name))
@@ -286,10 +309,12 @@ fn run(case: &Case) -> Result<usize, String> {
         name: "example".into(),
         connections: vec!["forge".into()],
         projects: case.projects.clone(),
+        included: case.included.clone(),
         ..TenantSettings::default()
     };
     let (layout, problems) = load(&LoadInput { tenant, files });
     let mut asked = 0;
+    let mut wrong = String::new();
     let expects_problems = case.questions.iter().any(|(words, _)| words[0] == "problems" || words[0] == "report");
     if let Some(problem) = problems.iter().find(|problem| problem.severity == Severity::Error)
         && !expects_problems
@@ -297,25 +322,21 @@ fn run(case: &Case) -> Result<usize, String> {
         return Err(format!("{}: an unexpected problem\n{problem}", case.title));
     }
     for (words, expected) in &case.questions {
-        if matches!(words[0].as_str(), "file" | "project" | "bare") {
+        if matches!(words[0].as_str(), "file" | "project" | "bare" | "beside") {
             continue;
         }
         asked += 1;
         let expected = expected.trim_end();
         let found = answer(case, &layout, &problems, words, expected);
         if found.trim_end() != expected {
-            return Err(format!(
-                "{}\n--- {}\nexpected:\n{expected}\nfound:\n{}\n",
-                case.title,
-                words.join(" "),
-                found.trim_end()
-            ));
+            let (question, found) = (words.join(" "), found.trim_end());
+            let _ = writeln!(wrong, "{}\n--- {question}\nexpected:\n{expected}\nfound:\n{found}\n", case.title);
         }
     }
     if asked == 0 {
         return Err(format!("{}: the case asks nothing", case.title));
     }
-    Ok(asked)
+    if wrong.is_empty() { Ok(asked) } else { Err(wrong) }
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //!
 //! The documents of the real Zuul are not part of the tree. `GATELOG_PEER` names the folder with
 //! `oracle/` in it, `GATELOG_ZUUL_FIXTURES` Zuul's own `tests/fixtures`, `GATELOG_CORPUS` the folder
-//! with the `openstack` corpus; without them the tests say SKIPPED. What may differ stands in
+//! with the `openstack` corpus, `GATELOG_SEEDS` that with the documents whose examples are older
+//! spellings; without them the tests say SKIPPED. What may differ stands in
 //! `conformance/allow.json`, at most five entries.
 #![expect(
     clippy::disallowed_methods,
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 use gatelog_rules_config::folder::Folder;
 use gatelog_rules_config::oracle::{Question, document};
+use gatelog_rules_config::{FreezeOptions, FreezeOutcome, FreezeSubject, freeze};
 use serde_json::Value as Json;
 
 /// Fields of Zuul's object model that no user sees.
@@ -282,4 +284,135 @@ fn the_openstack_corpus_freezes_as_in_zuul() {
     );
     assert!(said.is_empty(), "{said}");
     assert!(comparison.graphs > 11_000, "only {} graphs were compared", comparison.graphs);
+}
+
+/// The examples of a document: indented blocks that begin with a list item or a heading of a file.
+fn examples(document: &str) -> Vec<String> {
+    let mut blocks: Vec<Vec<&str>> = vec![Vec::new()];
+    for line in document.lines() {
+        let indented =
+            line.starts_with(' ') || (line.is_empty() && blocks.last().is_some_and(|block| !block.is_empty()));
+        match indented {
+            true => blocks.last_mut().unwrap().push(line),
+            false => blocks.push(Vec::new()),
+        }
+    }
+    let dedent = |block: Vec<&str>| {
+        let least = block.iter().filter(|line| !line.trim().is_empty()).map(|l| l.len() - l.trim_start().len()).min();
+        let lines = block.iter().map(|line| line.get(least.unwrap_or(0)..).unwrap_or("").to_owned());
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    let wanted = |block: &String| {
+        let first = block.lines().find(|line| !line.trim().is_empty() && !line.starts_with('#')).unwrap_or("");
+        let key = first.strip_prefix("- ").and_then(|rest| rest.strip_suffix(':'));
+        key.is_some_and(|key| key == "tenant" || key == "meta" || gatelog_rules_config::objects::CLASSES.contains(&key))
+    };
+    blocks.into_iter().map(dedent).filter(wanted).collect()
+}
+
+/// What the documents take for granted.
+const TAKEN_FOR_GRANTED: &str = "
+- pipeline: {name: check, manager: independent}
+- pipeline: {name: gate, manager: dependent, allow-secrets: true}
+- pipeline: {name: post, manager: independent, allow-secrets: true}
+- secret: {name: shade-cloud-credentials, data: {password: x}}
+- job: {name: pep8, run: pep8.yaml}
+- job: {name: devstack, run: devstack.yaml}
+- job: {name: devstack-deprecated-feature, run: devstack.yaml}
+- job: {name: tarball, run: tarball.yaml}
+";
+
+#[test]
+fn the_examples_of_zuul_v3_load() {
+    let Some(seeds) = place("GATELOG_SEEDS", "../shared/seeds") else { return skipped("zuul-v3", "GATELOG_SEEDS") };
+    let mut files: BTreeMap<String, String> = BTreeMap::new();
+    let examples = examples(&std::fs::read_to_string(seeds.join("zuul-v3.rst")).unwrap());
+    for example in &examples {
+        let head = example.lines().find_map(|line| line.strip_prefix("### ")).unwrap_or("global_config.yaml");
+        let name = head.split_whitespace().next().unwrap();
+        *files.entry(name.to_owned()).or_default() += &format!("{example}\n");
+    }
+    assert!(examples.len() >= 14, "only {} examples were found", examples.len());
+    let in_repo = files.remove("stackforge/random/.zuul.yaml").unwrap();
+    let shade = files.remove("shade.yaml").unwrap();
+    files.insert("infra.yaml".to_owned(), shade);
+    files.get_mut("global_config.yaml").unwrap().push_str(TAKEN_FOR_GRANTED);
+    let folder = Folder {
+        tenant_file: files.remove("main.yaml").unwrap(),
+        conf: "[connection my-gerrit]\ndriver=gerrit\nserver=review.example.com\n".to_owned(),
+        site: true,
+        older_spellings: true,
+        branches: BTreeMap::from([("openstack/nova".to_owned(), vec!["master".into(), "stable/juno".into()])]),
+        beside: files,
+        trees: BTreeMap::from([("stackforge_random".to_owned(), BTreeMap::from([(".zuul.yaml".to_owned(), in_repo)]))]),
+        ..Folder::default()
+    };
+    let tenants = folder.load().unwrap();
+    for tenant in &tenants {
+        let errors: Vec<String> = tenant
+            .findings
+            .iter()
+            .map(|found| &found.problem)
+            .filter(|p| p.is_error())
+            .map(ToString::to_string)
+            .collect();
+        assert!(errors.is_empty(), "{}: {}", tenant.settings.name, errors.join("\n"));
+    }
+    let jobs = |tenant: &str, project: &str, branch: &str, pipeline: &str| {
+        let tenant = tenants.iter().find(|loaded| loaded.settings.name == tenant).unwrap();
+        let subject = FreezeSubject {
+            project: format!("review.example.com/{project}"),
+            branch: Some(branch.to_owned()),
+            ..FreezeSubject::default()
+        };
+        match freeze(&tenant.layout, &subject, pipeline, FreezeOptions::default()) {
+            FreezeOutcome::Frozen { graph, .. } => graph.jobs.into_iter().map(|job| job.name).collect::<Vec<_>>(),
+            other => vec![format!("{:?}", other.trace().jobs.iter().map(|job| &job.reason).collect::<Vec<_>>())],
+        }
+    };
+    let none = "Job python27 stands beside the tenant file, and no repository has its playbooks";
+    assert!(jobs("openstack", "openstack/nova", "master", "gate")[0].contains(none));
+    assert_eq!(tenants.len(), 3);
+}
+
+#[test]
+fn the_examples_of_nodepool_in_zuul_load() {
+    let Some(seeds) = place("GATELOG_SEEDS", "../shared/seeds") else { return skipped("nodepool", "GATELOG_SEEDS") };
+    let examples = examples(&std::fs::read_to_string(seeds.join("nodepool-in-zuul.rst")).unwrap());
+    assert!(examples.len() >= 5, "only {} examples were found", examples.len());
+    let text = examples.join("\n");
+    let folder = Folder {
+        tenant_file: "- tenant: {name: t, source: {rackspace: {config-projects: [conf]}}}".to_owned(),
+        conf: "[connection rackspace]\ndriver=git\nbaseurl=https://git.example.com\n".to_owned(),
+        site: true,
+        older_spellings: true,
+        trees: BTreeMap::from([("conf".to_owned(), BTreeMap::from([("zuul.yaml".to_owned(), text)]))]),
+        ..Folder::default()
+    };
+    let tenants = folder.load().unwrap();
+    let errors: Vec<String> = tenants[0]
+        .findings
+        .iter()
+        .map(|found| &found.problem)
+        .filter(|p| p.is_error())
+        .map(ToString::to_string)
+        .collect();
+    assert!(errors.is_empty(), "{}", errors.join("\n"));
+    for (provider, labels) in [("rax-dfw-main", 2), ("rax-dfw-devstack", 1), ("static-provider", 1)] {
+        let machines = gatelog_rules_config::machines::of_provider(&tenants[0].layout, provider).unwrap();
+        assert_eq!(machines.len(), labels, "{provider}");
+    }
+}
+
+#[test]
+fn the_example_of_the_letter_loads() {
+    let Some(seeds) = place("GATELOG_SEEDS", "../shared/seeds") else { return skipped("letter", "GATELOG_SEEDS") };
+    let text = std::fs::read_to_string(seeds.join("late-binding-inheritance.html")).unwrap();
+    // A page: its blanks are hard ones.
+    let examples = examples(&text.replace('\u{a0}', " ").replace("<br>", ""));
+    assert_eq!(examples.len(), 1);
+    let context = gatelog_rules_config::SourceContext::default();
+    let parsed =
+        gatelog_rules_config::parse_file(context, &examples[0], gatelog_rules_config::dialect::Spelling::Older);
+    assert!(parsed.problems.iter().all(|problem| !problem.is_error()), "{:?}", parsed.problems);
 }

@@ -5,12 +5,13 @@ pub mod conf;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::dialect::Spelling;
 use crate::findings::Finding;
 use crate::layout::Layout;
 use crate::load::{ConfigFile, LoadInput, load_findings};
 use crate::problem::Problem;
 use crate::tenant::{ProjectFacts, TenantSettings, TenantSpec};
-use crate::tenant_file::parse_tenant_file;
+use crate::tenant_file::parse_tenant_file_as;
 use conf::Connection;
 
 /// A configuration folder.
@@ -32,6 +33,8 @@ pub struct Folder {
     pub site: bool,
     /// Whether spellings older than Zuul 14 are understood.
     pub older_spellings: bool,
+    /// Files beside the tenant file, which may include them: name to text.
+    pub beside: BTreeMap<String, String>,
     /// Files of each folder below `git/` (`ORG_PROJECT`, or `ORG_PROJECT@BRANCH` with `/` as `%2F`):
     /// path to text.
     pub trees: BTreeMap<String, BTreeMap<String, String>>,
@@ -57,7 +60,8 @@ impl Folder {
     /// What is wrong with the tenant file, or between it and `zuul.conf`: then nothing is loaded.
     pub fn load(&self) -> Result<Vec<LoadedTenant>, Vec<Problem>> {
         let connections = conf::connections(&self.conf);
-        let (specs, problems) = parse_tenant_file(&self.tenant_file);
+        let spelling = if self.older_spellings { Spelling::Older } else { Spelling::Zuul };
+        let (specs, problems) = parse_tenant_file_as(&self.tenant_file, spelling);
         if problems.iter().any(Problem::is_error) {
             return Err(problems);
         }
@@ -76,6 +80,10 @@ impl Folder {
         spec.settings.drivers =
             connections.iter().map(|connection| (connection.name.clone(), connection.driver.clone())).collect();
         spec.settings.older_spellings = self.older_spellings;
+        for file in &mut spec.settings.included {
+            file.text = self.beside.get(&file.path).cloned();
+        }
+        spec.imply_projects(&spec.settings.connections.clone());
         let mut unreadable = Vec::new();
         let asked = spec.settings.projects.iter().filter(|project| project.exclude_unprotected_branches == Some(true));
         let excluded: BTreeSet<(String, String)> =

@@ -5,9 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use gatelog_record::Value;
 
 use super::Refusal;
-use super::graph::{Applied, FrozenJob, FrozenNodeset, FrozenRole, Phase, Playbook, PlaybookSecret, RequiredProject};
+use super::graph::{
+    Applied, Auth, FrozenJob, FrozenNodeset, FrozenRole, Phase, Playbook, PlaybookSecret, RequiredProject,
+};
 use super::trace::{Action, AttributeStep, JobTrace, Look};
 use crate::assemble::project_problem;
+use crate::dialect::playbook_of;
 use crate::layout::Layout;
 use crate::objects::job::{JobAttribute, JobDefinition, Mode, Setting};
 use crate::objects::job_parts::{AttributeValue, PlaybookUse, ProjectFilter, RoleUse};
@@ -39,6 +42,10 @@ pub(crate) struct Builder<'a> {
     post: Vec<Playbook>,
     cleanup: Vec<Playbook>,
     roles: Vec<FrozenRole>,
+    /// Secrets of ancestors that let others have them.
+    inherited: Vec<PlaybookSecret>,
+    /// What runs when nobody says what to run.
+    implied: Option<(Playbook, Place)>,
     /// Attributes closed by `attribute-control`, and by whom.
     controls: BTreeMap<String, Place>,
     /// Who made it final.
@@ -68,6 +75,8 @@ impl<'a> Builder<'a> {
             post: Vec::new(),
             cleanup: Vec::new(),
             roles: Vec::new(),
+            inherited: Vec::new(),
+            implied: None,
             controls: BTreeMap::new(),
             final_by: None,
             setters: BTreeMap::new(),
@@ -79,6 +88,7 @@ impl<'a> Builder<'a> {
     pub(crate) fn apply(&mut self, definition: &JobDefinition, trace: &mut JobTrace) -> Result<(), Refusal> {
         let first = self.job.inheritance_path.is_empty();
         let renamed = self.job.name != definition.name;
+        self.refuse_heir(definition, trace)?;
         if !first {
             self.refuse_closed(definition, trace)?;
         }
@@ -89,6 +99,7 @@ impl<'a> Builder<'a> {
             self.set(definition, *attribute, setting, first, trace)?;
         }
         self.untrusted_secrets(definition, trace);
+        self.heir(definition, trace);
         if definition.project_pipeline && definition.place.context.trusted {
             self.job.ignore_allowed_projects = true;
         }
@@ -140,6 +151,56 @@ impl<'a> Builder<'a> {
         }
         self.job.playbooks = [self.pre, self.run, self.post, self.cleanup].concat();
         self.job
+    }
+
+    /// Older spellings: a job with credentials that are not to be inherited has no heirs.
+    fn refuse_heir(&self, definition: &JobDefinition, trace: &mut JobTrace) -> Result<(), Refusal> {
+        let Some(auth) = self.job.auth.as_ref().filter(|auth| !auth.inherit && auth.job != definition.name) else {
+            return Ok(());
+        };
+        let message = format!(
+            "Job {} may not inherit from {}, whose `auth` does not say that it may be inherited",
+            definition.name, auth.job
+        );
+        let cure = format!("add `inherit: true` to `auth` of {}, or inherit from another job", auth.job);
+        Err(self.refuse(definition, JobAttribute::Auth, "auth-not-inherited", message, cure, trace))
+    }
+
+    /// Older spellings: secrets that are inherited, and the playbook a job without `run` runs.
+    fn heir(&mut self, definition: &JobDefinition, trace: &mut JobTrace) {
+        let context = &definition.place.context;
+        if !context.trusted && !self.inherited.is_empty() && definition.has_playbooks() && !self.job.post_review {
+            let why = "an untrusted playbook inherits secrets";
+            self.job.post_review = true;
+            self.rule(definition, JobAttribute::PostReview, "true", why, trace);
+        }
+        if definition.older && !definition.project_pipeline {
+            let path = playbook_of(&definition.name, context.project.is_empty());
+            let used = PlaybookUse { path, semaphores: Vec::new(), cleanup: false };
+            let made = self.playbooks(definition, Phase::Run, &[used]);
+            self.implied = made.into_iter().next().map(|playbook| (playbook, definition.place.clone()));
+        }
+        let inherits = self.job.auth.as_ref().is_some_and(|auth| auth.inherit && auth.job == definition.name);
+        if inherits {
+            for used in definition.secrets() {
+                self.inherited.retain(|known| known.name != used.name);
+                self.inherited.push(PlaybookSecret { name: used.name.clone(), secret: used.secret.clone() });
+            }
+        }
+    }
+
+    /// Older spellings: where nobody names a playbook, a job runs that of its own name.
+    pub(crate) fn imply_playbook(&mut self, trace: &mut JobTrace) {
+        let Some((playbook, place)) = self.implied.take().filter(|_| self.run.is_empty()) else { return };
+        trace.attributes.push(AttributeStep {
+            attribute: JobAttribute::Run.row().name.to_owned(),
+            place,
+            action: Action::Ruled,
+            value: format!("[\"{}\"]", playbook.path),
+            before: None,
+            reason: "an older job without `run` runs the playbook of its name".to_owned(),
+        });
+        self.run.push(playbook);
     }
 
     /// Zuul: what `final`, `protected` and `attribute-control` close.
@@ -394,12 +455,25 @@ impl<'a> Builder<'a> {
     }
 
     fn playbooks(&self, definition: &JobDefinition, phase: Phase, uses: &[PlaybookUse]) -> Vec<Playbook> {
-        let context = &definition.place.context;
-        let secrets: Vec<PlaybookSecret> = definition
+        let mut context = (*definition.place.context).clone();
+        // A file beside the tenant file lies in no repository: its playbooks do.
+        if context.project.is_empty()
+            && let Some(home) = self.layout.playbook_home()
+        {
+            context.project.clone_from(&home.canonical_name);
+            context.branch.clone_from(&home.default_branch);
+            context.trusted = home.trusted;
+        }
+        let mut secrets: Vec<PlaybookSecret> = definition
             .secrets()
             .iter()
             .map(|used| PlaybookSecret { name: used.name.clone(), secret: used.secret.clone() })
             .collect();
+        for secret in &self.inherited {
+            if !secrets.iter().any(|own| own.name == secret.name) {
+                secrets.push(secret.clone());
+            }
+        }
         uses.iter()
             .map(|used| Playbook {
                 phase,
@@ -516,6 +590,24 @@ impl<'a> Builder<'a> {
             (A::OverrideCheckout, V::Text(text)) => self.job.override_checkout = Some(text.clone()),
             (A::OverrideBranch, V::Text(text)) => self.job.override_branch = Some(text.clone()),
             (A::ImageBuildName, V::Text(text)) => self.job.image_build_name = Some(text.clone()),
+            (A::Workspace, V::Text(text)) => self.job.workspace = Some(text.clone()),
+            (A::Fingerprint, V::Text(text)) => self.job.fingerprint = Some(text.clone()),
+            (A::Host, V::Text(text)) => {
+                self.job.host = Some(text.clone());
+                self.job.nodesets.clear();
+            }
+            (A::Auth, V::Map(map)) => {
+                let known = self.job.auth.take().unwrap_or_default();
+                let swift = map.get("swift").map(|swift| match swift {
+                    Value::List(items) => items.clone(),
+                    one => vec![one.clone()],
+                });
+                self.job.auth = Some(Auth {
+                    job: definition.name.clone(),
+                    inherit: map.get("inherit").and_then(Value::as_bool).unwrap_or(false),
+                    swift: swift.unwrap_or(known.swift),
+                });
+            }
             (A::WorkspaceScheme, V::Text(text)) => self.job.workspace_scheme.clone_from(text),
             (A::Tags, V::Names(names)) => union(&mut self.job.tags, names, replace),
             (A::Provides, V::Names(names)) => union(&mut self.job.provides, names, replace),
@@ -645,6 +737,7 @@ impl<'a> Builder<'a> {
     fn set_nodeset(&mut self, nodeset: &crate::objects::Nodeset, place: Place) -> Result<(), Refusal> {
         let flat = self.layout.flatten_nodeset(nodeset);
         let flat = flat.map_err(|error| nodeset_problem(self.layout, &error, place).about("nodeset"))?;
+        self.job.host = None;
         self.job.nodesets = flat.into_iter().map(|(name, shape)| FrozenNodeset { name, shape }).collect();
         Ok(())
     }

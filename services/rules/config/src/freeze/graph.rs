@@ -96,6 +96,17 @@ pub struct FrozenNodeset {
     pub shape: NodesetShape,
 }
 
+/// What `auth` of an older spelling says beside secrets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Auth {
+    /// The job that says it.
+    pub job: String,
+    /// Whether jobs that inherit from that one have its credentials; otherwise none may.
+    pub inherit: bool,
+    /// Containers of an object store the job may write to, as they were given.
+    pub swift: Vec<Value>,
+}
+
 /// A definition that was applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied {
@@ -206,6 +217,14 @@ pub struct FrozenJob {
     pub workspace_checkout: Option<bool>,
     /// Paths in the home directory playbooks may see.
     pub preserve_home_paths: BTreeSet<String>,
+    /// Where repositories lie, where an older spelling says.
+    pub workspace: Option<String>,
+    /// The machine it runs on instead of nodes, where an older spelling says.
+    pub host: Option<String>,
+    /// The key that machine must show.
+    pub fingerprint: Option<String>,
+    /// Credentials in an older spelling.
+    pub auth: Option<Auth>,
     /// Definitions that made it, in the order of applying.
     pub inheritance_path: Vec<Applied>,
 }

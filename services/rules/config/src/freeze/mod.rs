@@ -249,6 +249,7 @@ fn freeze_one(
         trace.settle(JobFate::Absent, "no-matching-entry", reason);
         return Ok(None);
     }
+    builder.imply_playbook(trace);
     let place = builder.last_place.clone();
     Ok(Some((builder.finish(), place)))
 }
@@ -259,7 +260,7 @@ fn attached(layout: &Layout, job: &FrozenJob, variant: &JobDefinition) -> Result
     let refuse = |code: &str, label: &str, message: String, cure: &str| -> Result<(), Refusal> {
         Err(Problem::error(code, label, variant.place.clone(), message).cure(cure).into())
     };
-    let may_report = layout.projects.get(from).is_some_and(|project| project.allow_reporter_jobs);
+    let may_report = from.is_empty() || layout.projects.get(from).is_some_and(|project| project.allow_reporter_jobs);
     if job.job_type == "reporter" && !may_report {
         let message = format!("the project {from} may not list the reporter job {}", variant.name);
         let cure = "list it in a config project, or let the tenant file say `allow-reporter-jobs`";
@@ -390,6 +391,15 @@ fn check(
     if job.post_review && !pipeline.post_review {
         let message = format!("Pre-review pipeline {} does not allow post-review job {name}", pipeline.name);
         return refuse("post-review", message, "list it in a pipeline with `post-review: true`");
+    }
+    if pipeline.allow_secrets == Some(false) && job.playbooks.iter().any(|playbook| !playbook.secrets.is_empty()) {
+        let message = format!("Pipeline {} does not allow secrets, and job {name} uses some", pipeline.name);
+        return refuse("secrets-not-allowed", message, "list it in a pipeline with `allow-secrets: true`");
+    }
+    if job.playbooks.iter().any(|playbook| playbook.project.is_empty()) {
+        let message = format!("Job {name} stands beside the tenant file, and no repository has its playbooks");
+        let cure = "add a repository called zuul-playbooks, or a config project, to the tenant";
+        return refuse("no-playbook-repository", message, cure);
     }
     if job.name != JobDefinition::NOOP && job.phase(graph::Phase::Run).next().is_none() {
         let message = format!("Job {name} does not specify a run playbook");

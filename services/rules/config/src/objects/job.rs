@@ -139,6 +139,18 @@ job_attributes! {
         attribute("workspace-checkout", Kind::BoolOr("auto")).merge(Merge::Replace).execution().default("true");
     PreserveHomePaths: "Paths in the home directory playbooks may see." =
         attribute("preserve-home-paths", Kind::Texts).merge(Merge::UnionAlways).execution().default("[]");
+    Auth: "Credentials, and whether jobs that inherit from it have them, too; an older spelling." =
+        attribute("auth", Kind::Map).merge(Merge::Special).execution()
+            .older("secrets: [...], and `final: true` unless others may inherit from it");
+    Workspace: "Where repositories lie; an older spelling." =
+        attribute("workspace", Kind::Text).merge(Merge::Replace).execution()
+            .older("workspace-scheme; a directory of its own has no modern name");
+    Host: "A machine that is no node, on which it runs; an older spelling." =
+        attribute("host", Kind::Text).merge(Merge::Replace).execution()
+            .older("nodeset, with the label of a static node");
+    Fingerprint: "The key that machine must show; an older spelling." =
+        attribute("fingerprint", Kind::Text).merge(Merge::Replace).execution()
+            .older("host-key, of a static node");
     AttributeControl: "Attributes that are final from here on." =
         attribute("attribute-control", Kind::Special).merge(Merge::UnionAlways).default("{}");
 }
@@ -210,6 +222,8 @@ pub struct JobDefinition {
     pub project_pipeline: bool,
     /// How the file wants to be read.
     pub pragma: Pragma,
+    /// Whether it is written in an older spelling: then without `run` the playbook of its name is run.
+    pub older: bool,
     /// Everything else it sets.
     pub settings: BTreeMap<JobAttribute, Setting>,
 }
@@ -226,6 +240,7 @@ impl JobDefinition {
             branches: None,
             project_pipeline: true,
             pragma,
+            older: false,
             settings: BTreeMap::new(),
         }
     }
@@ -357,6 +372,7 @@ fn read_any(
         branches: stanza.patterns("branches", Anchor::Start),
         project_pipeline: listed_as.is_some(),
         pragma: pragma.clone(),
+        older: false,
         settings,
     };
     check(&mut stanza, &definition);
@@ -483,6 +499,7 @@ fn check(stanza: &mut Stanza<'_, '_, '_>, job: &JobDefinition) {
             check_variable_names(stanza, name, &inner.value, RESERVED_IN_JOBS);
         }
     }
+    older(stanza, job);
     let held: Vec<&str> = match job.value(JobAttribute::Semaphores) {
         Some(AttributeValue::Semaphores(all)) => all.iter().map(|use_of| use_of.name.as_str()).collect(),
         _ => Vec::new(),
@@ -511,6 +528,48 @@ fn check(stanza: &mut Stanza<'_, '_, '_>, job: &JobDefinition) {
             let message = format!("{} may not preserve {path}", stanza.title());
             let cure = "that file is written anew for each playbook: remove it";
             stanza.fail("reserved-path", at, Some("preserve-home-paths"), message, cure);
+        }
+    }
+}
+
+/// What older spellings may not say.
+fn older(stanza: &mut Stanza<'_, '_, '_>, job: &JobDefinition) {
+    let both = job.settings.contains_key(&JobAttribute::Host) && job.settings.contains_key(&JobAttribute::Nodeset);
+    if let Some(entry) = stanza.entry("host").filter(|_| both) {
+        let message = format!("{} has both `host` and machines of its own", stanza.title());
+        stanza.fail("exclusive-attributes", entry.mark, Some("host"), message, "keep one of the two");
+    }
+    let Some(entry) = stanza.entry("auth") else { return };
+    for inner in entry.value.as_mapping().unwrap_or(&[]) {
+        match inner.key.as_str() {
+            "inherit" if inner.value.as_scalar().and_then(Value::as_bool).is_some() => {}
+            "inherit" => {
+                let message = format!("`inherit` in `auth` of {} must be true or false", stanza.title());
+                stanza.fail("wrong-type", inner.value.start, Some("auth"), message, "");
+            }
+            "swift" if !job.place.context.trusted => {
+                let message = format!("{} uses `swift`, which only config projects may", stanza.title());
+                stanza.fail(
+                    "swift-not-permitted",
+                    inner.mark,
+                    Some("auth"),
+                    message,
+                    "move the job to a config project",
+                );
+            }
+            "swift" if inner.value.items().iter().all(|item| item.get("container").is_some()) => {}
+            "swift" => {
+                let message = format!("`swift` in `auth` of {} must be a list of containers", stanza.title());
+                stanza.fail("wrong-type", inner.value.start, Some("auth"), message, "write `- container: NAME`");
+            }
+            other => {
+                let message = format!("`{other}` is not known in `auth` of {}", stanza.title());
+                let cure = match crate::problem::did_you_mean(other, ["secrets", "inherit", "swift"]) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => "known are: secrets, inherit, swift".to_owned(),
+                };
+                stanza.fail("unknown-attribute", inner.mark, Some("auth"), message, cure);
+            }
         }
     }
 }

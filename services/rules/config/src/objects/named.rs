@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use gatelog_record::Value;
 use serde::{Deserialize, Serialize};
 
+use crate::dialect::{Spelling, nodes};
 use crate::place::Place;
 use crate::schema::{Attribute, Kind, Sink, Stanza, attribute};
 use crate::yaml::tree::mapping_value;
@@ -23,6 +24,8 @@ pub struct NamedObject {
     pub attributes: BTreeMap<String, Value>,
     /// Where it is defined.
     pub place: Place,
+    /// Whether it is written as "Nodepool in Zuul" has it; then its providers are put together as it says.
+    pub older: bool,
 }
 
 impl NamedObject {
@@ -32,8 +35,8 @@ impl NamedObject {
     }
 }
 
-const NAME: Attribute = attribute("name", Kind::Text).required();
-const DESCRIPTION: Attribute = attribute("description", Kind::Text);
+pub(crate) const NAME: Attribute = attribute("name", Kind::Text).required();
+pub(crate) const DESCRIPTION: Attribute = attribute("description", Kind::Text);
 const NUMBER: Kind = Kind::Int { min: i64::MIN };
 
 /// Attributes of an image.
@@ -86,7 +89,6 @@ pub const PROVIDER_TABLE: &[Attribute] = &[
 
 /// Reads an object of a kind.
 pub fn read(sink: &mut Sink<'_>, class: &'static str, node: &Node, mark: Mark) -> Option<NamedObject> {
-    let mut stanza = Stanza::open_free(sink, class, node, mark)?;
     let (table, free) = match class {
         "image" => (IMAGE_TABLE, false),
         "flavor" => (FLAVOR_TABLE, false),
@@ -94,7 +96,17 @@ pub fn read(sink: &mut Sink<'_>, class: &'static str, node: &Node, mark: Mark) -
         "section" => (SECTION_TABLE, true),
         _ => (PROVIDER_TABLE, true),
     };
-    stanza.check(&[table], |_| free);
+    let older = sink.spelling == Spelling::Older && nodes::is_older(class, node);
+    if older {
+        nodes::notices(sink, class, node, mark);
+    }
+    let mut stanza = Stanza::open_free(sink, class, node, mark)?;
+    match class {
+        "label" if older => stanza.check(&[nodes::LABEL, nodes::MACHINE], |_| false),
+        "image" | "flavor" if older => stanza.check(&[table, nodes::MACHINE], |_| false),
+        "section" if older => stanza.check(&[nodes::CONNECTION, table], |_| true),
+        _ => stanza.check(&[table], |_| free),
+    }
     for key in table.iter().filter(|row| row.kind == Kind::Special).map(|row| row.name) {
         let Some(entry) = stanza.entry(key) else { continue };
         let items = entry.value.as_sequence();
@@ -120,6 +132,7 @@ pub fn read(sink: &mut Sink<'_>, class: &'static str, node: &Node, mark: Mark) -
         name: stanza.name.clone(),
         attributes: mapping_value(stanza.entries()),
         place: stanza.place(),
+        older,
     };
     stanza.finish(object)
 }

@@ -22,6 +22,7 @@ pub const TABLE: &[Attribute] = &[
     attribute("manager", Kind::Choice(&["independent", "dependent", "serial", "supercedent"])).required(),
     attribute("description", Kind::Text),
     attribute("post-review", Kind::Bool).default("false"),
+    attribute("allow-secrets", Kind::Bool).older("post-review"),
     attribute("precedence", Kind::Choice(&["high", "normal", "low"])).default("normal"),
     attribute("supercedes", Kind::Texts).default("[]"),
     attribute("allow-other-connections", Kind::Bool).default("true"),
@@ -142,6 +143,8 @@ pub struct Pipeline {
     pub description: String,
     /// Whether its changes are reviewed, so that jobs with secrets may run.
     pub post_review: bool,
+    /// Whether jobs with secrets may run at all, where an older spelling says so; true is as `post_review`.
+    pub allow_secrets: Option<bool>,
     /// Which pipeline goes first.
     pub precedence: Precedence,
     /// Pipelines a change leaves when it enters this one.
@@ -259,7 +262,8 @@ pub fn read(sink: &mut Sink<'_>, node: &Node, mark: Mark) -> Option<Pipeline> {
             _ => Manager::Independent,
         },
         description: text("description"),
-        post_review: stanza.bool("post-review").unwrap_or(false),
+        post_review: stanza.bool("post-review").or(stanza.bool("allow-secrets")).unwrap_or(false),
+        allow_secrets: stanza.bool("allow-secrets"),
         precedence: match stanza.text("precedence").as_deref() {
             Some("high") => Precedence::High,
             Some("low") => Precedence::Low,

@@ -5,5 +5,5 @@ pub mod parse;
 pub mod scalar;
 pub mod tree;
 
-pub use parse::{YamlError, parse, parse_as};
+pub use parse::{Parsed, YamlError, parse, parse_as};
 pub use tree::{Entry, Mark, Node, NodeKind, Tag};

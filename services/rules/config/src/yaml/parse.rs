@@ -1,5 +1,6 @@
 //! From text to a tree, with limits.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use gatelog_record::Value;
@@ -189,17 +190,66 @@ pub fn parse(text: &str) -> Result<Option<Node>, Vec<YamlError>> {
     }
 }
 
-/// The same with the tags of a spelling.
+/// A file, and what of it is older than Zuul 14.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Parsed {
+    /// What it holds.
+    pub root: Option<Node>,
+    /// Where older tags stand.
+    pub older_tags: Vec<Mark>,
+    /// Lines that were read as if they were indented by one column more.
+    pub outdented: Vec<u32>,
+}
+
+/// The same in a spelling.
 ///
 /// # Errors
 /// As [`parse`].
-pub fn parse_as(text: &str, spelling: Spelling) -> Result<Option<Node>, Vec<YamlError>> {
-    // The tag the seeds have for encrypted text; elsewhere it is unknown.
-    const OLD: &str = "!encrypted/pkcs1 ";
-    match spelling {
-        Spelling::Older if text.contains(OLD) => parse(&text.replace(OLD, "!encrypted/pkcs1-oaep ")),
-        _ => parse(text),
+pub fn parse_as(text: &str, spelling: Spelling) -> Result<Parsed, Vec<YamlError>> {
+    let strict = |text: &str| -> Result<Parsed, Vec<YamlError>> {
+        let mut builder = Builder { older: spelling == Spelling::Older, ..Builder::default() };
+        let duplicates = builder.read(text)?;
+        if !duplicates.is_empty() {
+            return Err(duplicates);
+        }
+        let root = builder.root.map(|built| built.node);
+        Ok(Parsed { root, older_tags: builder.older_tags, outdented: Vec::new() })
+    };
+    let errors = match strict(text) {
+        Err(errors) if spelling == Spelling::Older => errors,
+        other => return other,
+    };
+    if !errors.iter().all(|error| matches!(error, YamlError::Syntax { .. })) {
+        return Err(errors);
     }
+    match outdented(text) {
+        Some((mended, lines)) => {
+            strict(&mended).map(|parsed| Parsed { outdented: lines, ..parsed }).map_err(|_| errors)
+        }
+        None => Err(errors),
+    }
+}
+
+/// The text with further attributes of a list item moved below the first where they stand one column to
+/// the left of it, as in a document that gatelog is built from; and which lines these are.
+fn outdented(text: &str) -> Option<(String, Vec<u32>)> {
+    let mut mended = String::with_capacity(text.len() + 64);
+    let mut lines = Vec::new();
+    let mut dash: Option<usize> = None;
+    for (line, number) in text.split_inclusive('\n').zip(1_u32..) {
+        let indent = line.len() - line.trim_start_matches(' ').len();
+        let rest = line.trim();
+        if rest.starts_with("- ") && rest.contains(':') {
+            dash = Some(indent);
+        } else if !rest.is_empty() && dash.is_some_and(|dash| indent == dash + 1) {
+            lines.push(number);
+            mended.push(' ');
+        } else if !rest.is_empty() && dash.is_some_and(|dash| indent <= dash) {
+            dash = None;
+        }
+        mended.push_str(line);
+    }
+    (!lines.is_empty()).then_some((mended, lines))
 }
 
 /// The same, but of a repeated key the last counts. Zuul: the tenant file is read like this.
@@ -207,27 +257,8 @@ pub fn parse_as(text: &str, spelling: Spelling) -> Result<Option<Node>, Vec<Yaml
 /// # Errors
 /// The first error that is not a duplicate key.
 pub fn parse_lenient(text: &str) -> Result<(Option<Node>, Vec<YamlError>), Vec<YamlError>> {
-    if text.len() > MAX_BYTES {
-        return Err(vec![YamlError::TooLarge { what: "bytes", limit: MAX_BYTES, mark: Mark { line: 1, column: 1 } }]);
-    }
     let mut builder = Builder::default();
-    for step in Parser::new_from_str(text) {
-        let (event, span) = match step {
-            Ok(step) => step,
-            Err(error) => {
-                let at = error.marker();
-                let mark = Mark {
-                    line: u32::try_from(at.line()).unwrap_or(u32::MAX),
-                    column: u32::try_from(at.col()).unwrap_or(u32::MAX).saturating_add(1),
-                };
-                return Err(builder.with(YamlError::Syntax { message: error.info().to_owned(), mark }));
-            }
-        };
-        if let Err(error) = builder.event(event, &span) {
-            return Err(builder.with(error));
-        }
-    }
-    let duplicates = builder.take_duplicates();
+    let duplicates = builder.read(text)?;
     Ok((builder.root.map(|built| built.node), duplicates))
 }
 
@@ -258,9 +289,50 @@ struct Builder {
     documents: usize,
     /// With the depth of the dictionary: Zuul tells the one nearest to the root.
     duplicates: Vec<(usize, YamlError)>,
+    /// Whether older tags are known.
+    older: bool,
+    older_tags: Vec<Mark>,
 }
 
 impl Builder {
+    /// Reads a text; gives the keys that appear twice.
+    fn read(&mut self, text: &str) -> Result<Vec<YamlError>, Vec<YamlError>> {
+        if text.len() > MAX_BYTES {
+            let mark = Mark { line: 1, column: 1 };
+            return Err(vec![YamlError::TooLarge { what: "bytes", limit: MAX_BYTES, mark }]);
+        }
+        for step in Parser::new_from_str(text) {
+            let (event, span) = match step {
+                Ok(step) => step,
+                Err(error) => {
+                    let at = error.marker();
+                    let mark = Mark {
+                        line: u32::try_from(at.line()).unwrap_or(u32::MAX),
+                        column: u32::try_from(at.col()).unwrap_or(u32::MAX).saturating_add(1),
+                    };
+                    return Err(self.with(YamlError::Syntax { message: error.info().to_owned(), mark }));
+                }
+            };
+            if let Err(error) = self.event(event, &span) {
+                return Err(self.with(error));
+            }
+        }
+        Ok(self.take_duplicates())
+    }
+
+    /// The tag, or today's for an older one.
+    fn modern<'t>(&mut self, tag: &'t saphyr_parser::Tag, at: Mark) -> Cow<'t, saphyr_parser::Tag> {
+        if !self.older || written(tag) != "!encrypted/pkcs1" {
+            return Cow::Borrowed(tag);
+        }
+        self.older_tags.push(at);
+        Cow::Owned(saphyr_parser::Tag {
+            suffix: "encrypted/pkcs1-oaep".to_owned(),
+            handle: "!".to_owned(),
+            ..tag.clone()
+        })
+    }
+
     fn with(&mut self, error: YamlError) -> Vec<YamlError> {
         let mut all = self.take_duplicates();
         all.push(error);
@@ -299,10 +371,12 @@ impl Builder {
             }
             Event::Scalar(text, style, anchor, tag) => {
                 self.count(1, start)?;
+                let tag = tag.as_deref().map(|tag| self.modern(tag, start));
                 let node = scalar(&text, style, tag.as_deref(), start, end_mark(span))?;
                 self.finish(Built { node, weight: 1 }, anchor)
             }
             Event::SequenceStart(anchor, tag) => {
+                let tag = tag.as_deref().map(|tag| self.modern(tag, start));
                 let tag = collection_tag(tag.as_deref(), "seq", start)?;
                 self.open(start)?;
                 self.stack.push(Frame::Sequence { items: Vec::new(), weight: 1, open: Open { tag, anchor, start } });
