@@ -491,6 +491,7 @@ fn merge(script: &mut Script) {
         reporters: vec![("forge".into(), Value::Null)],
         subjects: vec![subject("add-miles")],
         message: "SUCCESS".into(),
+        remarks: Vec::new(),
         requested_at: script.now,
     };
     let left = ItemDequeued {

@@ -49,6 +49,12 @@ pub trait CodeReview: Send + Sync {
     /// The host part of its projects' canonical names.
     fn canonical_hostname(&self) -> &str;
 
+    /// Its driver, as the configuration rules know it (`plain-git`): what pipelines say to it is checked by
+    /// that. Of an unknown one, such as the empty name, nothing is checked.
+    fn driver(&self) -> &str {
+        ""
+    }
+
     /// Where a project (by its name on this connection) can be fetched.
     fn repository(&self, project: &str) -> Result<String, Trouble>;
 

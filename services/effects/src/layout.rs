@@ -1,23 +1,25 @@
 //! Work: make a layout. The effect fetches blobs; making is the pure function of `rules/config`,
 //! and `replay verify` runs it again from the same blobs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::sync::{LazyLock, Mutex};
 
 use gatelog_event_log::Blobs;
 use gatelog_record::draft::gate::{LayoutOutcome, LayoutWanted};
 use gatelog_record::{BlobHash, codec};
-use gatelog_rules_config::Place;
 use gatelog_rules_config::load::{ConfigFile, LoadInput, load};
-use gatelog_rules_config::problem::{Problem, Severity};
+use gatelog_rules_config::problem::Problem;
 use gatelog_rules_config::tenant::{ProjectFacts, TenantSettings, TenantSpec};
+use gatelog_rules_config::{ParseCache, Place, load_cached};
+use gatelog_rules_gate::config_remarks;
 
 use crate::connection::{Connections, Trouble};
 
 /// The version of the loader: raised when the same files may give another layout.
 pub const LOADER: u32 = 1;
 
-/// How many of the errors that a change brings are told on it.
-const MOST_INTRODUCED: usize = 50;
+/// Files parsed before: layouts of one tenant after the other, and of changes, share nearly all of them.
+static PARSED: LazyLock<Mutex<ParseCache>> = LazyLock::new(Mutex::default);
 
 /// Makes a layout; trouble becomes an outcome too.
 pub fn make(blobs: &dyn Blobs, connections: &Connections, wanted: &LayoutWanted) -> LayoutOutcome {
@@ -76,23 +78,18 @@ pub fn load_input(blobs: &dyn Blobs, connections: &Connections, wanted: &LayoutW
 
 fn try_make(blobs: &dyn Blobs, connections: &Connections, wanted: &LayoutWanted) -> Result<LayoutOutcome, Trouble> {
     let input = load_input(blobs, connections, wanted)?;
-    let (layout, problems) = load(&input);
-    let ahead: BTreeSet<String> = match &wanted.ahead {
-        Some(hash) => read_problems(blobs, hash)?.iter().map(Problem::to_string).collect(),
-        None => BTreeSet::new(),
+    let (layout, problems) = match PARSED.lock() {
+        Ok(mut cache) => load_cached(&input, &mut cache),
+        // Somebody panicked while holding it: it only saves time.
+        Err(_) => load(&input),
     };
-    let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
-    let mut introduced: Vec<String> = problems
-        .iter()
-        .filter(|problem| problem.severity == Severity::Error)
-        .map(Problem::to_string)
-        .filter(|text| wanted.item.is_some() && !ahead.contains(text))
-        .collect();
-    if introduced.len() > MOST_INTRODUCED {
-        let more = introduced.len() - MOST_INTRODUCED;
-        introduced.truncate(MOST_INTRODUCED);
-        introduced.push(format!("and {more} more errors: mend these first"));
-    }
+    let ahead = match &wanted.ahead {
+        Some(hash) => read_problems(blobs, hash)?,
+        None => Vec::new(),
+    };
+    let errors = problems.iter().filter(|problem| problem.is_error()).count();
+    let introduced =
+        if wanted.item.is_some() { config_remarks(&problems, &ahead, &wanted.changed) } else { Vec::new() };
     let put = |bytes: Vec<u8>| blobs.put(&bytes).map_err(|error| Trouble::passing("blob-store", &error));
     let encode_error = |error| Trouble::lasting("layout-too-large", &error);
     Ok(LayoutOutcome::Made {

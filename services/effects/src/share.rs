@@ -97,6 +97,7 @@ mod tests {
                 reporters: Vec::new(),
                 subjects: Vec::new(),
                 message: String::new(),
+                remarks: Vec::new(),
                 requested_at: Timestamp::ZERO,
             }),
         }

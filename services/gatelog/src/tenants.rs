@@ -1,5 +1,6 @@
 //! The tenant file: read at start, put onto the intake when it is new.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use gatelog_effects::connection::{Connections, chain};
@@ -8,6 +9,7 @@ use gatelog_record::draft::gate::{TenantLoaded, TenantProject};
 use gatelog_record::draft::intake::TenantFile;
 use gatelog_record::input::IntakeInput;
 use gatelog_record::{BlobHash, InputId, InputRecord, Stream, codec};
+use gatelog_rules_config::tenant::TenantSpec;
 use gatelog_rules_config::{Problem, Severity, parse_tenant_file};
 
 /// Why the tenant file cannot be used.
@@ -57,15 +59,28 @@ pub fn load(
         return Err(TenantFileError::Empty { path: name, problems });
     }
     let failed = |error: &dyn std::error::Error| TenantFileError::Append(chain(error));
-    let file = blobs.put(text.as_bytes()).map_err(|error| failed(&error))?;
+    let included = read_included(path, &specs);
+    // A change of a file that is included is a change of the tenant file.
+    let whole = included.iter().fold(text, |whole, (name, text)| format!("{whole}\n# {name}\n{text}"));
+    let file = blobs.put(whole.as_bytes()).map_err(|error| failed(&error))?;
     if newest.is_some_and(|(_, known)| known == file) {
         return Ok(problems);
     }
     let version = newest.map_or(1, |(version, _)| version + 1);
     let mut tenants = Vec::with_capacity(specs.len());
-    for spec in specs {
+    let names: Vec<String> = connections.iter().map(|(name, _)| name.clone()).collect();
+    for mut spec in specs {
+        for file in &mut spec.settings.included {
+            file.text = included.get(&file.path).cloned();
+        }
+        spec.imply_projects(&names);
         let mut settings = spec.settings;
-        settings.connections = connections.iter().map(|(name, _)| name.clone()).collect();
+        settings.connections.clone_from(&names);
+        settings.drivers = connections
+            .iter()
+            .map(|(name, connection)| (name.clone(), connection.driver().to_owned()))
+            .filter(|(_, driver)| !driver.is_empty())
+            .collect();
         let projects = settings
             .projects
             .iter()
@@ -104,4 +119,21 @@ pub fn load(
         .ok_or_else(|| TenantFileError::Append("the log is closing".into()))?
         .map_err(|error| failed(&error))?;
     Ok(problems)
+}
+
+/// The longest file a tenant may include, in bytes: the loader refuses longer ones by itself.
+const MAX_INCLUDED: u64 = 8 << 20;
+
+/// The files that tenants include, by the names they have in the tenant file, beside which they lie. One that
+/// cannot be read is left out, and told by the layouts of its tenants.
+fn read_included(tenant_file: &Path, specs: &[TenantSpec]) -> BTreeMap<String, String> {
+    let mut texts = BTreeMap::new();
+    for file in specs.iter().flat_map(|spec| &spec.settings.included) {
+        let path = tenant_file.parent().unwrap_or(Path::new("")).join(&file.path);
+        let fits = std::fs::metadata(&path).is_ok_and(|known| known.is_file() && known.len() <= MAX_INCLUDED);
+        if let Some(bytes) = fits.then(|| std::fs::read(&path).ok()).flatten() {
+            texts.insert(file.path.clone(), String::from_utf8_lossy(&bytes).into_owned());
+        }
+    }
+    texts
 }

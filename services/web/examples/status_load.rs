@@ -211,6 +211,7 @@ async fn main() {
         settings: BlobHash::of(b"settings"),
         files: vec![],
         ahead: None,
+        changed: vec![],
     })));
     last = last.max(keeper.say(GateEvent::LayoutActivated(LayoutActivated {
         made: LayoutMade {

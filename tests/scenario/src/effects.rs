@@ -18,7 +18,7 @@ use gatelog_record::draft::gate::{
 use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, WorkId, codec};
 use gatelog_rules_config::{self as config, Problem, Severity};
-use gatelog_rules_gate::{combine, job_traits};
+use gatelog_rules_gate::{combine, config_remarks, job_traits};
 
 use crate::gerrit::{CONNECTION, Gerrit, Status, canonical, local};
 use crate::shell::Shell;
@@ -156,13 +156,16 @@ impl Effects {
             Some(hash) => codec::decode(shell.get(hash)?).map_err(|error| error.to_string())?,
             None => Vec::new(),
         };
-        let ahead: BTreeSet<String> = ahead.iter().map(ToString::to_string).collect();
+        let changed = wanted.changed.iter().map(|at| (at.project.clone(), at.branch.clone())).collect();
         let errors = problems.iter().filter(|problem| problem.is_error());
         let introduced: Vec<Problem> = match wanted.buildset {
-            Some(_) => errors.clone().filter(|problem| !ahead.contains(&problem.to_string())).cloned().collect(),
+            Some(_) => config::relevant_errors(&problems, &ahead, &changed).into_iter().cloned().collect(),
             None => Vec::new(),
         };
-        let texts = introduced.iter().map(ToString::to_string).collect();
+        let texts = match wanted.buildset {
+            Some(_) => config_remarks(&problems, &ahead, &wanted.changed),
+            None => Vec::new(),
+        };
         match wanted.buildset {
             Some(buildset) => {
                 shell.item_problems.insert(buildset, introduced);

@@ -16,7 +16,7 @@ use gatelog_record::draft::gate::{
 use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, ItemId, WorkId, codec};
 use gatelog_rules_config as config;
-use gatelog_rules_gate::job_traits;
+use gatelog_rules_gate::{config_remarks, job_traits};
 use serde::{Deserialize, Serialize};
 
 use crate::content::Tree;
@@ -226,23 +226,19 @@ impl Tools<'_> {
             }
         }
         let (layout, problems) = config::load(&config::LoadInput { tenant, files });
-        let errors: Vec<String> = problems
-            .iter()
-            .filter(|problem| problem.severity == config::Severity::Error)
-            .map(ToString::to_string)
-            .collect();
-        let ahead: Vec<String> = match &wanted.ahead {
+        let errors = problems.iter().filter(|problem| problem.is_error()).count();
+        let ahead: Vec<config::Problem> = match &wanted.ahead {
             Some(hash) => codec::decode(&self.get(hash)?).map_err(|error| error.to_string())?,
             None => Vec::new(),
         };
         let introduced = match wanted.item {
-            Some(_) => errors.iter().filter(|text| !ahead.contains(text)).cloned().collect(),
+            Some(_) => config_remarks(&problems, &ahead, &wanted.changed),
             None => Vec::new(),
         };
         Ok(LayoutOutcome::Made {
             layout: self.put(&codec::encode(&layout).map_err(|error| error.to_string())?)?,
-            problems: self.put(&codec::encode(&errors).map_err(|error| error.to_string())?)?,
-            errors: u32::try_from(errors.len()).unwrap_or(u32::MAX),
+            problems: self.put(&codec::encode(&problems).map_err(|error| error.to_string())?)?,
+            errors: u32::try_from(errors).unwrap_or(u32::MAX),
             introduced,
             loader: 1,
         })

@@ -189,6 +189,10 @@ impl<B: Backing> GateTables<B> {
                 },
                 code: code.to_owned(),
                 message: message.clone(),
+                remarks: match &event.made.outcome {
+                    LayoutOutcome::Made { introduced, .. } => introduced.clone(),
+                    LayoutOutcome::Failed { .. } => Vec::new(),
+                },
             });
         })
     }

@@ -131,12 +131,13 @@ impl<B: Backing> GateTables<B> {
                     kind: ProblemKind::Conflict,
                     code: "merge-conflict".into(),
                     message: message.clone(),
+                    remarks: Vec::new(),
                 });
             }
             PrepareOutcome::Failed { code, message, .. } => {
                 row.phase = Phase::Ended;
                 row.problem =
-                    Some(BuildsetProblem { kind: ProblemKind::Error, code: code.clone(), message: message.clone() });
+                    Some(BuildsetProblem { kind: ProblemKind::Error, code: code.clone(), message: message.clone(), remarks: Vec::new() });
             }
         })
     }
@@ -194,7 +195,7 @@ impl<B: Backing> GateTables<B> {
                 row.trace = Some(*trace);
                 let code = if *in_pipeline { "no-jobs" } else { "not-in-pipeline" };
                 row.problem =
-                    Some(BuildsetProblem { kind: ProblemKind::NoJobs, code: code.into(), message: String::new() });
+                    Some(BuildsetProblem { kind: ProblemKind::NoJobs, code: code.into(), message: String::new(), remarks: Vec::new() });
             }
             FreezeOutcome::Refused { trace, message } => {
                 row.trace = Some(*trace);
@@ -202,11 +203,12 @@ impl<B: Backing> GateTables<B> {
                     kind: ProblemKind::Config,
                     code: "config-error".into(),
                     message: message.clone(),
+                    remarks: Vec::new(),
                 });
             }
             FreezeOutcome::Failed { code, message, .. } => {
                 row.problem =
-                    Some(BuildsetProblem { kind: ProblemKind::Error, code: code.clone(), message: message.clone() });
+                    Some(BuildsetProblem { kind: ProblemKind::Error, code: code.clone(), message: message.clone(), remarks: Vec::new() });
             }
         }
         row.problem = conflict.or(row.problem);

@@ -390,6 +390,7 @@ impl Walk {
                     reporters: vec![("git".into(), Value::Null)],
                     subjects: vec![subject("library", "c")],
                     message: "Build succeeded.".into(),
+                    remarks: Vec::new(),
                     requested_at: Timestamp(9),
                 }));
                 self.say(GateEvent::ItemDequeued(ItemDequeued {

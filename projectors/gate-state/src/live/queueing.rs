@@ -1,6 +1,6 @@
 //! Queues, items, buildsets.
 
-use gatelog_record::draft::gate::{MergeStep, PreparedState, Subject};
+use gatelog_record::draft::gate::{ConfigRemark, MergeStep, PreparedState, Subject};
 use gatelog_record::{BlobHash, BuildId, BuildsetId, ItemId, Timestamp, WorkId};
 use gatelog_tables::TableDef;
 use gatelog_tables::table::Life;
@@ -165,6 +165,8 @@ pub struct BuildsetProblem {
     pub code: String,
     /// For people.
     pub message: String,
+    /// What of it is about single lines.
+    pub remarks: Vec<ConfigRemark>,
 }
 
 /// An item a buildset stands on, and which buildset of it.

@@ -313,7 +313,7 @@ mod tests {
             layout: blob(4),
             problems: blob(5),
             errors: 0,
-            introduced: vec!["text".into()],
+            introduced: vec![Default::default()],
             loader: 1,
         };
         let map = BTreeMap::from([("key".to_owned(), (blob(6), Value::Bool(true)))]);

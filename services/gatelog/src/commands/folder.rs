@@ -32,6 +32,11 @@ pub fn read(config: &Path, conf: Option<&Path>, made_branches: &[String]) -> Res
         made_branches: made_branches.to_vec(),
         ..Folder::default()
     };
+    for file in files_beside(&tenant_file) {
+        if let Some(name) = file.file_name().map(|name| name.to_string_lossy().into_owned()) {
+            folder.beside.insert(name, read_text(&file, "a file beside the tenant file")?);
+        }
+    }
     let branches = beside.join("branches.json");
     if branches.exists() {
         folder.branches = serde_json::from_str(&read_text(&branches, "the list of branches")?)
@@ -46,6 +51,17 @@ pub fn read(config: &Path, conf: Option<&Path>, made_branches: &[String]) -> Res
         folder.trees.insert(name, files);
     }
     Ok(folder)
+}
+
+/// Files beside the tenant file that tenants may include.
+fn files_beside(tenant_file: &Path) -> Vec<PathBuf> {
+    let Some(entries) = tenant_file.parent().and_then(|beside| fs::read_dir(beside).ok()) else { return Vec::new() };
+    let fits = |path: &PathBuf| {
+        path != tenant_file
+            && path.extension().is_some_and(|extension| extension == "yaml")
+            && fs::metadata(path).is_ok_and(|known| known.is_file() && known.len() <= MAX_BYTES)
+    };
+    entries.flatten().map(|entry| entry.path()).filter(fits).collect()
 }
 
 /// The files of a repository that may be configuration: path to text.

@@ -174,6 +174,10 @@ impl CodeReview for GitConnection {
         &self.host
     }
 
+    fn driver(&self) -> &str {
+        "plain-git"
+    }
+
     fn repository(&self, project: &str) -> Result<String, Trouble> {
         let path = self.forge.path(project).map_err(|error| trouble(&error))?;
         Ok(path.to_string_lossy().into_owned())

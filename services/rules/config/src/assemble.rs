@@ -6,13 +6,13 @@ use std::sync::LazyLock;
 
 use crate::findings::{Finding, Findings};
 use crate::layout::{Layout, LayoutProject, ProjectLookupError};
-use crate::load::ParsedFile;
+use crate::load::{ParsedFile, ParsedStanza};
 use crate::objects::job::{JobAttribute, JobDefinition, Parent};
 use crate::objects::job_parts::{AttributeValue, ProjectFilter};
 use crate::objects::nodeset::NodesetShape;
 use crate::objects::secret::SecretSource;
 use crate::objects::{
-    CLASSES, NamedObject, Nodeset, Object, Pipeline, ProjectStanza, ProjectTemplate, Queue, Secret, Semaphore,
+    NamedObject, Nodeset, Object, Pipeline, ProjectStanza, ProjectTemplate, Queue, Secret, Semaphore,
 };
 use crate::place::Place;
 use crate::problem::{Problem, UNKNOWN, did_you_mean};
@@ -23,24 +23,25 @@ use crate::{drivers, providers, validate};
 
 /// Puts the objects of all files together, in the order given, and checks what they say about each
 /// other.
-pub fn assemble(tenant: &TenantSettings, files: &[ParsedFile]) -> (Layout, Vec<Finding>) {
+pub fn assemble<'a>(tenant: &'a TenantSettings, files: &[&'a ParsedFile]) -> (Layout, Vec<Finding>) {
     let mut assembly = Assembly::new(tenant);
     let pipelines_forbidden = assembly.forbidden_pipelines(files);
-    assembly.class("pragma", files);
+    let sorted = Files::new(&assembly, files);
+    assembly.class("pragma", &sorted);
     // Zuul: objects are added kind by kind, so that the later kinds find the earlier ones.
     for class in ["pipeline", "nodeset", "secret", "job", "image", "flavor", "label"] {
-        assembly.class(class, files);
+        assembly.class(class, &sorted);
     }
     if tenant.older_spellings {
         providers::imply(&mut assembly.layout, files, &mut assembly.findings);
     }
     validate::labels(&assembly.layout, &mut assembly.findings);
     for class in ["semaphore", "section", "provider"] {
-        assembly.class(class, files);
+        assembly.class(class, &sorted);
     }
     validate::objects(&assembly.layout, tenant, &mut assembly.findings);
     for class in ["queue", "project-template", "project"] {
-        assembly.class(class, files);
+        assembly.class(class, &sorted);
     }
     assembly.regex_stanzas();
     assembly.project_settings();
@@ -106,6 +107,24 @@ impl Singleton for NamedObject {
     }
 }
 
+/// The stanzas of all files by their class, each with its project and its file.
+struct Files<'a> {
+    by_class: BTreeMap<&'a str, Vec<(&'a TenantProject, &'a ParsedFile, &'a ParsedStanza)>>,
+}
+
+impl<'a> Files<'a> {
+    fn new(assembly: &Assembly<'a>, files: &[&'a ParsedFile]) -> Self {
+        let mut by_class: BTreeMap<&'a str, Vec<_>> = BTreeMap::new();
+        for file in files.iter().copied() {
+            let Some(settings) = assembly.settings(&file.context.project) else { continue };
+            for stanza in &file.stanzas {
+                by_class.entry(stanza.class.as_str()).or_default().push((settings, file, stanza));
+            }
+        }
+        Files { by_class }
+    }
+}
+
 impl<'a> Assembly<'a> {
     fn new(tenant: &'a TenantSettings) -> Self {
         let projects = tenant.projects.iter();
@@ -148,47 +167,43 @@ impl<'a> Assembly<'a> {
     }
 
     /// The problems of one class of objects, then the objects themselves.
-    fn class(&mut self, class: &str, files: &[ParsedFile]) {
+    fn class(&mut self, class: &str, files: &Files<'a>) {
+        let stanzas = files.by_class.get(class).map_or(&[][..], Vec::as_slice);
         let forbidden: BTreeSet<(&str, &str)> = match class {
-            "pipeline" => {
-                files.iter().filter(|file| !file.context.trusted && defines_pipelines(file)).map(branch_of).collect()
-            }
+            "pipeline" => stanzas
+                .iter()
+                .filter(|(_, file, stanza)| !file.context.trusted && matches!(stanza.object, Some(Object::Pipeline(_))))
+                .map(|(_, file, _)| branch_of(file))
+                .collect(),
             _ => BTreeSet::new(),
         };
+        // Pragmas cannot be left out. Pipelines of untrusted projects are refused elsewhere, where one
+        // of the branch is well formed.
         let taken = |settings: &TenantProject, file: &ParsedFile| {
-            let known = CLASSES.contains(&class) && settings.include.iter().any(|name| name == class);
-            // Pragmas cannot be left out. Pipelines of untrusted projects are refused elsewhere, where one
-            // of the branch is well formed.
-            (known || class == "pragma") && !forbidden.contains(&branch_of(file))
+            (class == "pragma" || settings.include.iter().any(|name| name == class))
+                && (forbidden.is_empty() || !forbidden.contains(&branch_of(file)))
         };
-        let stanzas = || {
-            files.iter().flat_map(|file| file.stanzas.iter().map(move |stanza| (file, stanza))).filter_map(
-                |(file, stanza)| {
-                    let settings = self.by_name.get(file.context.project.as_str()).copied()?;
-                    (stanza.class == class && taken(settings, file)).then_some((settings, stanza))
-                },
-            )
-        };
-        for (_, stanza) in stanzas() {
-            self.findings.begin();
-            for problem in &stanza.problems {
-                self.findings.push(problem.clone());
+        for (settings, file, stanza) in stanzas {
+            if taken(settings, file) {
+                self.findings.begin();
+                for problem in &stanza.problems {
+                    self.findings.push(problem.clone());
+                }
             }
         }
-        let objects: Vec<(&'a TenantProject, Object)> =
-            stanzas().filter_map(|(settings, stanza)| Some((settings, stanza.object.clone()?))).collect();
-        for (settings, object) in objects {
-            match &object {
+        for (settings, file, stanza) in stanzas {
+            let Some(object) = stanza.object.as_ref().filter(|_| taken(settings, file)) else { continue };
+            match object {
                 Object::Nodeset(nodeset) => self.findings.begin_nodeset(nodeset),
                 _ => self.findings.begin(),
             }
-            self.add(settings, &object);
+            self.add(settings, object);
         }
     }
 
     /// Zuul: one error for each branch of an untrusted project that defines pipelines, at the first that
     /// is one. What the others say to drivers is looked at all the same.
-    fn forbidden_pipelines(&mut self, files: &[ParsedFile]) -> Vec<Problem> {
+    fn forbidden_pipelines(&mut self, files: &[&ParsedFile]) -> Vec<Problem> {
         let mut seen = BTreeSet::new();
         let mut problems = Vec::new();
         for file in files {
@@ -636,10 +651,6 @@ impl<'a> Assembly<'a> {
 
 fn branch_of(file: &ParsedFile) -> (&str, &str) {
     (&file.context.project, &file.context.branch)
-}
-
-fn defines_pipelines(file: &ParsedFile) -> bool {
-    file.stanzas.iter().any(|stanza| matches!(stanza.object, Some(Object::Pipeline(_))))
 }
 
 /// The problem of a project that cannot be found.

@@ -13,7 +13,7 @@ use crate::schema::Sink;
 use crate::yaml::{Entry, Mark, Node, NodeKind, Parsed};
 
 /// Whether older spellings are understood. Zuul 14 refuses them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Spelling {
     /// Those of Zuul 14 alone.
     Zuul,

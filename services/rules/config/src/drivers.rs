@@ -237,6 +237,33 @@ const GIT_TRIGGER: &[Field] = &[
     field("debug", Shape::Bool),
 ];
 
+/// What gatelog's own driver for plain Git repositories understands; `git` is Zuul's, which only watches.
+const PLAIN_GIT_TRIGGER: &[Field] = &[
+    needed(
+        "event",
+        Shape::Words(&[
+            "change-proposed",
+            "change-approved",
+            "approval-withdrawn",
+            "change-abandoned",
+            "change-merged",
+            "ref-updated",
+        ]),
+    ),
+    field("branch", Shape::Regexes),
+    field("ref", Shape::Regexes),
+    field("username", Shape::Regexes),
+    field("email", Shape::Regexes),
+    field("ignore-deletes", Shape::Bool),
+];
+
+const PLAIN_GIT_STATE: &[Field] = &[
+    field("approved", Shape::Bool),
+    field("open", Shape::Bool),
+    field("merged", Shape::Bool),
+    field("current-patchset", Shape::Bool),
+];
+
 const TIMER_TRIGGER: &[Field] =
     &[needed("time", Shape::Text), field("dereference", Shape::Bool), field("debug", Shape::Bool)];
 
@@ -288,6 +315,12 @@ fn driver(name: &str) -> Option<Driver> {
             require: Some(PAGURE_STATE),
             reject: Some(&[]),
             reporter: Some(&[Shape::ListedFields(PAGURE_REPORTER)]),
+        },
+        "plain-git" => Driver {
+            trigger: Some(PLAIN_GIT_TRIGGER),
+            require: Some(PLAIN_GIT_STATE),
+            reject: Some(PLAIN_GIT_STATE),
+            reporter: Some(&[Shape::Nothing, Shape::Fields(&[])]),
         },
         "git" => Driver { trigger: Some(GIT_TRIGGER), ..Driver::default() },
         "timer" => Driver { trigger: Some(TIMER_TRIGGER), ..Driver::default() },
@@ -502,6 +535,7 @@ impl<'a> Checker<'a> {
             Some("gitlab") => &["event", "branch", "ref", "comment"],
             Some("pagure") => &["event", "ref", "comment"],
             Some("git") => &["ref"],
+            Some("plain-git") => &["branch", "ref", "username", "email"],
             Some("zuul") => &["event", "pipeline"],
             _ => &[],
         };

@@ -11,6 +11,7 @@
 
 mod ansible;
 mod assemble;
+pub mod cache;
 pub mod dialect;
 pub mod drivers;
 pub mod files;
@@ -27,6 +28,7 @@ pub mod place;
 pub mod problem;
 mod providers;
 pub mod regexes;
+pub mod relevant;
 pub mod schema;
 pub mod shared;
 pub mod tenant;
@@ -35,16 +37,18 @@ mod validate;
 pub mod yaml;
 
 pub use assemble::assemble;
+pub use cache::ParseCache;
 pub use files::{is_config_path, select_config_files};
 pub use findings::Finding;
 pub use freeze::graph::{FrozenJob, JobGraph, Phase, Playbook};
 pub use freeze::trace::FreezeTrace;
 pub use freeze::{FreezeOptions, FreezeOutcome, FreezeSubject, freeze};
 pub use layout::Layout;
-pub use load::{ConfigFile, LoadInput, ParsedFile, load, load_findings, parse_file};
+pub use load::{ConfigFile, LoadInput, ParsedFile, load, load_cached, load_findings, parse_file};
 pub use objects::pipeline::Pipeline;
 pub use place::{Place, SourceContext};
 pub use problem::{Problem, Severity};
+pub use relevant::relevant_errors;
 pub use shared::Shared;
 pub use tenant::{TenantProject, TenantSettings};
 pub use tenant_file::{parse_tenant_file, parse_tenant_file_as};

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::assemble::assemble;
+use crate::cache::ParseCache;
 use crate::dialect::{self, Spelling};
 use crate::files::select_config_files;
 use crate::findings::{self, Finding, Findings};
@@ -72,8 +73,18 @@ pub fn load(input: &LoadInput) -> (Layout, Vec<Problem>) {
     (layout, findings::problems(findings))
 }
 
+/// The same, with files parsed before.
+pub fn load_cached(input: &LoadInput, cache: &mut ParseCache) -> (Layout, Vec<Problem>) {
+    let (layout, findings) = load_all(input, cache);
+    (layout, findings::problems(findings))
+}
+
 /// The same with every finding, repeated as often as it was met.
 pub fn load_findings(input: &LoadInput) -> (Layout, Vec<Finding>) {
+    load_all(input, &mut ParseCache::default())
+}
+
+fn load_all(input: &LoadInput, cache: &mut ParseCache) -> (Layout, Vec<Finding>) {
     let mut by_branch: BTreeMap<(&str, &str), BTreeMap<&str, &str>> = BTreeMap::new();
     for file in &input.files {
         by_branch.entry((&file.project, &file.branch)).or_default().insert(&file.path, &file.text);
@@ -85,7 +96,7 @@ pub fn load_findings(input: &LoadInput) -> (Layout, Vec<Finding>) {
     let mut findings = Findings::default();
     for file in &input.tenant.included {
         findings.begin();
-        parsed.extend(included(file, input.tenant.spelling(), &mut findings));
+        parsed.extend(included(file, input.tenant.spelling(), cache, &mut findings));
     }
     for project in &input.tenant.projects {
         if project.include.is_empty() {
@@ -114,7 +125,7 @@ pub fn load_findings(input: &LoadInput) -> (Layout, Vec<Finding>) {
             }
             for path in &selection.files {
                 let text = files.get(path.as_str()).copied().unwrap_or("");
-                let file = parse_file(context(path), text, input.tenant.spelling());
+                let file = cache.parse(context(path), text, input.tenant.spelling());
                 findings.begin();
                 for problem in &file.problems {
                     findings.push_of_file(problem.clone());
@@ -126,6 +137,7 @@ pub fn load_findings(input: &LoadInput) -> (Layout, Vec<Finding>) {
         }
     }
     let mut known = findings.into_vec();
+    let parsed: Vec<&ParsedFile> = parsed.iter().map(|file: &Shared<ParsedFile>| &**file).collect();
     let (layout, mut found) = assemble(&input.tenant, &parsed);
     let last = known.last().map_or(0, |finding| finding.attempt);
     let mut shown = BTreeMap::new();
@@ -153,7 +165,12 @@ pub fn load_findings(input: &LoadInput) -> (Layout, Vec<Finding>) {
 }
 
 /// A file beside the tenant file.
-fn included(file: &IncludedFile, spelling: Spelling, findings: &mut Findings) -> Option<ParsedFile> {
+fn included(
+    file: &IncludedFile,
+    spelling: Spelling,
+    cache: &mut ParseCache,
+    findings: &mut Findings,
+) -> Option<Shared<ParsedFile>> {
     let context = SourceContext { path: file.path.clone(), trusted: true, ..SourceContext::default() };
     let Some(text) = &file.text else {
         let message = format!("the file {} that the tenant includes is not there", file.path);
@@ -162,7 +179,7 @@ fn included(file: &IncludedFile, spelling: Spelling, findings: &mut Findings) ->
         findings.push_of_file(problem.cure("put it beside the tenant file, or remove it from `include`"));
         return None;
     };
-    let parsed = parse_file(context, text, spelling);
+    let parsed = cache.parse(context, text, spelling);
     for problem in &parsed.problems {
         findings.push_of_file(problem.clone());
     }
@@ -178,7 +195,8 @@ fn first(files: &[String]) -> &str {
 /// Zuul: a file that is no YAML, or has a repeated key, counts for nothing; after an item that is no
 /// object the rest of the file is not looked at.
 pub fn parse_file(context: SourceContext, text: &str, spelling: Spelling) -> ParsedFile {
-    let mut sink = Sink { context: Shared::new(context), text, spelling, problems: Vec::new() };
+    let mut sink =
+        Sink { context: Shared::new(context), text, spelling, problems: Vec::new(), patterns: BTreeMap::new() };
     let mut stanzas = Vec::new();
     match yaml::parse_as(text, spelling) {
         Ok(parsed) => {

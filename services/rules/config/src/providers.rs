@@ -16,8 +16,8 @@ use crate::tenant::TenantSettings;
 const MAX_SECTIONS: usize = 100;
 
 /// Older spellings: images and flavors that a section names are there, defined or not.
-pub(crate) fn imply(layout: &mut Layout, files: &[ParsedFile], findings: &mut Findings) {
-    let sections = files.iter().flat_map(|file| &file.stanzas).filter_map(|stanza| match &stanza.object {
+pub(crate) fn imply(layout: &mut Layout, files: &[&ParsedFile], findings: &mut Findings) {
+    let sections = files.iter().copied().flat_map(|file| &file.stanzas).filter_map(|stanza| match &stanza.object {
         Some(Object::Named(object)) if object.older && object.class == "section" => Some(object),
         _ => None,
     });

@@ -10,7 +10,7 @@ use gatelog_record::Value;
 use crate::dialect::{self, Spelling};
 use crate::place::{Place, SourceContext};
 use crate::problem::{Problem, Severity, UNKNOWN, did_you_mean, snippet};
-use crate::regexes::{Anchor, Pattern, Verdict};
+use crate::regexes::{Anchor, Pattern, PatternText, Verdict};
 use crate::shared::Shared;
 use crate::yaml::tree::mapping_value;
 use crate::yaml::{Entry, Mark, Node, NodeKind, Tag};
@@ -171,6 +171,8 @@ pub struct Sink<'a> {
     pub spelling: Spelling,
     /// What was found.
     pub problems: Vec<Problem>,
+    /// Patterns met so far: one that is written again is not looked at again.
+    pub patterns: BTreeMap<PatternText, (Pattern, Verdict)>,
 }
 
 impl Sink<'_> {
@@ -389,8 +391,7 @@ impl<'a, 's, 't> Stanza<'a, 's, 't> {
         let mut patterns = Vec::new();
         for item in entry.value.items() {
             if let Some(pattern) = pattern_of(item, anchor) {
-                self.check_pattern(name, item.start, &pattern);
-                patterns.push(pattern);
+                patterns.push(self.check_pattern(name, item.start, pattern));
             }
         }
         Some(patterns)
@@ -513,8 +514,14 @@ impl<'a, 's, 't> Stanza<'a, 's, 't> {
     }
 
     /// Reports what is wrong with one regular expression of an attribute.
-    pub fn check_pattern(&mut self, attribute: &str, mark: Mark, pattern: &Pattern) {
-        match pattern.check() {
+    pub fn check_pattern(&mut self, attribute: &str, mark: Mark, pattern: Pattern) -> Pattern {
+        let text = PatternText::from(pattern.clone());
+        let (pattern, verdict) = self.sink.patterns.entry(text).or_insert_with(|| {
+            let verdict = pattern.check();
+            (pattern, verdict)
+        });
+        let (pattern, verdict) = (pattern.clone(), verdict.clone());
+        match verdict {
             Verdict::Good => {}
             Verdict::Deprecated(why) => self.warn(
                 "regex-deprecation",
@@ -529,6 +536,7 @@ impl<'a, 's, 't> Stanza<'a, 's, 't> {
                 self.fail("regex-invalid", mark, Some(attribute), message, "mend it; the syntax is that of RE2");
             }
         }
+        pattern
     }
 }
 

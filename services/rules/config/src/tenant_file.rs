@@ -102,7 +102,8 @@ pub fn parse_tenant_file(text: &str) -> (Vec<TenantSpec>, Vec<Problem>) {
 /// The same in one spelling.
 pub fn parse_tenant_file_as(text: &str, spelling: Spelling) -> (Vec<TenantSpec>, Vec<Problem>) {
     let context = SourceContext { path: "tenant file".to_owned(), trusted: true, ..SourceContext::default() };
-    let mut sink = Sink { context: Shared::new(context), text, spelling, problems: Vec::new() };
+    let mut sink =
+        Sink { context: Shared::new(context), text, spelling, problems: Vec::new(), patterns: BTreeMap::new() };
     let mut tenants: Vec<(TenantSpec, &Entry)> = Vec::new();
     let mut site = Site::default();
     let root = match parse_lenient(text) {

@@ -3,8 +3,8 @@
 
 use gatelog_rules_config::dialect::Spelling;
 use gatelog_rules_config::{
-    ConfigFile, FreezeOptions, FreezeSubject, Layout, LoadInput, SourceContext, TenantProject, TenantSettings, freeze,
-    load, parse_file, parse_tenant_file,
+    ConfigFile, FreezeOptions, FreezeSubject, Layout, LoadInput, ParseCache, SourceContext, TenantProject,
+    TenantSettings, freeze, load, load_cached, parse_file, parse_tenant_file,
 };
 use proptest::prelude::*;
 
@@ -223,5 +223,33 @@ proptest! {
             let _ = pattern.check();
             let _ = pattern.matches(&text);
         }
+    }
+}
+
+#[test]
+fn files_parsed_before_give_the_same_layout() {
+    let mut cache = ParseCache::default();
+    let texts = [GOOD.to_owned(), GOOD.replace("voting: false", "voting: 7"), "- job: [".to_owned(), String::new()];
+    for _ in 0..2 {
+        for text in &texts {
+            let given = input(text);
+            assert_eq!(load_cached(&given, &mut cache), load(&given));
+        }
+    }
+    // Two files of each text, and none of them twice.
+    assert_eq!(cache.parsed(), 2 * texts.len() as u64);
+}
+
+#[test]
+fn a_change_of_one_file_parses_that_file_alone() {
+    let mut cache = ParseCache::default();
+    let mut given = input(GOOD);
+    load_cached(&given, &mut cache);
+    for round in 0..20 {
+        given.files[1].text = format!("{GOOD}- queue: {{name: q{round}}}\n");
+        let before = cache.parsed();
+        let (layout, _) = load_cached(&given, &mut cache);
+        assert_eq!(cache.parsed(), before + 1);
+        assert!(layout.queues.contains_key(&format!("q{round}")));
     }
 }

@@ -146,6 +146,7 @@ impl Decision<'_> {
             settings,
             files,
             ahead: None,
+            changed: Vec::new(),
         }))
     }
 

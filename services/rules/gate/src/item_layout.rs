@@ -3,15 +3,16 @@
 //! Changes of untrusted projects are used at once; changes of config projects are looked through, but
 //! nothing is tested with them before they are merged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gatelog_deciding::Refusal;
 use gatelog_gate_state::live::BuildsetRow;
 use gatelog_record::draft::gate::{
-    ConfigFileSet, LayoutMade, LayoutOutcome, LayoutPurpose, LayoutReady, LayoutWanted, ProjectBranch,
+    ConfigFileSet, ConfigRemark, LayoutMade, LayoutOutcome, LayoutPurpose, LayoutReady, LayoutWanted, ProjectBranch,
 };
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BlobHash, BuildsetId, ItemId};
+use gatelog_rules_config::{Problem, relevant_errors};
 
 use crate::decision::Decision;
 use crate::queue_pass::Walk;
@@ -21,6 +22,31 @@ use crate::queue_pass::Walk;
 struct Touched {
     trusted: bool,
     untrusted: bool,
+}
+
+/// How many of the errors that a change brings are told on it.
+const MOST_REMARKS: usize = 50;
+
+/// What is said to a change of the errors in its configuration: of those it brings, and of all in the
+/// branches it changes itself.
+pub fn config_remarks(problems: &[Problem], ahead: &[Problem], changed: &[ProjectBranch]) -> Vec<ConfigRemark> {
+    let changed: BTreeSet<(String, String)> =
+        changed.iter().map(|at| (at.project.clone(), at.branch.clone())).collect();
+    let errors = relevant_errors(problems, ahead, &changed);
+    let more = errors.len().saturating_sub(MOST_REMARKS);
+    let remark = |problem: &Problem| ConfigRemark {
+        project: problem.place.context.project.clone(),
+        branch: problem.place.context.branch.clone(),
+        path: problem.place.context.path.clone(),
+        line: problem.place.line,
+        text: problem.to_string(),
+    };
+    let mut remarks: Vec<ConfigRemark> = errors.into_iter().take(MOST_REMARKS).map(remark).collect();
+    if more > 0 {
+        let text = format!("and {more} more errors: mend these first");
+        remarks.push(ConfigRemark { text, ..ConfigRemark::default() });
+    }
+    remarks
 }
 
 impl Decision<'_> {
@@ -90,6 +116,13 @@ impl Decision<'_> {
             }
         }
         let of_tenant = self.gate().layouts.row(&walk.tenant.to_owned()).map(|layout| layout.problems);
+        let own = set.steps.iter().filter(|step| step.item == item).map(|step| &step.subject);
+        let changed = own
+            .filter_map(|subject| {
+                let (connection, project) = (subject.connection.clone(), subject.project.clone());
+                Some(ProjectBranch { connection, project, branch: subject.branch.clone()? })
+            })
+            .collect();
         let ahead = self.nearest(walk).and_then(|set| set.layout_problems).or(of_tenant);
         let work = self.deciding.id();
         self.emit(GateEvent::LayoutWanted(LayoutWanted {
@@ -101,6 +134,7 @@ impl Decision<'_> {
             settings,
             files: files.into_values().collect(),
             ahead,
+            changed,
         }))
     }
 
@@ -116,7 +150,8 @@ impl Decision<'_> {
             LayoutOutcome::Made { introduced, .. } if introduced.is_empty() => None,
             LayoutOutcome::Made { introduced, .. } => {
                 let validated = self.buildset(buildset).is_some_and(|set| set.validated);
-                let mut message = introduced.join("\n\n");
+                let texts: Vec<&str> = introduced.iter().map(|remark| remark.text.as_str()).collect();
+                let mut message = texts.join("\n\n");
                 if purpose == LayoutPurpose::Use && validated {
                     // Right together with a change to a config project, wrong without it.
                     message = format!(

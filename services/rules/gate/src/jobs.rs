@@ -259,6 +259,13 @@ impl Decision<'_> {
         if row.job.noop {
             return None;
         }
+        // Zuul: semaphores are never speculative: how many may hold one is what the tenant's layout in force
+        // says, not what the layout the job was frozen with says.
+        let in_force = self.layout(&row.tenant).ok().flatten();
+        let room = |semaphore: &SemaphoreWanted| match &in_force {
+            Some(layout) => layout.semaphore_max(&semaphore.name),
+            None => u64::from(semaphore.max.max(1)),
+        };
         // Zuul: all of them or none.
         let taken = |semaphore: &&SemaphoreWanted| {
             let key = |id: [u8; 16]| (row.tenant.clone(), semaphore.name.clone(), BuildId(id));
@@ -269,7 +276,7 @@ impl Decision<'_> {
                 .rows(std::ops::Bound::Included(&from), std::ops::Bound::Included(&to))
                 .filter(|((_, _, holder), ())| *holder != build)
                 .count();
-            holders as u64 >= u64::from(semaphore.max.max(1))
+            holders as u64 >= room(semaphore)
         };
         row.job.semaphores.iter().find(taken).map(|semaphore| Hold::Semaphore(semaphore.name.clone()))
     }

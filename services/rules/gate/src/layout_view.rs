@@ -15,6 +15,7 @@ pub struct LayoutView {
     pipelines: Vec<Shared<Pipeline>>,
     projects: BTreeMap<String, ProjectView>,
     in_pipeline: BTreeSet<(String, String)>,
+    semaphores: BTreeMap<String, u64>,
     max_changes_per_pipeline: Option<u64>,
 }
 
@@ -46,6 +47,9 @@ impl LayoutView {
         let pipelines = layout.pipeline_order.iter().filter_map(|name| layout.pipelines.get(name)).cloned();
         let mut view = LayoutView { pipelines: pipelines.collect(), ..LayoutView::default() };
         view.max_changes_per_pipeline = layout.max_changes_per_pipeline.and_then(|limit| u64::try_from(limit).ok());
+        let known = layout.semaphores.keys().chain(layout.global_semaphores.keys());
+        let room = |name: &String| u64::try_from(layout.semaphore_max(name)).unwrap_or(1).max(1);
+        view.semaphores = known.map(|name| (name.clone(), room(name))).collect();
         for (name, project) in &layout.projects {
             let queue = layout.queue_of(name).map(|queue| QueueView {
                 name: queue.name.clone(),
@@ -100,6 +104,11 @@ impl LayoutView {
     /// How many changes may be in one pipeline; none is without limit.
     pub fn max_changes_per_pipeline(&self) -> Option<u64> {
         self.max_changes_per_pipeline
+    }
+
+    /// How many builds may hold a semaphore. Zuul: one that nobody defines, one.
+    pub fn semaphore_max(&self, name: &str) -> u64 {
+        self.semaphores.get(name).copied().unwrap_or(1)
     }
 
     /// Whether a project names a pipeline, itself or by a template.

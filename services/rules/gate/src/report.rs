@@ -3,7 +3,7 @@
 use gatelog_deciding::Refusal;
 use gatelog_gate_state::live::{BuildRow, BuildsetRow, ItemRow, ProblemKind, Work};
 use gatelog_record::draft::gate::{
-    BuildResult, FailuresCounted, ReportAction, ReportDelivered, ReportDone, ReportRequested, Subject,
+    BuildResult, ConfigRemark, FailuresCounted, ReportAction, ReportDelivered, ReportDone, ReportRequested, Subject,
 };
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BuildId, ItemId, Timestamp};
@@ -175,6 +175,7 @@ impl Decision<'_> {
         if reporters.is_empty() {
             return Ok(());
         }
+        let remarks = item.map_or_else(Vec::new, |item| self.remarks(item, subjects));
         let work = self.deciding.id();
         let requested_at = self.now();
         self.emit(GateEvent::ReportRequested(ReportRequested {
@@ -186,8 +187,20 @@ impl Decision<'_> {
             reporters,
             subjects: subjects.to_vec(),
             message,
+            remarks,
             requested_at,
         }))
+    }
+
+    /// What is wrong with lines of the branches an item changes.
+    fn remarks(&self, item: ItemId, subjects: &[Subject]) -> Vec<ConfigRemark> {
+        let problem = self.buildset_of(item).and_then(|(_, set)| set.problem.as_ref());
+        let own = |remark: &&ConfigRemark| {
+            subjects.iter().any(|subject| {
+                subject.project == remark.project && subject.branch.as_deref() == Some(remark.branch.as_str())
+            })
+        };
+        problem.map_or_else(Vec::new, |problem| problem.remarks.iter().filter(own).cloned().collect())
     }
 
     /// A report was delivered, or could not be. Nothing waits for it: a failure is tried again for a

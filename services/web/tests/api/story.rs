@@ -313,6 +313,7 @@ fn report(number: u8, item: ItemId, action: ReportAction, message: &str) -> [Gat
             reporters: vec![("forge".into(), Value::Null)],
             subjects: vec![],
             message: message.into(),
+            remarks: Vec::new(),
             requested_at: at(0),
         }),
         GateEvent::ReportDelivered(ReportDelivered {
@@ -341,6 +342,7 @@ pub fn events(layout: BlobHash, problems: BlobHash) -> Vec<GateEvent> {
             settings: BlobHash::of(b"settings"),
             files: vec![],
             ahead: None,
+            changed: vec![],
         }),
         GateEvent::LayoutActivated(LayoutActivated {
             made: LayoutMade {

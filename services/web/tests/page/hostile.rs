@@ -208,6 +208,7 @@ pub fn events(text: &str, url: &str, layout: BlobHash, problems: BlobHash) -> Ve
             settings: BlobHash::of(b"settings"),
             files: vec![],
             ahead: None,
+            changed: vec![],
         }),
         GateEvent::LayoutActivated(LayoutActivated {
             made: LayoutMade {
@@ -323,6 +324,7 @@ pub fn events(text: &str, url: &str, layout: BlobHash, problems: BlobHash) -> Ve
             reporters: vec![(t(), Value::Null)],
             subjects: vec![],
             message: t(),
+            remarks: Vec::new(),
             requested_at: at(0),
         }),
         GateEvent::ItemDequeued(ItemDequeued {

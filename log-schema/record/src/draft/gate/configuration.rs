@@ -132,6 +132,21 @@ pub enum LayoutPurpose {
     Validate,
 }
 
+/// What is wrong with a line of a configuration file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigRemark {
+    /// Canonical name of the project; empty where it is about no file.
+    pub project: String,
+    /// The branch.
+    pub branch: String,
+    /// The file.
+    pub path: String,
+    /// The line, from 1; 0 where it is about the whole file.
+    pub line: u32,
+    /// What is wrong, with the lines around it and how to mend it.
+    pub text: String,
+}
+
 /// Work: make a layout. A pure function of what stands here; replay recomputes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LayoutWanted {
@@ -151,6 +166,8 @@ pub struct LayoutWanted {
     pub files: Vec<ConfigFileSet>,
     /// The problems of the layout ahead: an item's errors count only where they are not there already.
     pub ahead: Option<BlobHash>,
+    /// The branches the item's own changes are for: there every error counts.
+    pub changed: Vec<ProjectBranch>,
 }
 
 /// Input: the layout.
@@ -178,7 +195,7 @@ pub enum LayoutOutcome {
         /// How many of them are errors.
         errors: u32,
         /// For an item: the errors it introduces, for its report.
-        introduced: Vec<String>,
+        introduced: Vec<ConfigRemark>,
         /// The version of the loader.
         loader: u32,
     },

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::configuration::ConfigRemark;
 use super::subjects::{ProjectBranch, Subject};
 use crate::id::{ItemId, WorkId};
 use crate::time::Timestamp;
@@ -148,6 +149,9 @@ pub struct ReportRequested {
     pub subjects: Vec<Subject>,
     /// The whole message.
     pub message: String,
+    /// What is said to single lines of the change, where the code-review system can show that; it stands in
+    /// the message, too.
+    pub remarks: Vec<ConfigRemark>,
     /// When it was decided: its date where it is delivered, the same at every sending.
     pub requested_at: Timestamp,
 }

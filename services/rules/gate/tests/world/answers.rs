@@ -13,7 +13,7 @@ use gatelog_record::draft::gate::{
 use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, BuildId, InputId, InputRecord, LeaseId, Timestamp, Value, WorkId, codec};
 use gatelog_rules_config as config;
-use gatelog_rules_gate::{combine, job_traits};
+use gatelog_rules_gate::{combine, config_remarks, job_traits};
 
 use super::forge::{Forge, Tree};
 use super::shell::World;
@@ -177,26 +177,22 @@ impl World {
             }
         }
         let (layout, problems) = config::load(&config::LoadInput { tenant, files });
-        let texts: Vec<String> = problems
-            .iter()
-            .filter(|problem| problem.severity == config::Severity::Error)
-            .map(ToString::to_string)
-            .collect();
-        let ahead: Vec<String> = match &wanted.ahead {
+        let ahead: Vec<config::Problem> = match &wanted.ahead {
             Some(hash) => codec::decode(self.blobs.get(hash).ok_or("the problems ahead are nowhere")?)
                 .map_err(|error| error.to_string())?,
             None => Vec::new(),
         };
         let introduced = match wanted.item {
-            Some(_) => texts.iter().filter(|text| !ahead.contains(text)).cloned().collect(),
+            Some(_) => config_remarks(&problems, &ahead, &wanted.changed),
             None => Vec::new(),
         };
+        let errors = problems.iter().filter(|problem| problem.is_error()).count();
         let layout = codec::encode(&layout).map_err(|error| error.to_string())?;
-        let problems = codec::encode(&texts).map_err(|error| error.to_string())?;
+        let problems = codec::encode(&problems).map_err(|error| error.to_string())?;
         Ok(LayoutOutcome::Made {
             layout: self.put(&layout),
             problems: self.put(&problems),
-            errors: texts.len() as u32,
+            errors: errors as u32,
             introduced,
             loader: 1,
         })

@@ -607,6 +607,30 @@ impl Story {
                 let flat = said.split_whitespace().collect::<Vec<_>>().join(" ");
                 if flat.contains(&text) { Ok(()) } else { Err(format!("it says {said:?}")) }
             }
+            ["remark", project, path, line] => {
+                let remarks =
+                    self.world.last_report.as_ref().map(|report| report.remarks.as_slice()).unwrap_or_default();
+                let said: Vec<String> = remarks
+                    .iter()
+                    .map(|remark| {
+                        format!(
+                            "{} {} {}",
+                            remark.project.rsplit('/').next().unwrap_or_default(),
+                            remark.path,
+                            remark.line
+                        )
+                    })
+                    .collect();
+                if said.contains(&format!("{project} {path} {line}")) {
+                    Ok(())
+                } else {
+                    Err(format!("it remarks on {said:?}"))
+                }
+            }
+            ["no", "remarks"] => {
+                let remarks = self.world.last_report.as_ref().map_or(0, |report| report.remarks.len());
+                equal("remarks", 0, remarks)
+            }
             ["event", kind, rest @ ..] => {
                 if self.has_event(kind, rest) {
                     Ok(())
