@@ -1,5 +1,4 @@
 //! What the fuzz targets do with their bytes; `tests/fuzz_corpus.rs` does it with the corpus.
-#![allow(dead_code, reason = "each target uses one of them")]
 
 use gatelog_rules_config::dialect::Spelling;
 use gatelog_rules_config::regexes::{Anchor, Pattern, Verdict};

@@ -538,7 +538,7 @@ impl<'a> Assembly<'a> {
         variants.push(template.clone());
     }
 
-    fn add_stanza(&mut self, settings: &TenantProject, stanza: &Shared<ProjectStanza>) {
+    fn add_stanza(&mut self, settings: &'a TenantProject, stanza: &Shared<ProjectStanza>) {
         let name = match &stanza.name {
             Some(name) if name.starts_with('^') => {
                 match self.by_regex.iter_mut().find(|(known, _)| known == name) {
@@ -550,8 +550,15 @@ impl<'a> Assembly<'a> {
             Some(name) => name,
             None => &settings.canonical_name,
         };
-        match self.layout.project(name).cloned() {
-            Ok(project) => self.push_stanza(settings, stanza, &project),
+        let project = match &stanza.name {
+            None if !settings.canonical_name.is_empty() => Ok(settings),
+            _ => self.layout.project(name).map(|project| self.settings(&project.canonical_name).unwrap_or(settings)),
+        };
+        match project {
+            Ok(project) => {
+                let refused = self.entries_refused(settings, stanza.in_order(), stanza.place.line);
+                self.push_stanza(settings, stanza, project, &refused);
+            }
             Err(error) => {
                 let problem = project_problem(&self.layout, &error, stanza.place.clone());
                 self.findings.push(problem.about("name"));
@@ -559,22 +566,31 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    fn push_stanza(&mut self, settings: &TenantProject, stanza: &Shared<ProjectStanza>, project: &LayoutProject) {
+    /// `refused` is what keeps its entries out of the layout, whatever the project.
+    fn push_stanza(
+        &mut self,
+        settings: &TenantProject,
+        stanza: &Shared<ProjectStanza>,
+        project: &TenantProject,
+        refused: &[Problem],
+    ) {
         if !self.may_configure(settings, stanza, project) {
             return;
         }
-        let refused = self.entries_refused(settings, stanza.in_order(), stanza.place.line);
         if !refused.is_empty() {
-            refused.into_iter().for_each(|problem| self.findings.push(problem));
+            refused.iter().for_each(|problem| self.findings.push(problem.clone()));
             return;
         }
-        if !self.layout.stanzas.contains_key(&project.canonical_name) {
-            self.stanza_order.push(project.canonical_name.clone());
+        match self.layout.stanzas.get_mut(&project.canonical_name) {
+            Some(stanzas) => stanzas.push(stanza.clone()),
+            None => {
+                self.stanza_order.push(project.canonical_name.clone());
+                self.layout.stanzas.insert(project.canonical_name.clone(), vec![stanza.clone()]);
+            }
         }
-        self.layout.stanzas.entry(project.canonical_name.clone()).or_default().push(stanza.clone());
     }
 
-    fn may_configure(&mut self, settings: &TenantProject, stanza: &ProjectStanza, project: &LayoutProject) -> bool {
+    fn may_configure(&mut self, settings: &TenantProject, stanza: &ProjectStanza, project: &TenantProject) -> bool {
         let own = project.canonical_name == settings.canonical_name;
         let named = |pattern: &Pattern| pattern.matches(&project.name) || pattern.matches(&project.canonical_name);
         if own || settings.trusted || (!project.trusted && settings.configure_projects.iter().any(named)) {
@@ -601,17 +617,21 @@ impl<'a> Assembly<'a> {
                 continue;
             }
             // In the order of the tenant file, as everywhere.
-            let projects = self.tenant.projects.iter().map(|project| project.canonical_name.as_str());
-            let matched: Vec<LayoutProject> = projects
-                .filter_map(|name| self.layout.projects.get(name))
-                .filter(|project| pattern.matches(&project.name) || pattern.matches(&project.canonical_name))
-                .cloned()
+            let projects = self.tenant.projects.iter();
+            let matched =
+                projects.filter(|project| pattern.matches(&project.name) || pattern.matches(&project.canonical_name));
+            let refused: Vec<Vec<Problem>> = stanzas
+                .iter()
+                .map(|stanza| match self.settings(&stanza.place.context.project) {
+                    Some(settings) => self.entries_refused(settings, stanza.in_order(), stanza.place.line),
+                    None => Vec::new(),
+                })
                 .collect();
             for project in matched {
-                for stanza in &stanzas {
+                for (stanza, refused) in stanzas.iter().zip(&refused) {
                     let Some(settings) = self.settings(&stanza.place.context.project) else { continue };
                     self.findings.begin();
-                    self.push_stanza(settings, stanza, &project);
+                    self.push_stanza(settings, stanza, project, refused);
                 }
             }
         }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::findings::Findings;
 use crate::layout::{Layout, NodesetError};
+use crate::objects::ProjectTemplate;
 use crate::objects::job::{JobAttribute, JobDefinition, Parent};
 use crate::objects::job_parts::AttributeValue;
 use crate::objects::nodeset::NodesetShape;
@@ -65,28 +66,37 @@ pub(crate) fn objects(layout: &Layout, tenant: &TenantSettings, findings: &mut F
 
 /// Stanzas with their templates. Zuul: a template is looked at for each project that uses it, and a
 /// stanza only up to the first template that does not exist.
-pub(crate) fn projects(layout: &Layout, order: &[String], findings: &mut Findings) {
+pub(crate) fn projects<'a>(layout: &'a Layout, order: &[String], findings: &mut Findings) {
+    // What a template comes to is the same for all that use it.
+    let mut looked: BTreeMap<&str, Vec<Vec<Problem>>> = BTreeMap::new();
+    let mut look = |name: &'a str| -> Vec<Vec<Problem>> {
+        let of_template = |template: &ProjectTemplate| {
+            let mut found = Findings::default();
+            for (name, pipeline) in template.in_order() {
+                project_pipeline(layout, name, pipeline, &mut found);
+            }
+            found.into_vec().into_iter().map(|finding| finding.problem).collect()
+        };
+        let variants = layout.templates.get(name).map_or(&[][..], Vec::as_slice);
+        looked.entry(name).or_insert_with(|| variants.iter().map(|one| of_template(one)).collect()).clone()
+    };
     for stanza in order.iter().filter_map(|name| layout.stanzas.get(name)).flatten() {
         let missing = stanza.templates.iter().position(|name| !layout.templates.contains_key(name));
         let (first, rest) = stanza.templates.split_at(missing.unwrap_or(stanza.templates.len()));
-        for template in first.iter().filter_map(|name| layout.templates.get(name)).flatten() {
+        for problems in first.iter().flat_map(|name| look(name)) {
             findings.begin();
-            for (name, pipeline) in template.in_order() {
-                project_pipeline(layout, name, pipeline, findings);
-            }
+            problems.into_iter().for_each(|problem| findings.push(problem));
         }
         findings.begin();
         for name in rest {
-            let Some(variants) = layout.templates.get(name) else {
+            if !layout.templates.contains_key(name) {
                 let message = format!("the project template \"{name}\" was not found");
                 let problem = Problem::error("template-not-found", "Template Not Found", stanza.place.clone(), message);
                 let cure = near(name, layout.templates.keys(), "define it, or remove it");
                 findings.push(problem.about("templates").cure(cure));
                 continue;
-            };
-            for (name, pipeline) in variants.iter().flat_map(|template| template.in_order()) {
-                project_pipeline(layout, name, pipeline, findings);
             }
+            look(name).into_iter().flatten().for_each(|problem| findings.push(problem));
         }
         for (name, pipeline) in stanza.in_order() {
             project_pipeline(layout, name, pipeline, findings);

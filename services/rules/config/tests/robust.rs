@@ -3,8 +3,8 @@
 
 use gatelog_rules_config::dialect::Spelling;
 use gatelog_rules_config::{
-    ConfigFile, FreezeOptions, FreezeSubject, Layout, LoadInput, ParseCache, SourceContext, TenantProject,
-    TenantSettings, freeze, load, load_cached, parse_file, parse_tenant_file,
+    ConfigFile, FreezeOptions, FreezeSubject, Layout, LoadInput, ParseCache, Severity, SourceContext, TenantProject,
+    TenantSettings, freeze, load, load_cached, parse_file, parse_tenant_file, parse_tenant_file_as,
 };
 use proptest::prelude::*;
 
@@ -224,6 +224,55 @@ proptest! {
             let _ = pattern.matches(&text);
         }
     }
+}
+
+#[test]
+fn a_tenant_may_include_files_beside_the_tenant_file() {
+    let text = "
+- tenant:
+    name: openstack
+    include:
+      - global.yaml
+      - openstack.yaml
+- tenant:
+    name: random
+    include: global.yaml
+    source:
+      my-gerrit:
+        repos:
+          - stackforge/random
+";
+    let (mut specs, problems) = parse_tenant_file(text);
+    let told: Vec<(Severity, &str, u32)> =
+        problems.iter().map(|p| (p.severity, p.attribute.as_deref().unwrap_or(""), p.place.line)).collect();
+    let notice = Severity::Notice;
+    assert_eq!(told, [(notice, "include", 4), (notice, "include", 9), (notice, "repos", 12)]);
+    let included: Vec<&str> = specs[0].settings.included.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(included, ["global.yaml", "openstack.yaml"]);
+    let random = &specs[1].settings.projects[0];
+    assert_eq!((random.name.as_str(), random.trusted), ("stackforge/random", false));
+
+    // A project that such a file names is one of the tenant's; a file that is not there is told.
+    let (_, missing) = load(&LoadInput { tenant: specs[0].settings.clone(), files: Vec::new() });
+    assert_eq!(missing.iter().map(|p| p.code.as_str()).collect::<Vec<_>>(), ["included-file-missing"; 2]);
+    specs[0].settings.included[0].text = Some("- project: {name: openstack/nova, check: {jobs: [noop]}}".into());
+    specs[0].settings.included[1].text = Some(String::new());
+    specs[0].imply_projects(&["my-gerrit".into()]);
+    let (settings, _) = specs[0].resolve(|connection, name| {
+        Some(gatelog_rules_config::tenant::ProjectFacts {
+            canonical_name: format!("{connection}/{name}"),
+            default_branch: "master".into(),
+            branches: vec!["master".into()],
+        })
+    });
+    let (layout, problems) = load(&LoadInput { tenant: settings, files: Vec::new() });
+    assert!(problems.is_empty(), "{problems:?}");
+    assert!(layout.stanzas.contains_key("my-gerrit/openstack/nova"));
+
+    // As Zuul 14 has it, all of this is unknown.
+    let (specs, problems) = parse_tenant_file_as(text, Spelling::Zuul);
+    assert!(specs.is_empty());
+    assert_eq!(problems.iter().filter(|problem| problem.is_error()).count(), 3);
 }
 
 #[test]
