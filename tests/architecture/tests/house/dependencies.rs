@@ -29,7 +29,7 @@ const TABLE: &[(&str, &[&str], Outside)] = &[
     (
         "services/rules/config",
         &[RECORD],
-        Only(&["fancy-regex", "regex", "saphyr-parser", "serde", "serde_json", "thiserror"]),
+        Only(&["fancy-regex", "libyaml-safer", "regex", "serde", "serde_json", "thiserror"]),
     ),
     (
         "services/rules/gate",
@@ -96,7 +96,7 @@ const ONE_PLACE: &[(&str, &[&str])] = &[
     ("axum", &["services/web", "services/gatelog"]),
     ("chacha20poly1305", &["services/secrets"]),
     ("rsa", &["services/secrets"]),
-    ("saphyr-parser", &["services/rules/config"]),
+    ("libyaml-safer", &["services/rules/config"]),
     ("clap", &["services/gatelog"]),
     ("crossterm", &["services/gatelog"]),
 ];

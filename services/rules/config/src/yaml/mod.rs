@@ -1,9 +1,11 @@
-//! YAML as Zuul reads it: YAML 1.1 scalars as PyYAML resolves them, marks on every node, merge
+//! YAML as Zuul reads it: libyaml's grammar, YAML 1.1 scalars as PyYAML resolves them, marks on every node, merge
 //! keys, three tags of Zuul's own, duplicate keys refused.
 
+pub mod error;
 pub mod parse;
 pub mod scalar;
 pub mod tree;
 
-pub use parse::{Parsed, YamlError, parse, parse_as};
+pub use error::YamlError;
+pub use parse::{Parsed, parse, parse_as};
 pub use tree::{Entry, Mark, Node, NodeKind, Tag};

@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use gatelog_record::Value;
-use saphyr_parser::{Event, Parser, ScalarStyle, Span};
-use thiserror::Error;
+use libyaml_safer::{Event, EventData, Parser, ScalarStyle};
 
 use crate::dialect::Spelling;
 
+use super::error::YamlError;
 use super::scalar::{float, integer, resolve_plain};
 use super::tree::{Entry, Mark, Node, NodeKind, Tag};
 
@@ -19,163 +20,10 @@ pub const MAX_NODES: usize = 500_000;
 /// Deepest nesting.
 pub const MAX_DEPTH: usize = 60;
 
-/// Why a file is not YAML as the language knows it.
-#[derive(Clone, Debug, PartialEq, Error)]
-pub enum YamlError {
-    /// Not YAML.
-    #[error("this is not valid YAML: {message}")]
-    Syntax {
-        /// What the parser says.
-        message: String,
-        /// Where.
-        mark: Mark,
-    },
-    /// A key appears twice in one mapping. Zuul: `YAMLDuplicateKeyError`, the file is refused.
-    #[error("the key `{key}` appears twice in one dictionary (first on line {first})")]
-    DuplicateKey {
-        /// The key.
-        key: String,
-        /// Line of its first appearance.
-        first: u32,
-        /// Where it appears again.
-        mark: Mark,
-        /// Where the dictionary starts.
-        start: Mark,
-    },
-    /// A tag without a meaning.
-    #[error("the tag `{tag}` is unknown")]
-    UnknownTag {
-        /// The tag.
-        tag: String,
-        /// Where.
-        mark: Mark,
-    },
-    /// A tag on a value it does not go with.
-    #[error("the tag `{tag}` does not go with {kind}")]
-    MisplacedTag {
-        /// The tag.
-        tag: String,
-        /// What the value is.
-        kind: String,
-        /// Where.
-        mark: Mark,
-    },
-    /// Encrypted text that is no base64. Zuul: the file is refused.
-    #[error("this encrypted text is cut off: it is not whole base64")]
-    Base64 {
-        /// Where.
-        mark: Mark,
-    },
-    /// A key that is a list or a dictionary.
-    #[error("a dictionary key must be a simple value")]
-    KeyNotScalar {
-        /// Where.
-        mark: Mark,
-    },
-    /// An alias for an anchor that does not exist or is still open.
-    #[error("the alias refers to itself or to an unknown anchor")]
-    BadAlias {
-        /// Where.
-        mark: Mark,
-    },
-    /// `<<` with something that is not a mapping.
-    #[error("the merge key `<<` needs a dictionary or a list of dictionaries")]
-    BadMerge {
-        /// Where.
-        mark: Mark,
-    },
-    /// A second document.
-    #[error("a configuration file holds one YAML document, and here a second one starts")]
-    SecondDocument {
-        /// Where.
-        mark: Mark,
-    },
-    /// Larger than any sensible configuration.
-    #[error("the file is too large: more than {limit} {what}")]
-    TooLarge {
-        /// What there is too much of.
-        what: &'static str,
-        /// The limit.
-        limit: usize,
-        /// Where the limit was reached.
-        mark: Mark,
-    },
-}
-
-impl YamlError {
-    /// Where it is.
-    pub fn mark(&self) -> Mark {
-        match self {
-            YamlError::Syntax { mark, .. }
-            | YamlError::DuplicateKey { mark, .. }
-            | YamlError::UnknownTag { mark, .. }
-            | YamlError::MisplacedTag { mark, .. }
-            | YamlError::Base64 { mark }
-            | YamlError::KeyNotScalar { mark }
-            | YamlError::BadAlias { mark }
-            | YamlError::BadMerge { mark }
-            | YamlError::SecondDocument { mark }
-            | YamlError::TooLarge { mark, .. } => *mark,
-        }
-    }
-
-    /// The line Zuul tells: that of the dictionary with a repeated key; of anything else it tells none.
-    pub fn stanza_line(&self) -> u32 {
-        match self {
-            YamlError::DuplicateKey { start, .. } => start.line,
-            _ => 0,
-        }
-    }
-
-    /// Stable identifier.
-    pub fn code(&self) -> &'static str {
-        match self {
-            YamlError::Syntax { .. } => "yaml-syntax",
-            YamlError::DuplicateKey { .. } => "yaml-duplicate-key",
-            YamlError::UnknownTag { .. } => "yaml-unknown-tag",
-            YamlError::MisplacedTag { .. } => "yaml-misplaced-tag",
-            YamlError::Base64 { .. } => "yaml-base64",
-            YamlError::KeyNotScalar { .. } => "yaml-key-not-scalar",
-            YamlError::BadAlias { .. } => "yaml-bad-alias",
-            YamlError::BadMerge { .. } => "yaml-bad-merge",
-            YamlError::SecondDocument { .. } => "yaml-second-document",
-            YamlError::TooLarge { .. } => "yaml-too-large",
-        }
-    }
-
-    /// How to mend it.
-    pub fn cure(&self) -> &'static str {
-        match self {
-            YamlError::Syntax { .. } => "mend the indentation or quoting here; the rest of the file is not read",
-            YamlError::DuplicateKey { .. } => "keep one of the two; the file is not read until then",
-            YamlError::UnknownTag { .. } => "known tags are !override, !inherit and !encrypted/pkcs1-oaep",
-            YamlError::MisplacedTag { .. } => {
-                "!override and !inherit go with a dictionary, a list or a string, !encrypted/pkcs1-oaep with text"
-            }
-            YamlError::Base64 { .. } => "encrypt the secret again and take all of the output",
-            YamlError::KeyNotScalar { .. } => {
-                "put quotes around a value that starts with a brace, as in \"{{ name }}\""
-            }
-            YamlError::BadAlias { .. } => "anchors work within one file, and must stand before their aliases",
-            YamlError::BadMerge { .. } => "merge an alias of a dictionary, as in `<<: *name`",
-            YamlError::SecondDocument { .. } => "remove the `---`, or move what follows to a file of its own",
-            YamlError::TooLarge { .. } => "split the file; aliases count as often as they are used",
-        }
-    }
-}
-
-fn mark(span: &Span) -> Mark {
-    Mark {
-        line: u32::try_from(span.start.line()).unwrap_or(u32::MAX),
-        column: u32::try_from(span.start.col()).unwrap_or(u32::MAX).saturating_add(1),
-    }
-}
-
-fn end_mark(span: &Span) -> Mark {
-    Mark {
-        line: u32::try_from(span.end.line()).unwrap_or(u32::MAX),
-        column: u32::try_from(span.end.col()).unwrap_or(u32::MAX).saturating_add(1),
-    }
+/// Ours are counted from 1, for people.
+fn mark(at: libyaml_safer::Mark) -> Mark {
+    let one = |number: u64| u32::try_from(number).unwrap_or(u32::MAX).saturating_add(1);
+    Mark { line: one(at.line), column: one(at.column) }
 }
 
 /// Reads one file. Nothing in the file (or only comments) is `None`.
@@ -262,6 +110,55 @@ pub fn parse_lenient(text: &str) -> Result<(Option<Node>, Vec<YamlError>), Vec<Y
     Ok((builder.root.map(|built| built.node), duplicates))
 }
 
+/// The text with a line break at its end, and whether that is added: libyaml-safer 0.3 cannot read a block scalar
+/// whose last line has none. A last line of spaces alone says nothing and is cut off.
+fn ended(text: &str) -> (Cow<'_, str>, bool) {
+    let text = match text.rfind('\n') {
+        Some(last) if text.get(last + 1..).is_some_and(|rest| rest.bytes().all(|byte| byte == b' ')) => {
+            text.get(..=last).unwrap_or(text)
+        }
+        _ => text,
+    };
+    if text.is_empty() || text.ends_with(['\n', '\r']) {
+        return (Cow::Borrowed(text), false);
+    }
+    (Cow::Owned(format!("{text}\n")), true)
+}
+
+/// What the parser says, and where.
+fn syntax(error: &libyaml_safer::Error, text: &str) -> YamlError {
+    use libyaml_safer::ErrorKind;
+    let said = error.to_string();
+    // `Scanner error: line 3 column 5: found … while … (line 2 column 3)`: the places are told by ours.
+    let message = match error.kind() {
+        ErrorKind::Scanner | ErrorKind::Parser => {
+            let after = said.split_once(": ").and_then(|(_, rest)| rest.split_once(": ")).map(|(_, rest)| rest);
+            after
+                .unwrap_or(&said)
+                .rsplit_once(" (line ")
+                .map_or(after.unwrap_or(&said), |(before, _)| before)
+                .to_owned()
+        }
+        _ => said,
+    };
+    let at = error.problem_mark().map_or_else(|| unreadable(text), mark);
+    YamlError::Syntax { message, mark: at }
+}
+
+/// The first character that no YAML may hold. Zuul: `ReaderError`.
+fn unreadable(text: &str) -> Mark {
+    let (mut line, mut column) = (1_u32, 1_u32);
+    for character in text.chars() {
+        match character {
+            '\n' => (line, column) = (line.saturating_add(1), 1),
+            '\t' | '\r' | '\u{85}' => column = column.saturating_add(1),
+            control if control.is_control() || matches!(control, '\u{fffe}' | '\u{ffff}') => break,
+            _ => column = column.saturating_add(1),
+        }
+    }
+    Mark { line, column }
+}
+
 /// A finished node and how many nodes it holds.
 #[derive(Clone)]
 struct Built {
@@ -276,14 +173,15 @@ enum Frame {
 
 struct Open {
     tag: Option<Tag>,
-    anchor: usize,
+    anchor: Option<String>,
     start: Mark,
 }
 
 #[derive(Default)]
 struct Builder {
     stack: Vec<Frame>,
-    anchors: BTreeMap<usize, Built>,
+    /// `None` while the value is still open.
+    anchors: BTreeMap<String, Option<Built>>,
     root: Option<Built>,
     nodes: usize,
     documents: usize,
@@ -292,6 +190,10 @@ struct Builder {
     /// Whether older tags are known.
     older: bool,
     older_tags: Vec<Mark>,
+    /// The length of the text in bytes.
+    length: u64,
+    /// The end of the newest event.
+    reached: Mark,
 }
 
 impl Builder {
@@ -301,36 +203,39 @@ impl Builder {
             let mark = Mark { line: 1, column: 1 };
             return Err(vec![YamlError::TooLarge { what: "bytes", limit: MAX_BYTES, mark }]);
         }
-        for step in Parser::new_from_str(text) {
-            let (event, span) = match step {
-                Ok(step) => step,
-                Err(error) => {
-                    let at = error.marker();
-                    let mark = Mark {
-                        line: u32::try_from(at.line()).unwrap_or(u32::MAX),
-                        column: u32::try_from(at.col()).unwrap_or(u32::MAX).saturating_add(1),
-                    };
-                    return Err(self.with(YamlError::Syntax { message: error.info().to_owned(), mark }));
+        let (text, unended) = ended(text);
+        self.length = text.len() as u64;
+        let mut bytes = text.as_bytes();
+        let mut parser = Parser::new();
+        parser.set_input_string(&mut bytes);
+        loop {
+            // The parser gives up on some texts that no one writes (`[!tag, x]`) by a panic.
+            let step = catch_unwind(AssertUnwindSafe(|| parser.parse()));
+            let event = match step {
+                Ok(Ok(event)) => event,
+                Ok(Err(error)) => return Err(self.with(syntax(&error, &text))),
+                Err(_) => {
+                    let message = "the parser gave up after this place".to_owned();
+                    return Err(self.with(YamlError::Syntax { message, mark: self.reached }));
                 }
             };
-            if let Err(error) = self.event(event, &span) {
+            if matches!(event.data, EventData::StreamEnd) {
+                return Ok(self.take_duplicates());
+            }
+            self.reached = mark(event.end_mark);
+            if let Err(error) = self.event(event, unended) {
                 return Err(self.with(error));
             }
         }
-        Ok(self.take_duplicates())
     }
 
     /// The tag, or today's for an older one.
-    fn modern<'t>(&mut self, tag: &'t saphyr_parser::Tag, at: Mark) -> Cow<'t, saphyr_parser::Tag> {
-        if !self.older || written(tag) != "!encrypted/pkcs1" {
-            return Cow::Borrowed(tag);
+    fn modern(&mut self, tag: Option<String>, at: Mark) -> Option<String> {
+        if self.older && tag.as_deref() == Some("!encrypted/pkcs1") {
+            self.older_tags.push(at);
+            return Some("!encrypted/pkcs1-oaep".to_owned());
         }
-        self.older_tags.push(at);
-        Cow::Owned(saphyr_parser::Tag {
-            suffix: "encrypted/pkcs1-oaep".to_owned(),
-            handle: "!".to_owned(),
-            ..tag.clone()
-        })
+        tag
     }
 
     fn with(&mut self, error: YamlError) -> Vec<YamlError> {
@@ -353,36 +258,43 @@ impl Builder {
         Ok(())
     }
 
-    fn event(&mut self, event: Event<'_>, span: &Span) -> Result<(), YamlError> {
-        let start = mark(span);
-        match event {
-            Event::DocumentStart(_) => {
+    fn event(&mut self, event: Event, unended: bool) -> Result<(), YamlError> {
+        let (start, end) = (mark(event.start_mark), mark(event.end_mark));
+        match event.data {
+            EventData::DocumentStart { .. } => {
                 self.documents += 1;
                 if self.documents > 1 {
                     return Err(YamlError::SecondDocument { mark: start });
                 }
                 Ok(())
             }
-            Event::Alias(id) => {
-                let built = self.anchors.get(&id).cloned().ok_or(YamlError::BadAlias { mark: start })?;
+            EventData::Alias { anchor } => {
+                let built = self.anchors.get(&anchor).cloned().flatten().ok_or(YamlError::BadAlias { mark: start })?;
                 self.count(built.weight, start)?;
                 // Its marks stay those of the anchor: that is where the text to mend stands.
-                self.finish(built, 0)
+                self.finish(built, None)
             }
-            Event::Scalar(text, style, anchor, tag) => {
+            EventData::Scalar { mut value, style, anchor, tag, .. } => {
                 self.count(1, start)?;
-                let tag = tag.as_deref().map(|tag| self.modern(tag, start));
-                let node = scalar(&text, style, tag.as_deref(), start, end_mark(span))?;
+                let block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
+                if unended && block && event.end_mark.index >= self.length && value.ends_with('\n') {
+                    value.pop();
+                }
+                let anchor = self.anchored(anchor, start)?;
+                let tag = self.modern(tag, start);
+                let node = scalar(&value, style, tag.as_deref(), start, end)?;
                 self.finish(Built { node, weight: 1 }, anchor)
             }
-            Event::SequenceStart(anchor, tag) => {
-                let tag = tag.as_deref().map(|tag| self.modern(tag, start));
+            EventData::SequenceStart { anchor, tag, .. } => {
+                let anchor = self.anchored(anchor, start)?;
+                let tag = self.modern(tag, start);
                 let tag = collection_tag(tag.as_deref(), "seq", start)?;
                 self.open(start)?;
                 self.stack.push(Frame::Sequence { items: Vec::new(), weight: 1, open: Open { tag, anchor, start } });
                 Ok(())
             }
-            Event::MappingStart(anchor, tag) => {
+            EventData::MappingStart { anchor, tag, .. } => {
+                let anchor = self.anchored(anchor, start)?;
                 let tag = collection_tag(tag.as_deref(), "map", start)?;
                 self.open(start)?;
                 self.stack.push(Frame::Mapping {
@@ -394,9 +306,20 @@ impl Builder {
                 });
                 Ok(())
             }
-            Event::SequenceEnd | Event::MappingEnd => self.close(end_mark(span)),
-            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => Ok(()),
+            EventData::SequenceEnd | EventData::MappingEnd => self.close(end),
+            // What the library may add has no meaning here.
+            _ => Ok(()),
         }
+    }
+
+    /// An anchor stands for one value. Zuul: a second one of its name refuses the file.
+    fn anchored(&mut self, anchor: Option<String>, mark: Mark) -> Result<Option<String>, YamlError> {
+        if let Some(name) = &anchor
+            && self.anchors.insert(name.clone(), None).is_some()
+        {
+            return Err(YamlError::DuplicateAnchor { anchor: name.clone(), mark });
+        }
+        Ok(anchor)
     }
 
     fn open(&mut self, start: Mark) -> Result<(), YamlError> {
@@ -457,9 +380,9 @@ impl Builder {
         merged
     }
 
-    fn finish(&mut self, built: Built, anchor: usize) -> Result<(), YamlError> {
-        if anchor != 0 {
-            self.anchors.insert(anchor, built.clone());
+    fn finish(&mut self, built: Built, anchor: Option<String>) -> Result<(), YamlError> {
+        if let Some(anchor) = anchor {
+            self.anchors.insert(anchor, Some(built.clone()));
         }
         let Built { node, weight } = built;
         match self.stack.last_mut() {
@@ -511,12 +434,13 @@ impl Builder {
 
 const CORE: &str = "tag:yaml.org,2002:";
 
-fn written(tag: &saphyr_parser::Tag) -> String {
-    if tag.handle == CORE { format!("!!{}", tag.suffix) } else { format!("{}{}", tag.handle, tag.suffix) }
+/// A tag as people write it.
+fn written(tag: &str) -> String {
+    tag.strip_prefix(CORE).map_or_else(|| tag.to_owned(), |core| format!("!!{core}"))
 }
 
-fn own_tag(tag: &saphyr_parser::Tag) -> Option<Tag> {
-    match written(tag).as_str() {
+fn own_tag(tag: &str) -> Option<Tag> {
+    match tag {
         "!override" => Some(Tag::Override),
         "!inherit" => Some(Tag::Inherit),
         "!encrypted/pkcs1-oaep" => Some(Tag::Encrypted),
@@ -524,9 +448,9 @@ fn own_tag(tag: &saphyr_parser::Tag) -> Option<Tag> {
     }
 }
 
-fn collection_tag(tag: Option<&saphyr_parser::Tag>, core: &str, mark: Mark) -> Result<Option<Tag>, YamlError> {
+fn collection_tag(tag: Option<&str>, core: &str, mark: Mark) -> Result<Option<Tag>, YamlError> {
     let Some(tag) = tag else { return Ok(None) };
-    if written(tag) == "!" || (tag.handle == CORE && tag.suffix == core) {
+    if tag == "!" || tag.strip_prefix(CORE) == Some(core) {
         return Ok(None);
     }
     match own_tag(tag) {
@@ -538,31 +462,22 @@ fn collection_tag(tag: Option<&saphyr_parser::Tag>, core: &str, mark: Mark) -> R
     }
 }
 
-fn scalar(
-    text: &str,
-    style: ScalarStyle,
-    tag: Option<&saphyr_parser::Tag>,
-    start: Mark,
-    end: Mark,
-) -> Result<Node, YamlError> {
+fn scalar(text: &str, style: ScalarStyle, tag: Option<&str>, start: Mark, end: Mark) -> Result<Node, YamlError> {
     let plain = style == ScalarStyle::Plain;
     let natural = || if plain { resolve_plain(text) } else { Value::Str(text.to_owned()) };
-    let wrong = |kind: &str, tag: &saphyr_parser::Tag| YamlError::MisplacedTag {
-        tag: written(tag),
-        kind: kind.to_owned(),
-        mark: start,
-    };
+    let wrong =
+        |kind: &str, tag: &str| YamlError::MisplacedTag { tag: written(tag), kind: kind.to_owned(), mark: start };
     let mut own = None;
     let value = match tag {
         // YAML 1.1 gives it a meaning that nobody implements.
         None if plain && text == "=" => return Err(YamlError::UnknownTag { tag: text.to_owned(), mark: start }),
         None => natural(),
-        Some(tag) if written(tag) == "!" => Value::Str(text.to_owned()),
-        Some(tag) if tag.handle == CORE => match tag.suffix.as_str() {
+        Some("!") => Value::Str(text.to_owned()),
+        Some(tag) if let Some(core) = tag.strip_prefix(CORE) => match core {
             "str" | "binary" | "timestamp" => Value::Str(text.to_owned()),
             "int" => integer(text).ok_or_else(|| wrong("this text", tag))?,
             "float" => float(text).or_else(|| integer(text)).ok_or_else(|| wrong("this text", tag))?,
-            "bool" | "null" => match (resolve_plain(text), tag.suffix.as_str()) {
+            "bool" | "null" => match (resolve_plain(text), core) {
                 (value @ Value::Bool(_), "bool") | (value @ Value::Null, "null") => value,
                 _ => return Err(wrong("this text", tag)),
             },
@@ -655,6 +570,47 @@ mod tests {
     #[test]
     fn an_anchor_cannot_hold_itself() {
         assert!(matches!(first_error("a: &a [*a]\n"), YamlError::BadAlias { .. }));
+    }
+
+    #[test]
+    fn an_anchor_has_one_place() {
+        assert_eq!(first_error("a: &x 1\nb: &x 2\n").code(), "yaml-duplicate-anchor");
+        assert_eq!(one("a: &x 1\nb: &y 2\nc: [*x, *y]\n").get("c").unwrap().value.to_value().to_string(), "[1,2]");
+    }
+
+    #[test]
+    fn a_quoted_text_may_go_on_further_to_the_left() {
+        let node = one("a:\n  b:\n    c: \"{{\n  x |\n    y }}\"\n");
+        let inner = node.get("a").unwrap().value.get("b").unwrap().value.get("c").unwrap();
+        assert_eq!(inner.value.as_str(), Some("{{ x | y }}"));
+    }
+
+    #[test]
+    fn a_last_line_needs_no_end() {
+        let text = |yaml: &str| one(yaml).get("a").unwrap().value.as_str().map(str::to_owned);
+        for header in ["|", "|-", "|+", ">"] {
+            assert_eq!(text(&format!("a: {header}\n  text")).as_deref(), Some("text"), "{header}");
+        }
+        assert_eq!(text("a: |\n  text\n").as_deref(), Some("text\n"));
+        assert_eq!(text("a: |+\n  text\n  ").as_deref(), Some("text\n"));
+        assert_eq!(text("a: text").as_deref(), Some("text"));
+        assert_eq!(text("a: 'text'").as_deref(), Some("text"));
+    }
+
+    #[test]
+    fn what_the_parser_cannot_read_is_named_with_its_place() {
+        let place = |yaml: &str| {
+            let error = first_error(yaml);
+            (error.to_string(), error.mark().line, error.mark().column)
+        };
+        let (said, line, column) = place("a: 1\n b: 2\n");
+        assert_eq!(said, "this is not valid YAML: mapping values are not allowed in this context");
+        assert_eq!((line, column), (2, 3));
+        let (said, line, column) = place("a: 1\nb: x\u{1}y\n");
+        assert!(said.contains("control characters are not allowed"), "{said}");
+        assert_eq!((line, column), (2, 5));
+        let (said, line, _) = place("a: 1\nb: [!x, y]\n");
+        assert_eq!((said.as_str(), line), ("this is not valid YAML: the parser gave up after this place", 2));
     }
 
     #[test]
