@@ -6,7 +6,7 @@
 
 mod plain;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
@@ -30,9 +30,13 @@ pub enum Anchor {
 /// A pattern as it stands in a file, compiled when it is first used.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(from = "PatternText", into = "PatternText")]
-pub struct Pattern {
+pub struct Pattern(Arc<Compiled>);
+
+/// Shared by all copies of a pattern: copying a compiled expression would give each copy caches of its own.
+#[derive(Debug, Default)]
+struct Compiled {
     text: PatternText,
-    compiled: OnceLock<Option<Engine>>,
+    engine: OnceLock<Option<Engine>>,
 }
 
 /// What a pattern is, without its compiled form.
@@ -48,19 +52,19 @@ pub struct PatternText {
 
 impl From<PatternText> for Pattern {
     fn from(text: PatternText) -> Self {
-        Pattern { text, compiled: OnceLock::new() }
+        Pattern(Arc::new(Compiled { text, engine: OnceLock::new() }))
     }
 }
 
 impl From<Pattern> for PatternText {
     fn from(pattern: Pattern) -> Self {
-        pattern.text
+        pattern.0.text.clone()
     }
 }
 
 impl PartialEq for Pattern {
     fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
+        Arc::ptr_eq(&self.0, &other.0) || self.0.text == other.0.text
     }
 }
 
@@ -74,7 +78,7 @@ impl PartialOrd for Pattern {
 
 impl Ord for Pattern {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.text.cmp(&other.text)
+        self.0.text.cmp(&other.0.text)
     }
 }
 
@@ -103,18 +107,18 @@ impl Pattern {
 
     /// The expression as it was written.
     pub fn regex(&self) -> &str {
-        &self.text.regex
+        &self.0.text.regex
     }
 
     /// Whether it matches where the expression does not.
     pub fn negate(&self) -> bool {
-        self.text.negate
+        self.0.text.negate
     }
 
     /// Whether the text matches. A pattern that does not compile, or whose backtracking reaches
     /// its limit, matches nothing, negated or not: loading has refused the first kind.
     pub fn matches(&self, text: &str) -> bool {
-        let found = match self.compiled.get_or_init(|| compile(&self.text).ok().map(|(engine, _)| engine)) {
+        let found = match self.0.engine.get_or_init(|| compile(&self.0.text).ok().map(|(engine, _)| engine)) {
             Some(Engine::Linear(regex)) => regex.is_match(text),
             Some(Engine::Backtracking(regex)) => match regex.is_match(text) {
                 Ok(found) => found,
@@ -122,7 +126,7 @@ impl Pattern {
             },
             None => return false,
         };
-        found != self.text.negate
+        found != self.0.text.negate
     }
 
     /// Looks whether the pattern compiles, and says what came of it.
@@ -130,9 +134,9 @@ impl Pattern {
         if plain::is_plain(self.regex()) {
             return Verdict::Good;
         }
-        match compile(&self.text) {
+        match compile(&self.0.text) {
             Ok((engine, complaint)) => {
-                let _ = self.compiled.set(Some(engine));
+                let _ = self.0.engine.set(Some(engine));
                 complaint.map_or(Verdict::Good, Verdict::Deprecated)
             }
             Err(why) => Verdict::Invalid(why),
@@ -149,7 +153,7 @@ impl Pattern {
 
     /// The pattern for people: `regex`, or `not regex`.
     pub fn describe(&self) -> String {
-        if self.text.negate { format!("not {}", self.text.regex) } else { self.text.regex.clone() }
+        if self.0.text.negate { format!("not {}", self.0.text.regex) } else { self.0.text.regex.clone() }
     }
 }
 

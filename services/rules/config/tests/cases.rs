@@ -256,7 +256,7 @@ fn answer(case: &Case, layout: &Layout, problems: &[Problem], words: &[String], 
         }
         "path" => {
             let outcome = ask(layout, &words[2..]);
-            let job = outcome.trace().job(&words[1]);
+            let job = outcome.trace().story(&words[1]);
             job.map_or("nobody asked\n".into(), |job| {
                 job.applied
                     .iter()

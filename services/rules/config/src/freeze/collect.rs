@@ -2,11 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use gatelog_record::Value;
-
-use super::apply::deep_merge;
 use super::matchers::{definition_matcher, stanza_matcher};
-use super::trace::{JobTrace, Look};
+use super::trace::{DefinitionLook, JobTrace, ProjectVars, StanzaLook};
 use super::{FreezeSubject, Refusal};
 use crate::layout::Layout;
 use crate::objects::JobDefinition;
@@ -28,8 +25,8 @@ pub(crate) struct PipelineConfig {
     origins: BTreeMap<String, Vec<Place>>,
     pub debug: bool,
     pub fail_fast: Option<bool>,
-    /// Variables of stanzas and templates.
-    pub vars: BTreeMap<String, Value>,
+    /// Variables of stanzas and templates, the earlier below the later.
+    pub vars: Vec<ProjectVars>,
 }
 
 /// Merges what the stanzas of the subject's project say for a pipeline; none when no stanza that
@@ -38,25 +35,23 @@ pub(crate) fn pipeline_config(
     layout: &Layout,
     subject: &FreezeSubject,
     pipeline: &str,
-    looks: &mut Vec<Look>,
+    looks: &mut Vec<StanzaLook>,
 ) -> Result<Option<PipelineConfig>, Refusal> {
     let mut config = PipelineConfig::default();
     let mut present = false;
     for stanza in layout.stanzas.get(&subject.project).map_or(&[][..], Vec::as_slice) {
         let matcher =
             stanza_matcher(layout, &stanza.place, stanza.branches.as_deref(), &stanza.pragma, Some(&subject.project));
-        let answer = matcher.matches(subject, None);
-        let look = |what: String, place, matched, code: &str, reason: String| Look {
-            what,
-            place,
-            matched,
-            code: code.to_owned(),
-            reason,
-            path: Vec::new(),
+        let branch_matched = matcher.matches(subject, None);
+        let look = |template, place: &Place, matcher, branch_matched, names_pipeline| StanzaLook {
+            template,
+            place: place.clone(),
+            matcher,
+            branch_matched,
+            names_pipeline,
         };
-        let what = "project stanza".to_owned();
-        if !answer.matched {
-            looks.push(look(what, stanza.place.clone(), false, answer.code, answer.reason));
+        if !branch_matched {
+            looks.push(look(None, &stanza.place, matcher, false, false));
             continue;
         }
         for name in &stanza.templates {
@@ -67,43 +62,36 @@ pub(crate) fn pipeline_config(
                 return Err(problem.about("templates").cure("define it, or remove it").into());
             };
             for template in variants {
-                let what = format!("template {name}");
-                let answer =
-                    stanza_matcher(layout, &template.place, None, &template.pragma, None).matches(subject, None);
-                match template.pipelines.get(pipeline) {
-                    _ if !answer.matched => {
-                        looks.push(look(what, template.place.clone(), false, answer.code, answer.reason));
-                    }
-                    None => {
-                        let reason = format!("it says nothing for pipeline {pipeline}");
-                        looks.push(look(what, template.place.clone(), false, "pipeline-absent", reason));
-                    }
-                    Some(entry) => {
-                        looks.push(look(what, template.place.clone(), true, answer.code, answer.reason));
-                        present = true;
-                        config.merge(entry, &template.place);
-                        deep_merge(&mut config.vars, &template.vars);
-                    }
+                let matcher = stanza_matcher(layout, &template.place, None, &template.pragma, None);
+                let branch_matched = matcher.matches(subject, None);
+                let entry = template.pipelines.get(pipeline);
+                looks.push(look(Some(name.clone()), &template.place, matcher, branch_matched, entry.is_some()));
+                if let (true, Some(entry)) = (branch_matched, entry) {
+                    present = true;
+                    config.merge(entry, &template.place);
+                    config.add_vars(Some(name), &template.place, &template.vars);
                 }
             }
         }
-        deep_merge(&mut config.vars, &stanza.vars);
-        match stanza.pipelines.get(pipeline) {
-            Some(entry) => {
-                looks.push(look(what, stanza.place.clone(), true, answer.code, answer.reason));
-                present = true;
-                config.merge(entry, &stanza.place);
-            }
-            None => {
-                let reason = format!("{}; it says nothing itself for pipeline {pipeline}", answer.reason);
-                looks.push(look(what, stanza.place.clone(), false, "pipeline-absent", reason));
-            }
+        config.add_vars(None, &stanza.place, &stanza.vars);
+        let entry = stanza.pipelines.get(pipeline);
+        looks.push(look(None, &stanza.place, matcher, true, entry.is_some()));
+        if let Some(entry) = entry {
+            present = true;
+            config.merge(entry, &stanza.place);
         }
     }
     Ok(present.then_some(config))
 }
 
 impl PipelineConfig {
+    fn add_vars(&mut self, template: Option<&str>, place: &Place, vars: &BTreeMap<String, gatelog_record::Value>) {
+        if !vars.is_empty() {
+            let (template, place) = (template.map(str::to_owned), place.clone());
+            self.vars.push(ProjectVars { template, place, vars: vars.clone() });
+        }
+    }
+
     /// Adds one entry. Zuul: a variant that the same stanza has brought before counts once.
     fn merge(&mut self, entry: &ProjectPipeline, origin: &Place) {
         for job in &entry.jobs {
@@ -138,44 +126,54 @@ fn same_variant(left: &JobDefinition, right: &JobDefinition) -> bool {
 
 /// Branches to look at instead of the subject's: for one project, or for all.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Overrides {
-    all: Option<String>,
-    by_project: BTreeMap<String, String>,
+pub(crate) struct Overrides<'a> {
+    all: Option<&'a str>,
+    by_project: BTreeMap<&'a str, &'a str>,
 }
 
-impl Overrides {
+impl<'a> Overrides<'a> {
     /// Those of the variants of a project's list.
-    pub(crate) fn of_variants(layout: &Layout, subject: &FreezeSubject, variants: &[Shared<JobDefinition>]) -> Self {
+    pub(crate) fn of_variants(
+        layout: &'a Layout,
+        subject: &FreezeSubject,
+        variants: &'a [Shared<JobDefinition>],
+    ) -> Self {
         let mut overrides = Overrides::default();
-        for variant in variants {
+        for variant in variants.iter().filter(|variant| says_override(variant)) {
             let matcher =
                 definition_matcher(layout, &variant.place, variant.branches.as_deref(), &variant.pragma, true);
-            if matcher.matches(subject, None).matched {
+            if matcher.matches(subject, None) {
                 overrides.add(layout, variant);
             }
         }
         overrides
     }
 
-    fn add(&mut self, layout: &Layout, definition: &JobDefinition) {
+    fn add(&mut self, layout: &'a Layout, definition: &'a JobDefinition) {
         if let Some(AttributeValue::Text(checkout)) = definition.value(JobAttribute::OverrideCheckout) {
-            self.all = Some(checkout.clone());
+            self.all = Some(checkout);
         }
         if let Some(AttributeValue::Projects(projects)) = definition.value(JobAttribute::RequiredProjects) {
             for used in projects {
                 if let (Some(checkout), Ok(project)) = (&used.override_checkout, layout.project(&used.name)) {
-                    self.by_project.insert(project.canonical_name.clone(), checkout.clone());
+                    self.by_project.insert(&project.canonical_name, checkout);
                 }
             }
         }
     }
 
     /// The branch to look at for jobs of a project, if it has that branch.
-    fn branch_for(&self, layout: &Layout, project: &str) -> Option<&str> {
-        let branch = self.by_project.get(project).or(self.all.as_ref())?;
+    fn branch_for(&self, layout: &Layout, project: &str) -> Option<&'a str> {
+        let branch = self.by_project.get(project).copied().or(self.all)?;
         let known = layout.projects.get(project)?;
-        known.branches.contains(branch).then_some(branch.as_str())
+        known.branches.iter().any(|known| known == branch).then_some(branch)
     }
+}
+
+/// Whether a definition has anything to say about branches to look at.
+fn says_override(definition: &JobDefinition) -> bool {
+    let settings = &definition.settings;
+    settings.contains_key(&JobAttribute::OverrideCheckout) || settings.contains_key(&JobAttribute::RequiredProjects)
 }
 
 /// Most jobs in one chain of parents; more is a configuration gone wrong.
@@ -187,7 +185,7 @@ pub(crate) struct Collector<'a> {
     pub layout: &'a Layout,
     pub subject: &'a FreezeSubject,
     pub found: Vec<Shared<JobDefinition>>,
-    visited: Vec<String>,
+    visited: Vec<Shared<String>>,
 }
 
 impl<'a> Collector<'a> {
@@ -200,17 +198,18 @@ impl<'a> Collector<'a> {
     pub(crate) fn collect(
         &mut self,
         name: &str,
-        stack: &mut Vec<String>,
-        overrides: &Overrides,
+        stack: &mut Vec<Shared<String>>,
+        overrides: &Overrides<'a>,
         trace: &mut JobTrace,
     ) -> Result<Option<String>, Refusal> {
-        self.visited.push(name.to_owned());
-        stack.push(name.to_owned());
-        let definitions = self.layout.definitions(name);
+        let shared = Shared::new(name.to_owned());
+        self.visited.push(shared.clone());
+        stack.push(shared.clone());
+        let layout = self.layout;
+        let definitions = layout.definitions(name);
         let instead = definitions
             .first()
-            .and_then(|first| overrides.branch_for(self.layout, &first.place.context.project))
-            .map(str::to_owned);
+            .and_then(|first| overrides.branch_for(layout, &first.place.context.project));
         let mut matched = false;
         // Zuul: what one definition overrides counts for the parents of those after it, too.
         let mut local = overrides.clone();
@@ -222,20 +221,16 @@ impl<'a> Collector<'a> {
                 &definition.pragma,
                 false,
             );
-            let answer = matcher.matches(self.subject, instead.as_deref());
-            let reason = match &instead {
-                Some(_) => format!("{} (override-checkout)", answer.reason),
-                None => answer.reason,
-            };
-            trace.looks.push(Look {
-                what: format!("job {name}"),
+            let answer = matcher.matches(self.subject, instead);
+            trace.looks.push(DefinitionLook {
+                job: shared.clone(),
                 place: definition.place.clone(),
-                matched: answer.matched,
-                code: answer.code.to_owned(),
-                reason,
-                path: stack.clone(),
+                depth: u32::try_from(stack.len()).unwrap_or(u32::MAX),
+                matcher,
+                instead: instead.map(str::to_owned),
+                matched: answer,
             });
-            if !answer.matched {
+            if !answer {
                 continue;
             }
             matched = true;
@@ -246,9 +241,9 @@ impl<'a> Collector<'a> {
                 Parent::Default if self.found.is_empty() => Some(self.layout.default_parent.clone()),
                 Parent::Default => None,
             };
-            local.add(self.layout, definition);
+            local.add(layout, definition);
             // Zuul: a job that has been looked at is passed over, which ends every circle.
-            if let Some(parent) = parent.filter(|parent| !self.visited.contains(parent)) {
+            if let Some(parent) = parent.filter(|parent| !self.visited.iter().any(|known| **known == *parent)) {
                 if stack.len() > MAX_CHAIN {
                     let message = format!("the job {name} has more than {MAX_CHAIN} ancestors");
                     let problem = Problem::error("job-parent-chain", UNKNOWN, definition.place.clone(), message);
@@ -258,7 +253,7 @@ impl<'a> Collector<'a> {
                     return Ok(Some(missing));
                 }
             }
-            if !self.found.iter().any(|other| other == definition) {
+            if !self.found.iter().any(|other| other.is_same(definition) || other == definition) {
                 self.found.push(definition.clone());
             }
         }

@@ -6,13 +6,16 @@ use gatelog_record::Value;
 use serde::{Deserialize, Serialize};
 
 use super::Refusal;
-use super::trace::{Action, AttributeStep, FreezeTrace, JobFate, Look};
+use super::fold::wait;
+use super::trace::{Effect, FileLook, FreezeTrace, JobFate, Step};
 use crate::layout::Layout;
+use crate::objects::JobAttribute;
 use crate::objects::job_parts::{Dependency, IncludeVars, ProjectFilter, SemaphoreUse};
 use crate::objects::nodeset::NodesetShape;
 use crate::place::Place;
 use crate::problem::{Problem, UNKNOWN};
 use crate::regexes::Pattern;
+use crate::shared::Shared;
 
 /// When a playbook runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -65,7 +68,7 @@ pub struct Playbook {
     /// Whether it runs whatever happens, its result ignored.
     pub cleanup: bool,
     /// Roles, as accumulated up to its definition.
-    pub roles: Vec<FrozenRole>,
+    pub roles: Shared<Vec<Shared<FrozenRole>>>,
     /// Its secrets.
     pub secrets: Vec<PlaybookSecret>,
     /// Semaphores held while it runs.
@@ -144,7 +147,7 @@ pub struct FrozenJob {
     /// Seconds for each playbook after.
     pub post_timeout: Option<i64>,
     /// Its machines, alternatives in order of preference; never empty.
-    pub nodesets: Vec<FrozenNodeset>,
+    pub nodesets: Shared<Vec<FrozenNodeset>>,
     /// Jobs it declares to wait for.
     pub declared_dependencies: Vec<Dependency>,
     /// Jobs of the graph it waits for.
@@ -152,7 +155,7 @@ pub struct FrozenJob {
     /// What it must hold to run, by name.
     pub semaphores: Vec<SemaphoreUse>,
     /// Further repositories, by canonical name.
-    pub required_projects: Vec<RequiredProject>,
+    pub required_projects: Vec<Shared<RequiredProject>>,
     /// Of these projects' changes only.
     pub include_projects: Option<Vec<ProjectFilter>>,
     /// Of these projects' changes not.
@@ -264,6 +267,25 @@ pub(crate) struct Candidate {
     pub job: FrozenJob,
     pub wanted: bool,
     pub place: Place,
+    /// Where its trace stands.
+    pub at: usize,
+}
+
+impl Candidate {
+    /// Writes a rule about whom it waits for down, and takes it.
+    fn rule(&mut self, trace: &mut FreezeTrace, effect: Effect, place: Option<Place>, reason: String) {
+        wait(&mut self.job.dependencies, &effect);
+        if let Some(job) = trace.jobs.get_mut(self.at) {
+            job.steps.push(Step::Rule { attribute: JobAttribute::Dependencies, place, effect, reason });
+        }
+    }
+
+    /// Says that it is refused.
+    fn refused(&self, trace: &mut FreezeTrace, code: &str, message: &str) {
+        if let Some(job) = trace.jobs.get_mut(self.at) {
+            job.settle(JobFate::Refused, code, message);
+        }
+    }
 }
 
 /// Drops jobs nobody wants, and freezes who waits for whom.
@@ -276,9 +298,6 @@ pub(crate) fn finish(
     trace: &mut FreezeTrace,
     check: impl Fn(&FrozenJob, &Place) -> Result<(), Refusal>,
 ) -> Result<Vec<FrozenJob>, Refusal> {
-    for candidate in &mut candidates {
-        candidate.job.dependencies.clone_from(&candidate.job.declared_dependencies);
-    }
     initializers(&mut candidates, trace);
     present(None, &mut candidates, trace)?;
     acyclic(&candidates)?;
@@ -287,15 +306,12 @@ pub(crate) fn finish(
     present(Some(layout), &mut candidates, trace)?;
     for candidate in &candidates {
         if let Err(refusal) = check(&candidate.job, &candidate.place) {
-            if let Some(job) = trace.jobs.iter_mut().find(|job| job.name == candidate.job.name) {
-                job.settle(JobFate::Refused, &refusal.0.code, refusal.0.message.clone());
-            }
+            candidate.refused(trace, &refusal.0.code, &refusal.0.message);
             return Err(refusal);
         }
     }
-    let running: BTreeSet<&str> = candidates.iter().map(|candidate| candidate.job.name.as_str()).collect();
-    for job in &mut trace.jobs {
-        if running.contains(job.name.as_str()) && job.fate == JobFate::Absent {
+    for candidate in &candidates {
+        if let Some(job) = trace.jobs.get_mut(candidate.at).filter(|job| job.fate == JobFate::Absent) {
             job.settle(JobFate::Runs, "runs", "a definition matches, and so do the files");
         }
     }
@@ -305,31 +321,37 @@ pub(crate) fn finish(
 /// Refuses a hard dependency on a job that is not there; with a layout, also a soft one on a job
 /// nobody defines, and then forgets soft ones that are not there.
 fn present(layout: Option<&Layout>, candidates: &mut [Candidate], trace: &mut FreezeTrace) -> Result<(), Refusal> {
+    if candidates.iter().all(|candidate| candidate.job.dependencies.is_empty()) {
+        return Ok(());
+    }
     let names: BTreeSet<String> = candidates.iter().map(|candidate| candidate.job.name.clone()).collect();
     for candidate in candidates.iter_mut() {
-        let job = &mut candidate.job;
-        for dependency in job.dependencies.iter().filter(|dependency| !names.contains(&dependency.name)) {
+        let job = &candidate.job;
+        let absent: Vec<Dependency> =
+            job.dependencies.iter().filter(|dependency| !names.contains(&dependency.name)).cloned().collect();
+        for dependency in absent {
+            let name = &dependency.name;
             let (code, message, cure) = match (dependency.soft, layout) {
                 (false, _) => (
                     "dependency-not-run",
-                    format!("Job {} depends on {} which was not run.", job.name, dependency.name),
+                    format!("Job {} depends on {name} which was not run.", candidate.job.name),
                     "let the project run that job too, or make the dependency soft",
                 ),
-                (true, Some(layout)) if !layout.jobs.contains_key(&dependency.name) => (
+                (true, Some(layout)) if !layout.jobs.contains_key(name) => (
                     "dependency-not-defined",
-                    format!("Job {} depends on {} which is not defined.", job.name, dependency.name),
+                    format!("Job {} depends on {name} which is not defined.", candidate.job.name),
                     "define that job, or remove the dependency",
                 ),
-                (true, _) => continue,
+                (true, Some(_)) => {
+                    let reason = format!("the soft dependency {name} does not run");
+                    candidate.rule(trace, Effect::Forget(dependency.name), None, reason);
+                    continue;
+                }
+                (true, None) => continue,
             };
-            if let Some(traced) = trace.jobs.iter_mut().find(|traced| traced.name == job.name) {
-                traced.settle(JobFate::Refused, code, message.clone());
-            }
+            candidate.refused(trace, code, &message);
             let problem = Problem::error(code, UNKNOWN, candidate.place.clone(), message);
             return Err(problem.about("dependencies").cure(cure).into());
-        }
-        if layout.is_some() {
-            job.dependencies.retain(|dependency| names.contains(&dependency.name));
         }
     }
     Ok(())
@@ -344,24 +366,17 @@ fn initializers(candidates: &mut [Candidate], trace: &mut FreezeTrace) {
         .collect();
     for candidate in candidates.iter_mut().filter(|candidate| candidate.job.job_type == "regular") {
         for (name, place) in &first {
-            candidate.job.dependencies.retain(|dependency| dependency.name != *name);
-            candidate.job.dependencies.push(Dependency { name: name.clone(), soft: true });
-            if let Some(job) = trace.jobs.iter_mut().find(|job| job.name == candidate.job.name) {
-                job.attributes.push(AttributeStep {
-                    attribute: "dependencies".to_owned(),
-                    place: place.clone(),
-                    action: Action::Ruled,
-                    value: format!("\"{name} (soft)\""),
-                    before: None,
-                    reason: "every regular job waits for initializers".to_owned(),
-                });
-            }
+            let reason = "every regular job waits for initializers".to_owned();
+            candidate.rule(trace, Effect::WaitFor(name.clone()), Some(place.clone()), reason);
         }
     }
 }
 
 /// Zuul: a job the files do not call for runs all the same when one that runs depends on it.
 fn force(candidates: &mut [Candidate], trace: &mut FreezeTrace) {
+    if candidates.iter().all(|candidate| candidate.wanted) {
+        return;
+    }
     let mut open: Vec<(String, String)> = candidates
         .iter()
         .filter(|candidate| candidate.wanted)
@@ -374,16 +389,9 @@ fn force(candidates: &mut [Candidate], trace: &mut FreezeTrace) {
         };
         candidate.wanted = true;
         open.extend(hard_dependencies(&candidate.job));
-        if let Some(job) = trace.jobs.iter_mut().find(|job| job.name == name) {
+        if let Some(job) = trace.jobs.get_mut(candidate.at) {
             let reason = format!("job {dependent} depends on it, which overrules its file matchers");
-            job.files.push(Look {
-                what: format!("job {name}"),
-                place: candidate.place.clone(),
-                matched: true,
-                code: "forced-by-dependent".to_owned(),
-                reason: reason.clone(),
-                path: Vec::new(),
-            });
+            job.files.push(FileLook::Forced { by: dependent });
             job.settle(JobFate::Runs, "forced-by-dependent", reason);
         }
     }
@@ -395,6 +403,9 @@ fn hard_dependencies(job: &FrozenJob) -> Vec<(String, String)> {
 }
 
 fn acyclic(candidates: &[Candidate]) -> Result<(), Refusal> {
+    if candidates.iter().all(|candidate| candidate.job.dependencies.is_empty()) {
+        return Ok(());
+    }
     let mut waiting: BTreeMap<&str, BTreeSet<&str>> = candidates
         .iter()
         .map(|candidate| {

@@ -5,11 +5,13 @@
 
 mod apply;
 mod collect;
+pub mod fold;
 pub mod graph;
 pub mod matchers;
+pub mod story;
 pub mod trace;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +24,7 @@ use apply::Builder;
 use collect::{Collector, Overrides, PipelineConfig};
 use graph::{Candidate, FrozenJob, JobGraph};
 use matchers::{definition_matcher, files_match};
-use trace::{FreezeTrace, JobFate, JobTrace, Look};
+use trace::{DefinitionLook, Definitions, FileLook, FreezeTrace, JobFate, JobTrace};
 
 /// What jobs are frozen for: a change, or a ref.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,23 +115,10 @@ impl From<Problem> for Refusal {
 
 /// Freezes the jobs of a subject in a pipeline.
 pub fn freeze(layout: &Layout, subject: &FreezeSubject, pipeline: &str, options: FreezeOptions<'_>) -> FreezeOutcome {
-    freeze_noting(layout, subject, pipeline, options, &mut BTreeMap::new())
-}
-
-/// The definitions applied to each job, in order.
-pub(crate) type AppliedDefinitions = BTreeMap<String, Vec<Shared<JobDefinition>>>;
-
-/// The same, and notes the definitions applied.
-pub(crate) fn freeze_noting(
-    layout: &Layout,
-    subject: &FreezeSubject,
-    pipeline: &str,
-    options: FreezeOptions<'_>,
-    applied: &mut AppliedDefinitions,
-) -> FreezeOutcome {
     let mut trace = FreezeTrace {
         project: subject.project.clone(),
         branch: subject.branch.clone().unwrap_or_else(|| subject.reference.clone()),
+        is_ref: subject.branch.is_none(),
         pipeline: pipeline.to_owned(),
         ..FreezeTrace::default()
     };
@@ -141,7 +130,8 @@ pub(crate) fn freeze_noting(
     let (Some(settings), Some(config)) = (settings, config) else {
         return FreezeOutcome::NotInPipeline { trace };
     };
-    match freeze_jobs(layout, subject, settings, &config, options, &mut trace, applied) {
+    trace.vars.clone_from(&config.vars);
+    match freeze_jobs(layout, subject, settings, &config, options, &mut trace) {
         Err(refusal) => {
             // What had been decided for the others no longer counts.
             for job in trace.jobs.iter_mut().filter(|job| job.code.is_empty() || job.fate == JobFate::Runs) {
@@ -168,41 +158,56 @@ fn freeze_jobs(
     config: &PipelineConfig,
     options: FreezeOptions<'_>,
     trace: &mut FreezeTrace,
-    applied: &mut AppliedDefinitions,
 ) -> Result<Vec<FrozenJob>, Refusal> {
-    let mut candidates = Vec::new();
+    let mut candidates = Vec::with_capacity(config.order.len());
+    let mut definitions = Definitions::default();
+    let made = freeze_all(layout, subject, pipeline, config, options, trace, &mut definitions, &mut candidates);
+    trace.definitions = definitions.0;
+    made?;
+    graph::finish(layout, candidates, trace, |job, place| check(layout, subject, pipeline, job, place))
+}
+
+#[expect(clippy::too_many_arguments, reason = "the three last are what it fills")]
+fn freeze_all(
+    layout: &Layout,
+    subject: &FreezeSubject,
+    pipeline: &Pipeline,
+    config: &PipelineConfig,
+    options: FreezeOptions<'_>,
+    trace: &mut FreezeTrace,
+    definitions: &mut Definitions,
+    candidates: &mut Vec<Candidate>,
+) -> Result<(), Refusal> {
     for name in &config.order {
         let mut job_trace = JobTrace::new(name);
-        let noted = applied.entry(name.clone()).or_default();
-        let made = freeze_one(layout, subject, config, name, &mut job_trace, noted);
-        let candidate = match made {
-            Ok(Some((job, place))) => {
-                let wanted = options.skip_file_matchers
-                    || wanted(layout, subject, pipeline, &job, &place, options, &mut job_trace);
-                Some(Candidate { job, wanted, place })
+        let made = freeze_one(layout, subject, config, name, definitions, &mut job_trace);
+        match made {
+            Ok(Some(job)) => {
+                let wanted = options.skip_file_matchers || wanted(layout, subject, pipeline, &job, options, &mut job_trace);
+                let place = job_trace.place.clone();
+                candidates.push(Candidate { job, wanted, place, at: trace.jobs.len() });
             }
-            Ok(None) => None,
+            Ok(None) => {}
             Err(refusal) => {
                 job_trace.settle(JobFate::Refused, &refusal.0.code, refusal.0.message.clone());
                 trace.jobs.push(job_trace);
                 return Err(refusal);
             }
-        };
+        }
         trace.jobs.push(job_trace);
-        candidates.extend(candidate);
     }
-    graph::finish(layout, candidates, trace, |job, place| check(layout, subject, pipeline, job, place))
+    Ok(())
 }
 
-/// One job, with the place of the definition applied last; none when it does not run.
+/// One job; none when it does not run.
 fn freeze_one(
     layout: &Layout,
     subject: &FreezeSubject,
     config: &PipelineConfig,
     name: &str,
+    definitions: &mut Definitions,
     trace: &mut JobTrace,
-    applied: &mut Vec<Shared<JobDefinition>>,
-) -> Result<Option<(FrozenJob, Place)>, Refusal> {
+) -> Result<Option<FrozenJob>, Refusal> {
     let variants = config.variants.get(name).map_or(&[][..], Vec::as_slice);
     if !layout.jobs.contains_key(name) {
         trace.settle(JobFate::Absent, "job-not-found", "no job of that name is defined");
@@ -221,27 +226,20 @@ fn freeze_one(
     }
     let mut builder = Builder::new(layout);
     for definition in &collector.found {
-        builder.apply(definition, trace)?;
-        applied.push(definition.clone());
+        builder.apply(definition, definitions, trace)?;
     }
-    builder.project_vars(&config.vars);
+    builder.project_vars(&config.vars, trace);
     let mut listed = false;
+    let listed_name = Shared::new(name.to_owned());
     for variant in variants {
         let matcher = definition_matcher(layout, &variant.place, variant.branches.as_deref(), &variant.pragma, true);
-        let answer = matcher.matches(subject, None);
-        trace.looks.push(Look {
-            what: format!("job {name} in the project's list"),
-            place: variant.place.clone(),
-            matched: answer.matched,
-            code: answer.code.to_owned(),
-            reason: answer.reason,
-            path: Vec::new(),
-        });
-        if answer.matched {
+        let matched = matcher.matches(subject, None);
+        let (job, place) = (listed_name.clone(), variant.place.clone());
+        trace.looks.push(DefinitionLook { job, place, depth: 0, matcher, instead: None, matched });
+        if matched {
             listed = true;
-            builder.apply(variant, trace)?;
-            applied.push(variant.clone());
-            attached(layout, &builder.job, variant)?;
+            builder.apply(variant, definitions, trace)?;
+            attached(layout, builder.job(), variant)?;
         }
     }
     if !listed {
@@ -250,8 +248,7 @@ fn freeze_one(
         return Ok(None);
     }
     builder.imply_playbook(trace);
-    let place = builder.last_place.clone();
-    Ok(Some((builder.finish(), place)))
+    Ok(Some(builder.finish(trace)))
 }
 
 /// Whether the project that lists a job may list such a job.
@@ -286,38 +283,32 @@ fn wanted(
     subject: &FreezeSubject,
     pipeline: &Pipeline,
     job: &FrozenJob,
-    place: &Place,
     options: FreezeOptions<'_>,
     trace: &mut JobTrace,
 ) -> bool {
     let answer = files_match(subject.files.as_deref(), job.files.as_deref(), job.irrelevant_files.as_deref());
-    let mut look = |matched: bool, code: &str, reason: String| {
-        trace.files.push(Look {
-            what: format!("job {}", job.name),
-            place: place.clone(),
-            matched,
-            code: code.to_owned(),
-            reason,
-            path: Vec::new(),
-        });
-    };
-    look(answer.matched, answer.code, answer.reason.clone());
-    if answer.matched {
+    let matched = answer.matched();
+    if !matched {
+        trace.settle(JobFate::Absent, answer.code(), answer.words());
+    }
+    trace.files.push(FileLook::Matchers(answer));
+    if matched {
         return true;
     }
     if job.match_on_config_updates {
         if let Some(path) = touched_file(layout, subject, job) {
-            look(true, "job-file-changed", format!("the change touches {path}, which the job uses"));
+            trace.settle(JobFate::Runs, "job-file-changed", format!("the change touches {path}, which the job uses"));
+            trace.files.push(FileLook::JobFileChanged(path));
             return true;
         }
         if let (true, Some(ahead)) = (subject.updates_config, options.ahead)
             && differs(ahead, subject, pipeline, job)
         {
-            look(true, "job-changed", "the change alters the definition of the job".to_owned());
+            trace.settle(JobFate::Runs, "job-changed", "the change alters the definition of the job");
+            trace.files.push(FileLook::JobChanged);
             return true;
         }
     }
-    trace.settle(JobFate::Absent, answer.code, answer.reason);
     false
 }
 
@@ -352,9 +343,12 @@ fn differs(ahead: &Layout, subject: &FreezeSubject, pipeline: &Pipeline, job: &F
     let Ok(config) = collect::pipeline_config(ahead, subject, &pipeline.name, &mut Vec::new()) else { return false };
     let before = config
         .filter(|config| config.variants.contains_key(&job.name))
-        .map(|config| freeze_one(ahead, subject, &config, &job.name, &mut JobTrace::new(&job.name), &mut Vec::new()));
+        .map(|config| {
+            let (mut definitions, mut trace) = (Definitions::default(), JobTrace::new(&job.name));
+            freeze_one(ahead, subject, &config, &job.name, &mut definitions, &mut trace)
+        });
     match before {
-        Some(Ok(Some((before, _)))) => essence(&before) != essence(job),
+        Some(Ok(Some(before))) => essence(&before) != essence(job),
         // A new job counts; one that could not be frozen before does not.
         Some(Ok(None)) | None => true,
         Some(Err(_)) => false,

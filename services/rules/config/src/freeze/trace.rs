@@ -1,30 +1,24 @@
-//! Why a job is what it is, or why it is not there.
+//! What happened while jobs were frozen, step by step, in few words.
+//!
+//! The trace is the journal of a freezing: every look at a stanza or definition with its answer, and
+//! every step that makes or changes a job. Freezing writes a step down and then takes it
+//! ([`fold`](super::fold)), so that folding the trace alone gives the frozen jobs again, byte for
+//! byte, and nothing can happen to a job that the trace does not tell. It is written in terms of what
+//! was read (definitions, patterns); [`story`](super::story) puts it into words when somebody asks.
 
-use std::fmt::Write as _;
+use std::collections::BTreeMap;
 
+use gatelog_record::Value;
 use serde::{Deserialize, Serialize};
 
-use crate::objects::JobAttribute;
-use crate::place::Place;
+use super::graph::{FrozenNodeset, FrozenRole, Playbook, RequiredProject};
+use super::matchers::{BranchMatcher, FileAnswer};
+use crate::objects::job_parts::{IncludeVars, ProjectFilter};
+use crate::objects::{JobAttribute, JobDefinition};
+use crate::place::{Place, SourceContext};
+use crate::shared::Shared;
 
-/// One look at a stanza, template or definition: did it count, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Look {
-    /// What was looked at: `project stanza`, `template NAME`, `job NAME`, `job NAME in the project`.
-    pub what: String,
-    /// Where it stands.
-    pub place: Place,
-    /// Whether it counted.
-    pub matched: bool,
-    /// Stable identifier of the reason.
-    pub code: String,
-    /// The reason, one sentence.
-    pub reason: String,
-    /// For definitions: the chain of jobs that led here, the job asked for first.
-    pub path: Vec<String>,
-}
-
-/// What a definition did to an attribute.
+/// What a step did to an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action {
     /// Nobody had set it.
@@ -39,23 +33,6 @@ pub enum Action {
     Ruled,
 }
 
-/// One step in the life of an attribute.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AttributeStep {
-    /// The attribute, as it is written.
-    pub attribute: String,
-    /// Who.
-    pub place: Place,
-    /// What it did.
-    pub action: Action,
-    /// The value given, as JSON text.
-    pub value: String,
-    /// Who had set it before.
-    pub before: Option<Place>,
-    /// Why, where a rule or a refusal needs words.
-    pub reason: String,
-}
-
 /// What became of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JobFate {
@@ -65,6 +42,126 @@ pub enum JobFate {
     Absent,
     /// It stops the whole graph.
     Refused,
+}
+
+/// A look at a stanza or template of the project.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StanzaLook {
+    /// The name of the template; none for a stanza.
+    pub template: Option<String>,
+    /// Where it stands.
+    pub place: Place,
+    /// Which branches it is for.
+    pub matcher: BranchMatcher,
+    /// Whether those are the subject's.
+    pub branch_matched: bool,
+    /// Whether it speaks of the pipeline; looked at only where the branch matches.
+    pub names_pipeline: bool,
+}
+
+/// A look at a definition of a job, or at its entry in the project's list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DefinitionLook {
+    /// The job it defines.
+    pub job: Shared<String>,
+    /// Where it stands.
+    pub place: Place,
+    /// How many jobs led here, this one counted; 0 for an entry in a list.
+    pub depth: u32,
+    /// Which branches it is for.
+    pub matcher: BranchMatcher,
+    /// The branch that was looked at instead of the subject's.
+    pub instead: Option<String>,
+    /// The answer.
+    pub matched: bool,
+}
+
+/// What was asked about files, and the answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FileLook {
+    /// The file matchers of the job.
+    Matchers(FileAnswer),
+    /// The change touches a file the job uses.
+    JobFileChanged(String),
+    /// The change alters the job.
+    JobChanged,
+    /// Another job depends on it.
+    Forced {
+        /// That job.
+        by: String,
+    },
+}
+
+/// What a step does to the job; where it says nothing itself, the definition says it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Effect {
+    /// The definition's value, as its attribute merges.
+    AsWritten,
+    /// Nothing that shows in the job.
+    Nothing,
+    /// Roles come first.
+    Roles(Vec<Shared<FrozenRole>>),
+    /// The definition's secrets go to the playbooks collected so far.
+    PassSecrets,
+    /// Older spellings: those that inherit from the job have the definition's secrets, too.
+    InheritSecrets,
+    /// Older spellings: this playbook is what runs, for nobody names one.
+    Playbook(Shared<Playbook>),
+    /// The job runs after review only.
+    PostReview,
+    /// These projects, resolved, as `required-projects` merges.
+    Projects(Vec<Shared<RequiredProject>>),
+    /// These filters, resolved.
+    Filters(Vec<ProjectFilter>),
+    /// Only these projects, by their short names.
+    Allow(Vec<String>),
+    /// These files, resolved.
+    IncludeVars(Vec<IncludeVars>),
+    /// These machines.
+    Nodesets(Shared<Vec<FrozenNodeset>>),
+    /// This version of Ansible.
+    Ansible(String),
+    /// The job waits softly for an initializer.
+    WaitFor(String),
+    /// The job does not wait for one that does not run.
+    Forget(String),
+}
+
+/// One step in the making of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    /// A definition is applied from here on: its name, description and standing, and whether it
+    /// counts as a list entry.
+    Begin {
+        /// Its number in [`FreezeTrace::definitions`].
+        definition: u32,
+        /// Older spellings: for a definition in no repository, that which has its playbooks.
+        home: Option<Shared<SourceContext>>,
+    },
+    /// The definition begun last does something to an attribute.
+    Attribute {
+        /// The attribute.
+        attribute: JobAttribute,
+        /// What it does.
+        action: Action,
+        /// How that shows in the job.
+        effect: Effect,
+        /// Why, where a rule or a refusal needs words.
+        reason: String,
+    },
+    /// The variables of project and templates ([`FreezeTrace::vars`]) go below those of the job.
+    ProjectVars,
+    /// A rule of the tenant or of the graph.
+    Rule {
+        /// The attribute.
+        attribute: JobAttribute,
+        /// What made the rule count, if a stanza did.
+        place: Option<Place>,
+        /// How that shows in the job.
+        effect: Effect,
+        /// Why.
+        reason: String,
+    },
 }
 
 /// All there is to say about one job.
@@ -79,13 +176,13 @@ pub struct JobTrace {
     /// The reason, one sentence.
     pub reason: String,
     /// Definitions looked at, in the order of looking.
-    pub looks: Vec<Look>,
-    /// Definitions applied, in the order of applying.
-    pub applied: Vec<Look>,
-    /// What each did to which attribute.
-    pub attributes: Vec<AttributeStep>,
+    pub looks: Vec<DefinitionLook>,
+    /// What made the job, in order.
+    pub steps: Vec<Step>,
     /// What the file matchers said, and what overruled them.
-    pub files: Vec<Look>,
+    pub files: Vec<FileLook>,
+    /// Where the definition stands that was applied last.
+    pub place: Place,
 }
 
 impl JobTrace {
@@ -95,10 +192,11 @@ impl JobTrace {
             fate: JobFate::Absent,
             code: String::new(),
             reason: String::new(),
-            looks: Vec::new(),
-            applied: Vec::new(),
-            attributes: Vec::new(),
+            // Most jobs need no more, and growing costs.
+            looks: Vec::with_capacity(12),
+            steps: Vec::with_capacity(40),
             files: Vec::new(),
+            place: Place::default(),
         }
     }
 
@@ -107,107 +205,72 @@ impl JobTrace {
         self.code = code.to_owned();
         self.reason = reason.into();
     }
+}
 
-    /// The steps of one attribute.
-    pub fn steps(&self, attribute: JobAttribute) -> impl Iterator<Item = &AttributeStep> {
-        let name = attribute.row().name;
-        self.attributes.iter().filter(move |step| step.attribute == name)
-    }
+/// Variables a stanza or template gives to all jobs of the project.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProjectVars {
+    /// The name of the template; none for a stanza.
+    pub template: Option<String>,
+    /// Where it stands.
+    pub place: Place,
+    /// The variables.
+    pub vars: BTreeMap<String, Value>,
 }
 
 /// The whole story of one freezing.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FreezeTrace {
     /// The project, by its canonical name.
     pub project: String,
-    /// The branch or ref.
+    /// The branch, or the ref where there is no branch.
     pub branch: String,
+    /// Whether that is a ref.
+    pub is_ref: bool,
     /// The pipeline.
     pub pipeline: String,
     /// Stanzas and templates looked at.
-    pub stanzas: Vec<Look>,
+    pub stanzas: Vec<StanzaLook>,
+    /// Variables of stanzas and templates, the earlier below the later.
+    pub vars: Vec<ProjectVars>,
+    /// Definitions that were applied, each once.
+    pub definitions: Vec<Shared<JobDefinition>>,
     /// Jobs considered, in the order of the graph.
     pub jobs: Vec<JobTrace>,
 }
 
 impl FreezeTrace {
-    /// The story of one job.
+    /// The trace of one job.
     pub fn job(&self, name: &str) -> Option<&JobTrace> {
         self.jobs.iter().find(|job| job.name == name)
     }
 
-    /// The story of one job for people; none when nobody asked for that job.
-    pub fn render(&self, name: &str) -> Option<String> {
-        let job = self.job(name)?;
-        let mut out = String::new();
-        let fate = match job.fate {
-            JobFate::Runs => "runs",
-            JobFate::Absent => "does not run",
-            JobFate::Refused => "cannot run",
-        };
-        // Writing to a String does not fail.
-        let _ = writeln!(out, "{name} {fate} for {} {} in {}", self.project, self.branch, self.pipeline);
-        let _ = writeln!(out, "  {} [{}]", job.reason, job.code);
-        let section = |out: &mut String, title: &str, looks: &[Look]| {
-            if !looks.is_empty() {
-                let _ = writeln!(out, "{title}:");
-            }
-            for look in looks {
-                let sign = if look.matched { '+' } else { '-' };
-                let indent = "  ".repeat(look.path.len());
-                let _ = writeln!(out, "  {sign} {indent}{} ({})", look.what, look.place);
-                let _ = writeln!(out, "    {indent}{} [{}]", look.reason, look.code);
-            }
-        };
-        section(&mut out, "project stanzas and templates", &self.stanzas);
-        section(&mut out, "definitions looked at", &job.looks);
-        if !job.applied.is_empty() {
-            let _ = writeln!(out, "definitions applied, in order:");
-        }
-        for (index, look) in job.applied.iter().enumerate() {
-            let _ = writeln!(out, "  {index}. {} ({})", look.what, look.place);
-        }
-        if !job.attributes.is_empty() {
-            let _ = writeln!(out, "attributes:");
-        }
-        for step in &job.attributes {
-            let what = match step.action {
-                Action::Set => "set",
-                Action::Replaced => "replaced",
-                Action::Merged => "added to",
-                Action::Refused => "REFUSED",
-                Action::Ruled => "ruled",
-            };
-            let before = step.before.as_ref().map(|place| format!(", before: {place}")).unwrap_or_default();
-            let why = if step.reason.is_empty() { String::new() } else { format!(" ({})", step.reason) };
-            let _ = writeln!(out, "  {} {what} by {}{before}: {}{why}", step.attribute, step.place, step.value);
-        }
-        section(&mut out, "file matchers", &job.files);
-        Some(out)
+    /// The definitions that were applied to a job, in order.
+    pub fn applied<'a>(&'a self, job: &'a JobTrace) -> impl Iterator<Item = &'a Shared<JobDefinition>> {
+        job.steps.iter().filter_map(|step| match step {
+            Step::Begin { definition, .. } => self.definition(*definition),
+            _ => None,
+        })
     }
 
-    /// The whole story as JSON.
-    pub fn to_json(&self) -> serde_json::Value {
-        use serde_json::json;
-        let look = |look: &Look| {
-            json!({"what": look.what, "place": look.place.to_string(), "matched": look.matched, "code": look.code,
-                   "reason": look.reason, "path": look.path})
-        };
-        let looks = |all: &[Look]| all.iter().map(look).collect::<Vec<_>>();
-        json!({
-            "project": self.project, "branch": self.branch, "pipeline": self.pipeline,
-            "stanzas": looks(&self.stanzas),
-            "jobs": self.jobs.iter().map(|job| json!({
-                "name": job.name,
-                "fate": format!("{:?}", job.fate).to_lowercase(),
-                "code": job.code, "reason": job.reason,
-                "looks": looks(&job.looks), "applied": looks(&job.applied), "files": looks(&job.files),
-                "attributes": job.attributes.iter().map(|step| json!({
-                    "attribute": step.attribute, "place": step.place.to_string(),
-                    "action": format!("{:?}", step.action).to_lowercase(), "value": step.value,
-                    "before": step.before.as_ref().map(ToString::to_string), "reason": step.reason,
-                })).collect::<Vec<_>>(),
-            })).collect::<Vec<_>>(),
-        })
+    /// A definition by its number.
+    pub(crate) fn definition(&self, number: u32) -> Option<&Shared<JobDefinition>> {
+        self.definitions.get(usize::try_from(number).ok()?)
+    }
+}
+
+/// The definitions met in one freezing, each once.
+#[derive(Debug, Default)]
+pub(crate) struct Definitions(pub Vec<Shared<JobDefinition>>);
+
+impl Definitions {
+    /// The number of a definition.
+    pub(crate) fn number(&mut self, definition: &Shared<JobDefinition>) -> u32 {
+        let known = self.0.iter().rposition(|known| known.is_same(definition));
+        let at = known.unwrap_or_else(|| {
+            self.0.push(definition.clone());
+            self.0.len() - 1
+        });
+        u32::try_from(at).unwrap_or(u32::MAX)
     }
 }

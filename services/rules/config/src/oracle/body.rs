@@ -5,17 +5,18 @@ use std::collections::BTreeMap;
 use gatelog_record::Value;
 use serde_json::{Map, Value as Json, json};
 
-use crate::freeze::AppliedDefinitions;
 use crate::freeze::graph::{FrozenJob, FrozenNodeset, FrozenRole, Phase, Playbook};
+use crate::freeze::trace::FreezeTrace;
 use crate::layout::{Layout, LayoutProject};
 use crate::objects::job::{JobAttribute, JobDefinition, Parent};
 use crate::objects::job_parts::{AttributeValue, Dependency, ProjectFilter, SemaphoreUse};
 use crate::regexes::Pattern;
+use crate::shared::Shared;
 
 /// Everything about one frozen job.
-pub(super) fn body(layout: &Layout, subject: &str, job: &FrozenJob, applied: &AppliedDefinitions) -> Json {
-    let none = Vec::new();
-    let definitions = applied.get(&job.name).unwrap_or(&none);
+pub(super) fn body(layout: &Layout, subject: &str, job: &FrozenJob, trace: &FreezeTrace) -> Json {
+    let definitions: Vec<Shared<JobDefinition>> =
+        trace.job(&job.name).map(|told| trace.applied(told).cloned().collect()).unwrap_or_default();
     let mut body: Map<String, Json> = Map::new();
     let mut put = |name: &str, value: Json| {
         body.insert(name.to_owned(), value);
@@ -77,13 +78,13 @@ pub(super) fn body(layout: &Layout, subject: &str, job: &FrozenJob, applied: &Ap
     {
         put(name, job.phase(phase).map(|playbook| self::playbook(layout, playbook)).collect());
     }
-    put("files", written(definitions, JobAttribute::Files));
-    put("irrelevant_files", written(definitions, JobAttribute::IrrelevantFiles));
+    put("files", written(&definitions, JobAttribute::Files));
+    put("irrelevant_files", written(&definitions, JobAttribute::IrrelevantFiles));
     Json::Object(body)
 }
 
 /// Zuul: of file matchers those of the last definition are told, even where they join others.
-fn written(definitions: &[crate::shared::Shared<JobDefinition>], attribute: JobAttribute) -> Json {
+fn written(definitions: &[Shared<JobDefinition>], attribute: JobAttribute) -> Json {
     let last = definitions.iter().rev().find_map(|definition| definition.value(attribute));
     match last {
         Some(AttributeValue::Patterns(patterns)) => patterns.iter().map(pattern).collect(),
@@ -162,7 +163,7 @@ fn filters(filters: Option<&[ProjectFilter]>) -> Json {
 }
 
 fn required_projects(job: &FrozenJob) -> Json {
-    let one = |required: &crate::freeze::graph::RequiredProject| {
+    let one = |required: &Shared<crate::freeze::graph::RequiredProject>| {
         let fact =
             json!({"override_branch": required.override_branch, "override_checkout": required.override_checkout});
         (required.project.clone(), fact)
@@ -199,7 +200,7 @@ fn include_vars(layout: &Layout, subject: &str, file: &crate::objects::job_parts
 
 fn playbook(layout: &Layout, playbook: &Playbook) -> Json {
     let project = layout.projects.get(&playbook.project);
-    let role = |role: &FrozenRole| {
+    let role = |role: &Shared<FrozenRole>| {
         let project = layout.projects.get(&role.project);
         json!({
             "type": "zuul",

@@ -14,7 +14,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::findings::Finding;
 use crate::folder::{Folder, LoadedTenant};
-use crate::freeze::{FreezeOptions, FreezeOutcome, FreezeSubject, freeze_noting};
+use crate::freeze::{FreezeOptions, FreezeOutcome, FreezeSubject, freeze};
 use crate::problem::{Problem, Severity};
 use crate::tenant::TenantProject;
 
@@ -145,17 +145,16 @@ fn graph(
         ..FreezeSubject::default()
     };
     let options = FreezeOptions { skip_file_matchers: question.files.is_none(), ahead: None };
-    let mut applied = BTreeMap::new();
-    match freeze_noting(&tenant.layout, &subject, pipeline, options, &mut applied) {
+    match freeze(&tenant.layout, &subject, pipeline, options) {
         FreezeOutcome::NotInPipeline { .. } => ("none", None),
         FreezeOutcome::Refused { problem, .. } => {
             ("error", Some(json!({"error": format!("{}: {}", class_of(&problem), problem.message)})))
         }
         FreezeOutcome::NoJobs { .. } => ("ok", Some(json!({"jobs": []}))),
-        FreezeOutcome::Frozen { graph, .. } => {
+        FreezeOutcome::Frozen { graph, trace } => {
             let mut refs = Vec::new();
             for job in &graph.jobs {
-                let body = body::body(&tenant.layout, &project.canonical_name, job, &applied);
+                let body = body::body(&tenant.layout, &project.canonical_name, job, &trace);
                 let hash = text::hash(&body);
                 refs.push(json!([job.name, hash]));
                 jobs.entry(hash).or_insert(body);
