@@ -220,8 +220,10 @@ impl<'a> Builder<'a> {
         for attribute in definition.settings.keys() {
             let name = attribute.row().name;
             if let Some(by) = self.controls.get(name) {
-                let message =
-                    format!("Unable to modify job {} attribute {name} with {}: it is final", job.name, definition.place);
+                let message = format!(
+                    "Unable to modify job {} attribute {name} with {}: it is final",
+                    job.name, definition.place
+                );
                 let cure = format!("attribute-control closes it, see {by}");
                 return Err(refused(definition, *attribute, "attribute-final", message, cure));
             }
@@ -250,9 +252,9 @@ impl<'a> Builder<'a> {
 
     fn project(&self, name: &str, place: &Place, attribute: JobAttribute) -> Result<&'a LayoutProject, Refusal> {
         let layout = self.layout;
-        layout.project(name).map_err(|error| {
-            project_problem(layout, &error, place.clone()).about(attribute.row().name).into()
-        })
+        layout
+            .project(name)
+            .map_err(|error| project_problem(layout, &error, place.clone()).about(attribute.row().name).into())
     }
 
     /// The roles a definition brings: a definition outside a project's list brings its own repository.
@@ -515,8 +517,7 @@ fn refused(
     message: String,
     cure: String,
 ) -> (Step, Refusal) {
-    let step =
-        Step::Attribute { attribute, action: Action::Refused, effect: Effect::Nothing, reason: message.clone() };
+    let step = Step::Attribute { attribute, action: Action::Refused, effect: Effect::Nothing, reason: message.clone() };
     let place = definition.place_of(attribute);
     (step, Problem::error(code, UNKNOWN, place, message).about(attribute.row().name).cure(cure).into())
 }

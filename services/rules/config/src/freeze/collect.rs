@@ -207,9 +207,7 @@ impl<'a> Collector<'a> {
         stack.push(shared.clone());
         let layout = self.layout;
         let definitions = layout.definitions(name);
-        let instead = definitions
-            .first()
-            .and_then(|first| overrides.branch_for(layout, &first.place.context.project));
+        let instead = definitions.first().and_then(|first| overrides.branch_for(layout, &first.place.context.project));
         let mut matched = false;
         // Zuul: what one definition overrides counts for the parents of those after it, too.
         let mut local = overrides.clone();

@@ -22,7 +22,8 @@ pub fn job(trace: &FreezeTrace, name: &str) -> Option<FrozenJob> {
     Some(steps(trace, told))
 }
 
-fn steps(trace: &FreezeTrace, told: &JobTrace) -> FrozenJob {
+/// What the steps of one job come to, whether it runs or not: that is how far it came.
+pub(crate) fn steps(trace: &FreezeTrace, told: &JobTrace) -> FrozenJob {
     let mut making = Making::new();
     let mut at: Option<&Shared<JobDefinition>> = None;
     for step in &told.steps {

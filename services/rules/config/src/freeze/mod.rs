@@ -5,10 +5,12 @@
 
 mod apply;
 mod collect;
+pub mod explain;
 pub mod fold;
 pub mod graph;
 pub mod matchers;
 pub mod story;
+mod tell;
 pub mod trace;
 
 use std::collections::BTreeSet;
@@ -183,7 +185,8 @@ fn freeze_all(
         let made = freeze_one(layout, subject, config, name, definitions, &mut job_trace);
         match made {
             Ok(Some(job)) => {
-                let wanted = options.skip_file_matchers || wanted(layout, subject, pipeline, &job, options, &mut job_trace);
+                let wanted =
+                    options.skip_file_matchers || wanted(layout, subject, pipeline, &job, options, &mut job_trace);
                 let place = job_trace.place.clone();
                 candidates.push(Candidate { job, wanted, place, at: trace.jobs.len() });
             }
@@ -341,12 +344,10 @@ fn differs(ahead: &Layout, subject: &FreezeSubject, pipeline: &Pipeline, job: &F
         ..job.clone()
     };
     let Ok(config) = collect::pipeline_config(ahead, subject, &pipeline.name, &mut Vec::new()) else { return false };
-    let before = config
-        .filter(|config| config.variants.contains_key(&job.name))
-        .map(|config| {
-            let (mut definitions, mut trace) = (Definitions::default(), JobTrace::new(&job.name));
-            freeze_one(ahead, subject, &config, &job.name, &mut definitions, &mut trace)
-        });
+    let before = config.filter(|config| config.variants.contains_key(&job.name)).map(|config| {
+        let (mut definitions, mut trace) = (Definitions::default(), JobTrace::new(&job.name));
+        freeze_one(ahead, subject, &config, &job.name, &mut definitions, &mut trace)
+    });
     match before {
         Some(Ok(Some(before))) => essence(&before) != essence(job),
         // A new job counts; one that could not be frozen before does not.

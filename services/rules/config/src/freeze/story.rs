@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use gatelog_record::Value;
 
+use super::fold;
 use super::matchers::FileAnswer;
 use super::trace::{Action, DefinitionLook, Effect, FileLook, FreezeTrace, JobFate, JobTrace, StanzaLook, Step};
 use crate::objects::job::{JobAttribute, JobDefinition, Mode};
@@ -62,6 +63,8 @@ pub struct JobStory {
     pub applied: Vec<Look>,
     /// What each did to which attribute.
     pub attributes: Vec<AttributeStep>,
+    /// What each of these attributes came to; of a job that does not run, as far as it came.
+    pub comes_to: BTreeMap<String, String>,
     /// What the file matchers said, and what overruled them.
     pub files: Vec<Look>,
 }
@@ -183,6 +186,11 @@ impl FreezeTrace {
             reason: String::new(),
             path: Vec::new(),
         });
+        let (attributes, frozen) = (self.attributes(job), fold::steps(self, job));
+        let touched = attributes.iter().filter_map(|step| {
+            let attribute = JobAttribute::ALL.iter().find(|known| known.row().name == step.attribute)?;
+            Some((step.attribute.clone(), frozen.tell(*attribute)?))
+        });
         JobStory {
             name: job.name.clone(),
             fate: job.fate,
@@ -190,7 +198,8 @@ impl FreezeTrace {
             reason: job.reason.clone(),
             looks,
             applied: applied.collect(),
-            attributes: self.attributes(job),
+            comes_to: touched.collect(),
+            attributes,
             files: job.files.iter().map(|look| file_look(job, look)).collect(),
         }
     }
@@ -277,7 +286,7 @@ impl FreezeTrace {
         // Writing to a String does not fail.
         let _ = writeln!(out, "{name} {} for {} {} in {}", job.fate.words(), self.project, self.branch, self.pipeline);
         let _ = writeln!(out, "  {} [{}]", job.reason, job.code);
-        section(&mut out, "project stanzas and templates", &self.stanza_looks());
+        self.render_stanzas(&mut out);
         section(&mut out, "definitions looked at", &job.looks);
         if !job.applied.is_empty() {
             let _ = writeln!(out, "definitions applied, in order:");
@@ -285,17 +294,13 @@ impl FreezeTrace {
         for (index, look) in job.applied.iter().enumerate() {
             let _ = writeln!(out, "  {index}. {} ({})", look.what, look.place);
         }
-        if !job.attributes.is_empty() {
-            let _ = writeln!(out, "attributes:");
-        }
-        for step in &job.attributes {
-            let before = step.before.as_ref().map(|place| format!(", before: {place}")).unwrap_or_default();
-            let why = if step.reason.is_empty() { String::new() } else { format!(" ({})", step.reason) };
-            let what = step.action.words();
-            let _ = writeln!(out, "  {} {what} by {}{before}: {}{why}", step.attribute, step.place, step.value);
-        }
+        job.render_attributes(&mut out);
         section(&mut out, "file matchers", &job.files);
         Some(out)
+    }
+
+    pub(crate) fn render_stanzas(&self, out: &mut String) {
+        section(out, "project stanzas and templates", &self.stanza_looks());
     }
 
     /// The whole story as JSON.
@@ -310,12 +315,40 @@ impl FreezeTrace {
 }
 
 impl JobStory {
+    /// What became of each attribute, and under it who did what to it, in order.
+    fn render_attributes(&self, out: &mut String) {
+        let mut names: Vec<&str> = Vec::new();
+        for step in &self.attributes {
+            if !names.contains(&step.attribute.as_str()) {
+                names.push(&step.attribute);
+            }
+        }
+        if !names.is_empty() {
+            out.push_str("attributes:\n");
+        }
+        for name in names {
+            // Writing to a String does not fail.
+            let _ = match self.comes_to.get(name).filter(|value| !value.is_empty()) {
+                Some(value) => writeln!(out, "  {name}: {value}"),
+                None => writeln!(out, "  {name}:"),
+            };
+            for step in self.attributes.iter().filter(|step| step.attribute == name) {
+                let what = step.action.words();
+                let place = if step.place == Place::default() { String::new() } else { format!(" by {}", step.place) };
+                let value = if step.value.is_empty() { String::new() } else { format!(": {}", step.value) };
+                let why = if step.reason.is_empty() { String::new() } else { format!(" ({})", step.reason) };
+                let _ = writeln!(out, "    {what}{place}{value}{why}");
+            }
+        }
+    }
+
     /// The story as JSON.
     pub fn to_json(&self) -> serde_json::Value {
         use serde_json::json;
         json!({
             "name": self.name, "fate": self.fate.code(), "code": self.code, "reason": self.reason,
             "looks": looks_json(&self.looks), "applied": looks_json(&self.applied), "files": looks_json(&self.files),
+            "comes_to": self.comes_to,
             "attributes": self.attributes.iter().map(|step| json!({
                 "attribute": step.attribute, "place": step.place.to_string(), "action": step.action.code(),
                 "value": step.value, "before": step.before.as_ref().map(ToString::to_string), "reason": step.reason,
@@ -385,13 +418,7 @@ fn value(definition: &JobDefinition, attribute: JobAttribute, effect: &Effect) -
     // Machines by name: what they come to is what one wants to know, too.
     let machines = match (&setting.value, effect) {
         (AttributeValue::NodesetName(_), Effect::Nodesets(nodesets)) => {
-            let shown: Vec<String> = nodesets
-                .iter()
-                .map(|nodeset| {
-                    let nodes = nodeset.shape.nodes.iter().map(|node| format!("{}={}", node.names.join("+"), node.label));
-                    nodes.collect::<Vec<_>>().join(" ")
-                })
-                .collect();
+            let shown: Vec<String> = nodesets.iter().map(|nodeset| nodeset.shape.tell()).collect();
             format!(" ({})", shown.join(" or "))
         }
         _ => String::new(),

@@ -43,6 +43,14 @@ pub struct NodesetShape {
     pub groups: Vec<NodeGroup>,
 }
 
+impl NodesetShape {
+    /// The machines in one line: `NAME=LABEL`, several names of one machine joined by `+`.
+    pub fn tell(&self) -> String {
+        let nodes = self.nodes.iter().map(|node| format!("{}={}", node.names.join("+"), node.label));
+        nodes.collect::<Vec<_>>().join(" ")
+    }
+}
+
 /// One of several nodesets that would do.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Alternative {
