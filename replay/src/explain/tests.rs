@@ -10,8 +10,9 @@ use gatelog_record::draft::partition::WriterStarted;
 use gatelog_record::event::{CapacityEvent, GateEvent, PartitionEvent};
 use gatelog_record::input::{CapacityInput, GateInput, IntakeInput};
 use gatelog_record::*;
-use gatelog_rules_config::FreezeTrace;
-use gatelog_rules_config::freeze::trace::{JobFate, JobTrace, Look};
+use gatelog_rules_config::{
+    ConfigFile, FreezeOptions, FreezeSubject, FreezeTrace, LoadInput, TenantProject, TenantSettings, freeze, load,
+};
 
 use super::*;
 
@@ -180,50 +181,39 @@ fn enqueued(item: ItemId, change: &str, ahead: Option<ItemId>, trigger: u64) -> 
     })
 }
 
-fn look(what: &str, matched: bool, reason: &str, code: &str) -> Look {
-    let (what, reason, code) = (what.into(), reason.into(), code.into());
-    Look { what, place: Default::default(), matched, code, reason, path: Vec::new() }
-}
-
-fn job_trace(name: &str, fate: JobFate, reason: &str, code: &str, look: Look) -> JobTrace {
-    JobTrace {
-        name: name.into(),
-        fate,
-        code: code.into(),
-        reason: reason.into(),
-        looks: vec![look.clone()],
-        applied: if fate == JobFate::Runs { vec![look] } else { Vec::new() },
-        attributes: Vec::new(),
-        files: Vec::new(),
-    }
+/// The jobs of `git.demo/library` in the gate: `tests`, and `docs`, which is for another branch.
+fn frozen() -> FreezeTrace {
+    let text = "
+- pipeline: {name: gate, manager: dependent}
+- job: {name: tests, parent: null, run: tests.yaml}
+- job: {name: docs, parent: null, run: docs.yaml, branches: stable/x}
+- project: {name: library, gate: {jobs: [tests, docs]}}
+";
+    let project = |name: &str, trusted| TenantProject {
+        canonical_name: format!("git.demo/{name}"),
+        branches: vec!["master".into()],
+        ..TenantProject::new("forge", name, trusted)
+    };
+    let (project, branch) = (vec![project("config", true), project("library", false)], "master".to_owned());
+    let file = ConfigFile {
+        project: "git.demo/config".into(),
+        branch: branch.clone(),
+        path: "zuul.yaml".into(),
+        text: text.into(),
+    };
+    let tenant = TenantSettings { projects: project, ..TenantSettings::default() };
+    let (layout, problems) = load(&LoadInput { tenant, files: vec![file] });
+    assert!(problems.is_empty(), "{problems:?}");
+    let subject =
+        FreezeSubject { project: "git.demo/library".into(), branch: Some(branch), ..FreezeSubject::default() };
+    freeze(&layout, &subject, "gate", FreezeOptions::default()).trace().clone()
 }
 
 /// A change is approved, tested behind another, reset, tested again and merged.
 fn story() -> Script {
     let mut script = Script::new();
     let gates = |number: u8| BuildsetId([number; 16]);
-    let trace = FreezeTrace {
-        project: "git.demo/library".into(),
-        branch: "master".into(),
-        pipeline: "gate".into(),
-        stanzas: Vec::new(),
-        jobs: vec![
-            job_trace(
-                "tests",
-                JobFate::Runs,
-                "a definition matches",
-                "runs",
-                look("job tests", true, "any branch", "any"),
-            ),
-            job_trace(
-                "docs",
-                JobFate::Absent,
-                "no variant matches",
-                "no-variant",
-                look("job docs", false, "branch master is not stable/x", "branch-differs"),
-            ),
-        ],
-    };
+    let trace = frozen();
     let trace = script.blobs.put(&codec::encode(&trace).unwrap()).unwrap();
 
     let forge_event = ForgeEvent {
@@ -539,7 +529,7 @@ fn a_job_says_why_it_runs_and_why_it_does_not() {
     golden("job.txt", &script.told("add-miles", Some("tests")));
     let absent = script.told("add-miles", Some("docs"));
     assert!(absent.contains("job docs does not run for git.demo/library master/add-miles,1"), "{absent}");
-    assert!(absent.contains("branch master is not stable/x [branch-differs]"), "{absent}");
+    assert!(absent.contains("branch master does not match `branches`: stable/x [branch-differs]"), "{absent}");
     let explainer = script.explainer(Moment::Newest).unwrap();
     let error = explainer.explain(&Found::Item(ITEM), Some("tets")).unwrap_err();
     assert_eq!(error.hint().as_deref(), Some("did you mean tests?"));

@@ -382,13 +382,18 @@ pub struct ReplayVerifyArgs {
     "  gatelog explain show-miles --job tests        one job of it; also why a job did not run",
     "  gatelog explain 117                           event 117 of the gate, and what led to it",
     "  gatelog explain capacity/0:31                 an event of capacity",
-    "  gatelog explain show-miles --at 80            as it was known at event 80"
+    "  gatelog explain show-miles --at 80            as it was known at event 80",
+    "  gatelog explain job app check unit            why a job would run, or not, from a configuration folder alone"
 ))]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true, disable_help_subcommand = true)]
 pub struct ExplainArgs {
+    /// What else can be explained.
+    #[command(subcommand)]
+    pub other: Option<ExplainCommand>,
     /// A change (name, branch/name or URL), the uuid of an item, buildset or build (4 digits or more), or an event
     /// (sequence, or <domain>/<partition>:<sequence>)
-    #[arg(value_name = "WHAT")]
-    pub what: String,
+    #[arg(value_name = "WHAT", required = true)]
+    pub what: Option<String>,
     /// Why this job ran, or why it did not
     #[arg(long, value_name = "JOB")]
     pub job: Option<String>,
@@ -398,6 +403,53 @@ pub struct ExplainArgs {
     /// As it was known at this moment: a sequence of gate.events or a time (RFC 3339)
     #[arg(long, value_name = "SEQUENCE|TIME", value_parser = parse_at)]
     pub at: Option<At>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What can be explained without a site.
+#[derive(Clone, Debug, Subcommand)]
+pub enum ExplainCommand {
+    /// Say why a job would run or not, and where each of its values comes from, from a configuration folder alone
+    Job(ExplainJobArgs),
+}
+
+/// `explain job`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = concat_examples!(
+    "  gatelog explain job app check unit --config ../project-config",
+    "  gatelog explain job org/app gate unit --branch stable/2 --files doc/a.rst,setup.cfg",
+    "  gatelog explain job app check unit --json     the same for programs"
+))]
+pub struct ExplainJobArgs {
+    /// The project of the change, by its short or canonical name
+    #[arg(value_name = "PROJECT")]
+    pub project: String,
+    /// The pipeline
+    #[arg(value_name = "PIPELINE")]
+    pub pipeline: String,
+    /// The job
+    #[arg(value_name = "JOB")]
+    pub job: String,
+    /// The tenant file, or a folder with main.yaml; beside it lies git/<org>_<project>/ for each project
+    #[arg(long, value_name = "CONFIG", default_value = ".")]
+    pub config: PathBuf,
+    /// The zuul.conf that names the connections [default: that beside the tenant file]
+    #[arg(long, value_name = "FILE")]
+    pub conf: Option<PathBuf>,
+    /// A change on this branch [default: the project's default branch, or its first one]
+    #[arg(long, value_name = "BRANCH", conflicts_with = "reference")]
+    pub branch: Option<String>,
+    /// No change of a branch, but this ref: refs/tags/1.0
+    #[arg(long = "ref", value_name = "REF")]
+    pub reference: Option<String>,
+    /// Only in this tenant
+    #[arg(long, value_name = "TENANT")]
+    pub tenant: Option<String>,
+    /// The files the change touches; without them file matchers are left out of consideration
+    #[arg(long, value_name = "PATH,…", value_delimiter = ',')]
+    pub files: Option<Vec<String>>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -488,6 +540,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Log(LogCommand::Check(args)) => commands::log_topics::check(&cli.site, args),
         Command::Replay(ReplayCommand::State(args)) => commands::replay::state(&cli.site, args),
         Command::Replay(ReplayCommand::Verify(args)) => commands::replay::verify(&cli.site, args),
+        Command::Explain(ExplainArgs { other: Some(ExplainCommand::Job(args)), .. }) => commands::explain_job::run(args),
         Command::Explain(args) => commands::explain::run(&cli.site, args),
         Command::Check(args) => commands::check::run(args),
         Command::Freeze(args) => commands::freeze::run(args),

@@ -18,7 +18,8 @@ pub fn run(site: &SiteArgs, args: &ExplainArgs) -> Result<ExitCode, Failure> {
     }
     let (log, blobs) = site.directory("explain")?.history()?;
     let explainer = Explainer::read(&*log, &*blobs, moment(args.at))?;
-    let found = explainer.find(&args.what, args.tenant.as_deref())?;
+    let what = args.what.as_deref().unwrap_or_default();
+    let found = explainer.find(what, args.tenant.as_deref())?;
     let explanation = explainer.explain(&found, args.job.as_deref())?;
     let mut out = Output::new();
     let _ = if args.json {

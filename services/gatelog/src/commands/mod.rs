@@ -4,6 +4,7 @@ pub mod blob_names;
 pub mod check;
 pub mod doctor;
 pub mod explain;
+pub mod explain_job;
 pub mod failure;
 pub mod folder;
 pub mod freeze;

@@ -1,15 +1,19 @@
 //! Runs the specification in `tests/cases/*.txt`; `tests/cases/README.md` explains its form.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
 use gatelog_record::codec;
+use gatelog_rules_config::folder::Folder;
 use gatelog_rules_config::freeze::explain::explain;
 use gatelog_rules_config::freeze::fold;
 use gatelog_rules_config::freeze::trace::JobFate;
+use gatelog_rules_config::hints;
 use gatelog_rules_config::objects::JobAttribute;
 use gatelog_rules_config::objects::job_parts::Dependency;
 use gatelog_rules_config::regexes::Pattern;
+use gatelog_rules_config::tenant::IncludedFile;
 use gatelog_rules_config::{
     ConfigFile, FreezeOptions, FreezeOutcome, FreezeSubject, FreezeTrace, FrozenJob, Layout, LoadInput, Problem,
     Severity, TenantProject, TenantSettings, freeze, load,
@@ -22,6 +26,12 @@ struct Case {
     title: String,
     projects: Vec<TenantProject>,
     files: Vec<ConfigFile>,
+    included: Vec<IncludedFile>,
+    /// Files of the layout ahead, each in place of that of the same place.
+    ahead: Vec<ConfigFile>,
+    /// A tenant file, where the case is about one.
+    tenants: String,
+    conf: String,
     bare: bool,
     questions: Vec<(Vec<String>, String)>,
 }
@@ -50,8 +60,12 @@ fn parse(text: &str) -> Vec<Case> {
         let Some(case) = cases.last_mut() else { continue };
         let Some(head) = line.strip_prefix("--- ") else {
             if let Some((words, body)) = case.questions.last_mut() {
-                let target = match (words.first().map(String::as_str), case.files.last_mut()) {
-                    (Some("file"), Some(file)) => &mut file.text,
+                let target = match words.first().map_or("", String::as_str) {
+                    "file" => &mut case.files.last_mut().unwrap().text,
+                    "ahead" => &mut case.ahead.last_mut().unwrap().text,
+                    "beside" => case.included.last_mut().and_then(|file| file.text.as_mut()).unwrap_or(body),
+                    "tenants" => &mut case.tenants,
+                    "conf" => &mut case.conf,
                     _ => body,
                 };
                 target.push_str(line);
@@ -62,6 +76,7 @@ fn parse(text: &str) -> Vec<Case> {
         let words: Vec<String> = head.split_whitespace().map(str::to_owned).collect();
         match words[0].as_str() {
             "bare" => case.bare = true,
+            "beside" => case.included.push(IncludedFile { path: words[1].clone(), text: Some(String::new()) }),
             "project" => {
                 let branches: Vec<&str> = words[2..].iter().map(String::as_str).filter(|w| !w.contains('=')).collect();
                 let mut added = project(&words[1], false, &branches);
@@ -81,11 +96,12 @@ fn parse(text: &str) -> Vec<Case> {
                 case.projects.retain(|known| known.name != added.name);
                 case.projects.push(added);
             }
-            "file" => {
+            "file" | "ahead" => {
                 let (name, branch) = words[1].split_once('@').unwrap_or((&words[1], "master"));
                 let project = format!("example.com/{name}");
                 let path = words.get(2).map_or(".zuul.yaml", String::as_str).to_owned();
-                case.files.push(ConfigFile { project, branch: branch.to_owned(), path, text: String::new() });
+                let file = ConfigFile { project, branch: branch.to_owned(), path, text: String::new() };
+                if words[0] == "ahead" { case.ahead.push(file) } else { case.files.push(file) }
             }
             _ => {}
         }
@@ -120,6 +136,7 @@ fn question(words: &[String]) -> (FreezeSubject, String) {
                 subject.branch = None;
                 subject.reference = format!("refs/tags/{name}");
             }
+            None if word == "changes-config" => subject.updates_config = true,
             Some(("in", list)) => subject.containing_branches = list.split(',').map(str::to_owned).collect(),
             other => panic!("unknown option {other:?}"),
         }
@@ -127,9 +144,9 @@ fn question(words: &[String]) -> (FreezeSubject, String) {
     (subject, words[2].clone())
 }
 
-fn ask(layout: &Layout, words: &[String]) -> FreezeOutcome {
+fn ask(layout: &Layout, ahead: Option<&Layout>, words: &[String]) -> FreezeOutcome {
     let (subject, pipeline) = question(words);
-    let outcome = freeze(layout, &subject, &pipeline, FreezeOptions::default());
+    let outcome = freeze(layout, &subject, &pipeline, FreezeOptions { ahead, skip_file_matchers: false });
     // In every case there is: the trace alone gives the frozen jobs again, byte for byte.
     folds_back(&outcome);
     outcome
@@ -177,14 +194,24 @@ fn attribute(job: &FrozenJob, name: &str) -> String {
     told.unwrap_or_else(|| "none".to_owned()).replace("example.com/", "")
 }
 
+/// What a case is about.
+struct Asked {
+    layout: Layout,
+    ahead: Option<Layout>,
+    problems: Vec<Problem>,
+}
+
 /// Answers a question; `expected` is only looked at for the names of attributes.
-fn answer(case: &Case, layout: &Layout, problems: &[Problem], words: &[String], expected: &str) -> String {
+fn answer(case: &Case, asked: &Asked, words: &[String], expected: &str) -> String {
+    let Asked { layout, ahead, problems } = asked;
+    let ask = |words: &[String]| ask(layout, ahead.as_ref(), words);
     match words[0].as_str() {
         "problems" => problems.iter().fold(String::new(), |out, p| out + &problem_line(p) + "\n"),
+        "hints" => hints::unused(layout).iter().fold(String::new(), |out, p| out + &problem_line(p) + "\n"),
         "report" => problems.iter().fold(String::new(), |out, p| out + &p.to_string() + "\n"),
-        "jobs" => jobs(&ask(layout, &words[1..])),
+        "jobs" => jobs(&ask(&words[1..])),
         "job" => {
-            let outcome = ask(layout, &words[2..]);
+            let outcome = ask(&words[2..]);
             let Some(job) = outcome.graph().and_then(|graph| graph.job(&words[1])) else {
                 return format!("absent; {}", jobs(&outcome));
             };
@@ -194,7 +221,7 @@ fn answer(case: &Case, layout: &Layout, problems: &[Problem], words: &[String], 
             })
         }
         "path" => {
-            let outcome = ask(layout, &words[2..]);
+            let outcome = ask(&words[2..]);
             let job = outcome.trace().story(&words[1]);
             job.map_or("nobody asked\n".into(), |job| {
                 job.applied
@@ -203,7 +230,7 @@ fn answer(case: &Case, layout: &Layout, problems: &[Problem], words: &[String], 
             })
         }
         "why" => {
-            let outcome = ask(layout, &words[2..]);
+            let outcome = ask(&words[2..]);
             outcome.trace().job(&words[1]).map_or("nobody asked\n".into(), |job| {
                 let fate = match job.fate {
                     JobFate::Runs => "runs",
@@ -217,10 +244,24 @@ fn answer(case: &Case, layout: &Layout, problems: &[Problem], words: &[String], 
             let (subject, pipeline) = question(&words[2..]);
             explain(layout, &subject, &pipeline, &words[1], FreezeOptions::default()).render()
         }
+        "machines" => {
+            let machines = gatelog_rules_config::machines::of_provider(layout, &words[1]).unwrap_or_default();
+            machines.iter().fold(String::new(), |out, machine| {
+                let option = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".to_owned());
+                let (image, flavor) = (option(&machine.image), option(&machine.flavor));
+                let on = option(&machine.connection);
+                let attributes = machine.attributes.iter().map(|(key, value)| format!("  {key}: {value}\n"));
+                out + &format!("{} of {image} {flavor} on {on} ({:?})\n", machine.label, machine.order)
+                    + &attributes.collect::<String>()
+                    + &machine.nodes.iter().map(|node| format!("  node {node}\n")).collect::<String>()
+            })
+        }
         "queue" => {
             let queue = layout.queue_of(&format!("example.com/{}", words[1]));
             queue.map_or("none\n".to_owned(), |queue| format!("{}\n", queue.name))
         }
+        "semaphore" => format!("room for {}\n", layout.semaphore_max(&words[1])),
+        "branches" => format!("{}\n", layout.projects[&format!("example.com/{}", words[1])].branches.join(", ")),
         other => panic!("{}: unknown question {other}", case.title),
     }
 }
@@ -235,14 +276,10 @@ fn run(case: &Case) -> Result<usize, String> {
             text: PRELUDE.into(),
         });
     }
-    let tenant = TenantSettings {
-        name: "example".into(),
-        connections: vec!["forge".into()],
-        projects: case.projects.clone(),
-        ..TenantSettings::default()
-    };
-    let (layout, problems) = load(&LoadInput { tenant, files });
+    let about = if case.tenants.is_empty() { of_projects(case, files) } else { of_tenants(case, files) };
+    let problems = &about.problems;
     let mut asked = 0;
+    let mut wrong = String::new();
     let expects_problems = case.questions.iter().any(|(words, _)| words[0] == "problems" || words[0] == "report");
     if let Some(problem) = problems.iter().find(|problem| problem.severity == Severity::Error)
         && !expects_problems
@@ -250,45 +287,229 @@ fn run(case: &Case) -> Result<usize, String> {
         return Err(format!("{}: an unexpected problem\n{problem}", case.title));
     }
     for (words, expected) in &case.questions {
-        if matches!(words[0].as_str(), "file" | "project" | "bare") {
-            continue;
+        match words[0].as_str() {
+            "file" | "ahead" | "beside" | "project" | "bare" | "tenants" | "conf" => continue,
+            "elsewhere" | "not-yet" => {
+                asked += 1;
+                continue;
+            }
+            _ => {}
         }
         asked += 1;
         let expected = expected.trim_end();
-        let found = answer(case, &layout, &problems, words, expected);
+        let found = answer(case, &about, words, expected);
         if found.trim_end() != expected {
-            return Err(format!(
-                "{}\n--- {}\nexpected:\n{expected}\nfound:\n{}\n",
-                case.title,
-                words.join(" "),
-                found.trim_end()
-            ));
+            let (question, found) = (words.join(" "), found.trim_end());
+            let _ = writeln!(wrong, "{}\n--- {question}\nexpected:\n{expected}\nfound:\n{found}\n", case.title);
         }
     }
     if asked == 0 {
         return Err(format!("{}: the case asks nothing", case.title));
     }
-    Ok(asked)
+    if wrong.is_empty() { Ok(asked) } else { Err(wrong) }
 }
 
-#[test]
+/// The case loaded from the projects and files it lists.
+fn of_projects(case: &Case, files: Vec<ConfigFile>) -> Asked {
+    let tenant = TenantSettings {
+        name: "example".into(),
+        connections: vec!["forge".into()],
+        projects: case.projects.clone(),
+        included: case.included.clone(),
+        ..TenantSettings::default()
+    };
+    let ahead = (!case.ahead.is_empty()).then(|| {
+        let same =
+            |a: &ConfigFile, b: &ConfigFile| (&a.project, &a.branch, &a.path) == (&b.project, &b.branch, &b.path);
+        let mut files = files.clone();
+        files.retain(|file| !case.ahead.iter().any(|other| same(file, other)));
+        files.extend(case.ahead.iter().cloned());
+        load(&LoadInput { tenant: tenant.clone(), files }).0
+    });
+    let (layout, problems) = load(&LoadInput { tenant, files });
+    Asked { layout, ahead, problems }
+}
+
+/// The case loaded by its tenant file; of the files each is that of its project.
+fn of_tenants(case: &Case, files: Vec<ConfigFile>) -> Asked {
+    let mut folder = Folder { tenant_file: case.tenants.clone(), site: true, ..Folder::default() };
+    folder.conf = if case.conf.is_empty() {
+        "[connection forge]\ndriver=gerrit\nserver=example.com\n[connection hub]\ndriver=github\n".to_owned()
+    } else {
+        case.conf.clone()
+    };
+    for project in &case.projects {
+        folder.branches.insert(project.name.clone(), project.branches.clone());
+    }
+    for ConfigFile { project, branch, path, text } in files {
+        let name = project.trim_start_matches("example.com/").replacen('/', "_", 1);
+        let tree = if branch == "master" { name } else { format!("{name}@{}", branch.replace('/', "%2F")) };
+        folder.trees.entry(tree).or_default().insert(path, text);
+    }
+    match folder.load() {
+        Err(problems) => Asked { layout: Layout::default(), ahead: None, problems },
+        Ok(tenants) => Asked {
+            layout: tenants[0].layout.clone(),
+            ahead: None,
+            problems: tenants.into_iter().flat_map(|tenant| tenant.findings).map(|finding| finding.problem).collect(),
+        },
+    }
+}
+
+/// All cases, with the names of their files.
 #[expect(clippy::disallowed_methods, reason = "the cases are files, so that people can read and add to them")]
-fn every_case_of_the_specification_holds() {
+fn all_cases() -> Vec<(String, Case)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
     let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
+    let mut cases = Vec::new();
+    for path in paths.iter().filter(|path| path.extension().is_some_and(|extension| extension == "txt")) {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        cases.extend(parse(&read(path)).into_iter().map(|case| (name.clone(), case)));
+    }
+    cases
+}
+
+#[expect(clippy::disallowed_methods, reason = "the cases and the sources they cover are files")]
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn every_case_of_the_specification_holds() {
     let mut failures = String::new();
     let mut asked = 0;
-    for path in paths.iter().filter(|path| path.extension().is_some_and(|extension| extension == "txt")) {
-        for case in parse(&std::fs::read_to_string(path).unwrap()) {
-            match run(&case) {
-                Ok(questions) => asked += questions,
-                Err(why) => {
-                    let _ = writeln!(failures, "{}: {why}", path.file_name().unwrap().to_string_lossy());
-                }
+    for (file, case) in all_cases() {
+        match run(&case) {
+            Ok(questions) => asked += questions,
+            Err(why) => {
+                let _ = writeln!(failures, "{file}: {why}");
             }
         }
     }
     assert!(failures.is_empty(), "\n{failures}");
     assert!(asked > 60, "only {asked} questions were asked");
+}
+
+/// Cases of `traps.txt`: each trap has one, here or with the test elsewhere that shows it, or says that
+/// nothing does yet.
+#[test]
+fn every_trap_has_a_case() {
+    let mut found = BTreeSet::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    for (_, case) in all_cases().into_iter().filter(|(file, _)| file == "traps.txt") {
+        let number = case.title.strip_prefix("Trap ").and_then(|rest| rest.split(':').next()).unwrap_or_default();
+        let number: usize = number.parse().unwrap_or_else(|_| panic!("no number of a trap: {}", case.title));
+        assert!(found.insert(number), "trap {number} has two cases");
+        for (words, body) in &case.questions {
+            match words[0].as_str() {
+                // A test, by its file and name; or a scenario, which is a test of its own.
+                "elsewhere" => {
+                    let text = read(&root.join(&words[1]));
+                    let named = words.get(2).is_none_or(|name| text.contains(&format!("fn {name}(")));
+                    assert!(named, "{}: no test {}", case.title, words[1..].join(" "));
+                }
+                "not-yet" => assert!(!body.trim().is_empty(), "{}: what is missing?", case.title),
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(found, (1..=55).collect(), "of the 55 traps");
+}
+
+/// The attributes a case asks for.
+fn asked_attributes() -> BTreeSet<String> {
+    let cases = all_cases();
+    let questions = cases.iter().flat_map(|(_, case)| &case.questions).filter(|(words, _)| words[0] == "job");
+    let lines = questions.flat_map(|(_, expected)| expected.lines());
+    lines.filter_map(|line| line.split_once(':')).map(|(name, _)| name.to_owned()).collect()
+}
+
+#[test]
+fn every_attribute_of_a_job_has_a_case() {
+    let asked = asked_attributes();
+    let missing: Vec<&str> = JobAttribute::ALL
+        .iter()
+        .map(|attribute| attribute.row().name)
+        // These leave nothing in the job but what other attributes tell.
+        .filter(|name| !["secrets", "attribute-control"].contains(name))
+        .filter(|name| !(asked.contains(*name) || *name == "nodeset" && asked.contains("nodes")))
+        .collect();
+    assert!(missing.is_empty(), "no case asks for {missing:?}");
+}
+
+/// Codes of problems in the sources: the text in a place where only a code can stand.
+fn codes(text: &str, found: &mut BTreeSet<String>) {
+    let own = text.split("#[cfg(test)]").next().unwrap_or(text);
+    let callers = [
+        "Problem::error(",
+        "Problem::new(",
+        ".fail(",
+        ".fail_as(",
+        ".error(",
+        ".error_of_file(",
+        ".warn(",
+        "sink.add(",
+        "refused(",
+        "refuse(",
+        "check_secret(",
+    ];
+    for caller in callers {
+        for (at, _) in own.match_indices(caller) {
+            let arguments: String = own[at + caller.len()..].chars().take(160).collect();
+            let Some(code) = arguments.split('"').nth(1) else { continue };
+            let before = arguments.split('"').next().unwrap_or_default();
+            let is_code =
+                code.contains('-') && code.chars().all(|c| c.is_ascii_lowercase() || c == '-' || c.is_ascii_digit());
+            if is_code && !before.contains(['(', ')', ';', '{', '}', '!']) {
+                found.insert(code.to_owned());
+            }
+        }
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the sources it looks at are files")]
+fn every_problem_has_a_case() {
+    let mut open = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    let mut all = BTreeSet::new();
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            codes(&read(&path), &mut all);
+        }
+    }
+    assert!(all.len() > 80, "only {} codes were found", all.len());
+    let mut told = BTreeSet::new();
+    for (_, case) in all_cases() {
+        for (_, expected) in &case.questions {
+            let words = expected.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
+            told.extend(words.map(str::to_owned));
+        }
+    }
+    let missing: Vec<&String> = all.difference(&told).filter(|code| !UNSEEN.contains(&code.as_str())).collect();
+    assert!(missing.is_empty(), "no case shows {missing:?}");
+    let stale: Vec<&&str> = UNSEEN.iter().filter(|code| told.contains(**code) || !all.contains(**code)).collect();
+    assert!(stale.is_empty(), "these are shown, or are gone: {stale:?}");
+}
+
+/// Problems that no case shows, with the reason.
+const UNSEEN: &[&str] = &[
+    // Only a long configuration meets this limit: `a_chain_of_parents_has_an_end`.
+    "job-parent-chain",
+];
+
+#[test]
+fn a_chain_of_parents_has_an_end() {
+    let mut text = String::from("=== chain\n--- file conf\n- job: {name: job-0, parent: null, run: r.yaml}\n");
+    for job in 1..=250 {
+        let _ = writeln!(text, "- job: {{name: job-{job}, parent: job-{}}}", job - 1);
+    }
+    text += "- project: {name: app, check: {jobs: [job-100]}, gate: {jobs: [job-250]}}\n";
+    text += "--- jobs app master check\njob-100\n";
+    text += "--- jobs app master gate\nrefused job-parent-chain: the job job-50 has more than 200 ancestors\n";
+    for case in parse(&text) {
+        assert_eq!(run(&case), Ok(2));
+    }
 }

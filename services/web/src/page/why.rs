@@ -1,6 +1,7 @@
 //! Why a job is what it is, or why it is not there: the trace of a freezing, step by step.
 
-use gatelog_rules_config::freeze::trace::{Action, FreezeTrace, JobFate, JobTrace, Look};
+use gatelog_rules_config::freeze::story::{JobStory, Look};
+use gatelog_rules_config::freeze::trace::{Action, FreezeTrace, JobFate};
 use serde_json::Value as Json;
 
 use super::buildset::{find, trace, trace_of};
@@ -22,13 +23,13 @@ pub(crate) fn page(
     let (buildset, row, item) = find(reading, tenant, uuid)?;
     let missing = || ApiError::NotFound(format!("jobs were not chosen for buildset {buildset}: nothing explains them"));
     let trace = trace(reading, trace_of(row.frozen.as_ref()).ok_or_else(missing)?)?;
-    let Some(job) = trace.job(name) else {
+    let Some(job) = trace.story(name) else {
         return Err(ApiError::NotFound(format!(
             "nobody asked for a job {name:?} in {} for {} {}: neither the project nor a template names it",
             trace.pipeline, trace.project, trace.branch
         )));
     };
-    let (stand, fate) = fate(job);
+    let (stand, fate) = fate(job.fate);
     let mut main = html!(
         r#"{}<div class="head"><h1>Why {}</h1>{}</div>"#,
         crumbs(&[
@@ -51,10 +52,10 @@ pub(crate) fn page(
         job.reason,
         job.code
     );
-    put!(main, "{}", looks("1. Who asks for it", "Stanzas and templates of the project", &trace.stanzas));
+    put!(main, "{}", looks("1. Who asks for it", "Stanzas and templates of the project", &trace.stanza_looks()));
     put!(main, "{}", looks("2. Definitions looked at", "Parents first, each with every variant", &job.looks));
-    put!(main, "{}", applied(job));
-    put!(main, "{}", attributes(job));
+    put!(main, "{}", applied(&job));
+    put!(main, "{}", attributes(&job));
     put!(main, "{}", looks("5. File matchers", "What the changed files said", &job.files));
     put!(main, "{}", others(frame, uuid, &trace, name));
     Ok(Content {
@@ -67,8 +68,8 @@ pub(crate) fn page(
     })
 }
 
-fn fate(job: &JobTrace) -> (Stand, &'static str) {
-    match job.fate {
+fn fate(fate: JobFate) -> (Stand, &'static str) {
+    match fate {
         JobFate::Runs => (Stand::Good, "runs"),
         JobFate::Absent => (Stand::Quiet, "does not run"),
         JobFate::Refused => (Stand::Bad, "cannot run"),
@@ -102,7 +103,7 @@ fn looks(title: &str, says: &str, looks: &[Look]) -> Html {
     )
 }
 
-fn applied(job: &JobTrace) -> Html {
+fn applied(job: &JobStory) -> Html {
     if job.applied.is_empty() {
         return Html::new();
     }
@@ -116,7 +117,7 @@ fn applied(job: &JobTrace) -> Html {
     )
 }
 
-fn attributes(job: &JobTrace) -> Html {
+fn attributes(job: &JobStory) -> Html {
     if job.attributes.is_empty() {
         return Html::new();
     }
@@ -162,7 +163,7 @@ fn value(text: &str) -> String {
 fn others(frame: &Frame, uuid: &str, trace: &FreezeTrace, name: &str) -> Html {
     let mut rows = Html::new();
     for job in trace.jobs.iter().filter(|job| job.name != name) {
-        let (stand, fate) = fate(job);
+        let (stand, fate) = fate(job.fate);
         put!(
             rows,
             r#"<li>{} <a href="{}">{}</a> <span class="muted">{}: {}</span></li>"#,

@@ -341,11 +341,11 @@ async fn a_buildset_shows_its_graph_builds_resets_and_reports() {
 async fn a_job_is_explained_from_its_trace() {
     let site = told(u64::MAX).await;
     let page = site.ok(&format!("/t/demo/buildset/{SET_A}/why/unit")).await;
-    for says in ["it is asked for", "project stanza", "job base", "parent", "replaced", "before: ", "The other jobs"] {
+    for says in ["a definition matches", "project stanza", "job base", "attempts", "replaced", "before: ", "The other jobs"] {
         assert!(page.text.contains(says), "{says}: {}", page.text);
     }
     let absent = site.ok(&format!("/t/demo/buildset/{SET_A}/why/not-there")).await;
-    assert!(absent.text.contains("does not run") && absent.text.contains("no-definition"), "{}", absent.text);
+    assert!(absent.text.contains("does not run") && absent.text.contains("no-matching-definition"), "{}", absent.text);
     let none = site.page(&format!("/t/demo/buildset/{SET_C2}/why/unit")).await;
     assert_eq!(none.status, 404);
     assert!(none.text.contains("jobs were not chosen"), "{}", none.text);

@@ -374,6 +374,8 @@ impl<'a> Builder<'a> {
             _ => true,
         };
         match (known, joins) {
+            // What is not inherited has nothing before it.
+            _ if merge == Merge::NotInherited => Action::Set,
             (false, _) => Action::Set,
             (true, true) => Action::Merged,
             (true, false) => Action::Replaced,

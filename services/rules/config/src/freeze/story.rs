@@ -189,7 +189,12 @@ impl FreezeTrace {
         let (attributes, frozen) = (self.attributes(job), fold::steps(self, job));
         let touched = attributes.iter().filter_map(|step| {
             let attribute = JobAttribute::ALL.iter().find(|known| known.row().name == step.attribute)?;
-            Some((step.attribute.clone(), frozen.tell(*attribute)?))
+            let told = match attribute {
+                // Whom it waits for is what the rules of the graph have made of it.
+                JobAttribute::Dependencies => Some(frozen.waits_for()),
+                other => frozen.tell(*other),
+            };
+            Some((step.attribute.clone(), told?))
         });
         JobStory {
             name: job.name.clone(),

@@ -84,10 +84,22 @@ impl FrozenJob {
             A::PostReview => self.post_review.to_string(),
             A::FailureOutput => comma(self.failure_output.iter().map(Pattern::describe)),
             A::ImageBuildName => self.image_build_name.clone().unwrap_or_else(none),
+            A::Workspace => self.workspace.clone().unwrap_or_else(none),
+            A::Host => self.host.clone().unwrap_or_else(none),
+            A::Fingerprint => self.fingerprint.clone().unwrap_or_else(none),
+            A::Auth => self.auth.as_ref().map_or_else(none, |auth| {
+                let heirs = if auth.inherit { "inherited" } else { "not inherited" };
+                format!("{heirs}, swift {}", Value::List(auth.swift.clone()))
+            }),
             A::WorkspaceScheme => self.workspace_scheme.clone(),
             A::WorkspaceCheckout => bool_or_auto(self.workspace_checkout),
             A::PreserveHomePaths => set(&self.preserve_home_paths),
         })
+    }
+
+    /// The jobs of the graph it waits for, in one line.
+    pub fn waits_for(&self) -> String {
+        comma(self.dependencies.iter().map(dependency))
     }
 
     fn tell_phase(&self, phase: Phase) -> String {

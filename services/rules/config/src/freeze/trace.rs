@@ -245,10 +245,11 @@ impl FreezeTrace {
         self.jobs.iter().find(|job| job.name == name)
     }
 
-    /// The definitions that were applied to a job, in order.
+    /// The definitions that were applied to a job, in order; one that was refused was not.
     pub fn applied<'a>(&'a self, job: &'a JobTrace) -> impl Iterator<Item = &'a Shared<JobDefinition>> {
-        job.steps.iter().filter_map(|step| match step {
-            Step::Begin { definition, .. } => self.definition(*definition),
+        job.steps.iter().enumerate().filter_map(|(at, step)| match (step, job.steps.get(at + 1)) {
+            (Step::Begin { .. }, Some(Step::Attribute { action: Action::Refused, .. })) => None,
+            (Step::Begin { definition, .. }, _) => self.definition(*definition),
             _ => None,
         })
     }
