@@ -14,6 +14,7 @@ use gatelog_store::{
 };
 use gatelog_tables::DomainState;
 
+use crate::ahead::{Ahead, FarAhead};
 use crate::error::RunnerError;
 use crate::published::{Health, Published};
 
@@ -28,16 +29,20 @@ pub struct RunnerConfig {
     pub checkpoint_every: u64,
     /// How much is folded and committed together at most.
     pub batch: ReadLimit,
+    /// How it goes while the log is far ahead.
+    pub ahead: Ahead,
 }
 
 impl RunnerConfig {
-    /// The defaults, below a root: a rung every 10 000 events, a checkpoint every 50 000.
+    /// The defaults, below a root: a rung every 10 000 events, a checkpoint every 50 000; while the log is far
+    /// ahead, a rung every 100 000 and a checkpoint when it has caught up.
     pub fn new(root: impl Into<PathBuf>) -> RunnerConfig {
         RunnerConfig {
             root: root.into(),
             rung_every: 10_000,
             checkpoint_every: 50_000,
             batch: ReadLimit { records: 1_024, bytes: 4 << 20 },
+            ahead: Ahead::default(),
         }
     }
 }
@@ -70,6 +75,9 @@ pub struct Folder<S: DomainState> {
     since_checkpoint: u64,
     warnings: VecDeque<StoreWarning>,
     stopped: Option<RunnerError>,
+    /// How many full batches were read one after the other.
+    full_batches: u32,
+    ahead: Option<FarAhead<S>>,
 }
 
 impl<S: DomainState> Folder<S> {
@@ -112,6 +120,8 @@ impl<S: DomainState> Folder<S> {
             since_checkpoint: 0,
             warnings: warnings.into(),
             stopped: None,
+            full_batches: 0,
+            ahead: None,
         })
     }
 
@@ -140,7 +150,7 @@ impl<S: DomainState> Folder<S> {
         &self.log
     }
 
-    /// Reads one batch, folds and commits it.
+    /// Reads one batch, folds and commits it; while the log is far ahead, commits only now and then.
     ///
     /// # Errors
     /// What stops the fold: everything before the event it names is committed and published. Every
@@ -149,7 +159,10 @@ impl<S: DomainState> Folder<S> {
         if let Some(stopped) = &self.stopped {
             return Err(stopped.clone());
         }
-        let stepped = self.read_and_fold();
+        let stepped = match self.ahead.take() {
+            Some(ahead) => self.fold_ahead(ahead),
+            None => self.read_and_fold(),
+        };
         if let Err(error) = &stepped {
             self.stopped = Some(error.clone());
         }
@@ -165,12 +178,17 @@ impl<S: DomainState> Folder<S> {
     pub fn try_again(&mut self) {
         if self.may_pass() {
             self.stopped = None;
-            let position = self.projection.position();
-            let tail = Tail { sequence: position.sequence, term: position.term, link: position.link };
-            self.reader = HistoryReader::after(self.partition, tail);
-            self.from = Offset(position.log_offset);
-            self.hinted = true;
+            self.resume();
         }
+    }
+
+    /// Reads on from where the projection stands.
+    fn resume(&mut self) {
+        let position = self.projection.position();
+        let tail = Tail { sequence: position.sequence, term: position.term, link: position.link };
+        self.reader = HistoryReader::after(self.partition, tail);
+        self.from = Offset(position.log_offset);
+        self.hinted = true;
     }
 
     fn read_and_fold(&mut self) -> Result<Stepped, RunnerError> {
@@ -208,10 +226,55 @@ impl<S: DomainState> Folder<S> {
             }
         }
         self.commit(&mut events, batch.next, &mut stale)?;
+        self.checkpoint_if_due();
+        // A log without an end in sight, and a projection that stands where it was read from. That the end lies beyond
+        // is not enough: with some logs a record that is not ours always does.
+        let bytes: usize = batch.records.iter().map(|record| record.bytes.len()).sum();
+        let full = batch.records.len() >= self.config.batch.records.div_ceil(2) || bytes >= self.config.batch.bytes / 2;
+        self.full_batches = if full && end > batch.next && !self.hinted { self.full_batches + 1 } else { 0 };
+        if self.config.ahead.after_batches > 0 && self.full_batches >= self.config.ahead.after_batches {
+            self.full_batches = 0;
+            self.go_ahead();
+        }
+        Ok(Stepped::Read(batch.records.len()))
+    }
+
+    fn checkpoint_if_due(&mut self) {
         if self.config.checkpoint_every > 0 && self.since_checkpoint >= self.config.checkpoint_every {
             self.write_checkpoint();
         }
-        Ok(Stepped::Read(batch.records.len()))
+    }
+
+    /// From here on reading and writing have threads of their own, until the log's end.
+    fn go_ahead(&mut self) {
+        // Without threads it goes on as before.
+        match FarAhead::start(Arc::clone(&self.log), self.partition, self.projection.clone(), &self.config) {
+            Ok(ahead) => self.ahead = Some(ahead),
+            Err(error) => tracing::warn!(partition = %self.partition, "cannot read ahead of the fold: {error}"),
+        }
+    }
+
+    /// Folds what was read ahead.
+    fn fold_ahead(&mut self, mut ahead: FarAhead<S>) -> Result<Stepped, RunnerError> {
+        if let Some(folded) = ahead.fold() {
+            self.since_checkpoint += folded as u64;
+            self.published.publish(ahead.stored());
+            self.ahead = Some(ahead);
+            return Ok(Stepped::Read(folded));
+        }
+        // The log's end, or something to look at carefully.
+        let ended = ahead.end()?;
+        for error in ended.failed_rungs {
+            self.warn(StoreWarning::RungPassedOver(error));
+        }
+        if !ended.stored {
+            // What fails once fails again: the rest goes event by event.
+            self.config.ahead.after_batches = 0;
+        }
+        self.resume();
+        self.published.publish(self.projection.position());
+        self.checkpoint_if_due();
+        Ok(Stepped::Read(0))
     }
 
     /// Steps until there is nothing more for now.
@@ -275,6 +338,10 @@ impl<S: DomainState> Folder<S> {
         let dir = RungDir::new(Layout::new(&self.config.root, self.partition).rungs());
         let encoded = {
             let view = self.projection.view();
+            // Of a fold before this one.
+            if dir.holds::<S>(self.partition, view.position()) {
+                return;
+            }
             EncodedRung::new::<S, _>(self.partition, view.position(), view.live())
         };
         if let Err(error) = encoded.and_then(|rung| dir.put(&rung)) {

@@ -2,6 +2,7 @@
 //!
 //! - [`folder`]: [`Folder`], one step after the other, for whoever has a thread of their own;
 //!   [`rebuild`] is a folder that begins anew.
+//! - [`ahead`]: how a folder goes while the log is far ahead: reading and writing on threads of their own.
 //! - [`runner`]: [`Runner`], the same on a thread for each partition, following the log.
 //! - [`published`]: [`Published`], where the fold stands, with waits for those who block and for
 //!   those who are futures.
@@ -9,11 +10,13 @@
 //! What cannot be folded stops that partition's fold at a position, by name and for all to see
 //! ([`Health`]); nothing else suffers. This crate never decides, appends or knows what a row means.
 
+pub mod ahead;
 mod error;
 pub mod folder;
 pub mod published;
 pub mod runner;
 
+pub use ahead::Ahead;
 pub use error::RunnerError;
 pub use folder::{Folder, RunnerConfig, Stepped, rebuild};
 pub use published::{Health, Published, Subscription, WaitError};

@@ -1,13 +1,16 @@
 //! Tables over RocksDB.
 //!
 //! A live table holds all its rows in memory and writes them through at a commit: folding never
-//! reads the database for it. A temporal table reads through, with what is not yet committed on
-//! top. Both can go back to the last commit.
+//! reads the database for it. A temporal table reads through, with what is not yet written on
+//! top. Both can go back to the last commit, or to where their rows were last handed over to be
+//! written beside the fold ([`crate::staged`]).
 
+use std::any::Any;
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
-use std::collections::{BTreeSet, VecDeque};
 use std::iter::Peekable;
+use std::marker::PhantomData;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,10 +18,11 @@ use std::sync::Arc;
 use gatelog_record::codec;
 use gatelog_tables::table::Rows;
 use gatelog_tables::{Backing, Factory, Life, Table, TableDef, TableError, TableKey, TableVisitorMut};
-use rocksdb::WriteBatch;
 
 use crate::engine::{Engine, Stored, unreadable};
 use crate::error::StoreError;
+use crate::newest::{Found, Newest};
+use crate::staged::{Sink, TableRows};
 
 /// RocksDB.
 #[derive(Clone, Copy, Debug)]
@@ -35,63 +39,42 @@ pub struct RocksTable<T: TableDef> {
     rows: Kept<T>,
 }
 
+/// Rows that changed. They are shared with whoever writes them.
+type Changes<T> = BTreeMap<<T as TableDef>::Key, Change<<T as TableDef>::Row>>;
+
+/// What became of a row.
+#[derive(Debug)]
+enum Change<R> {
+    /// It was put, or is another now.
+    Row(Arc<R>),
+    /// The same, as its bytes: nobody changes it any more.
+    Written(Vec<u8>),
+    /// It was taken away.
+    Gone,
+}
+
+impl<R> From<Option<Arc<R>>> for Change<R> {
+    fn from(row: Option<Arc<R>>) -> Self {
+        row.map_or(Change::Gone, Change::Row)
+    }
+}
+
+impl<R: Clone> Change<R> {
+    fn read<T: TableDef<Row = R>>(&self, key: &T::Key) -> Result<Option<Cow<'_, R>>, TableError> {
+        match self {
+            Change::Row(row) => Ok(Some(Cow::Borrowed(row.as_ref()))),
+            Change::Written(bytes) => read_row::<T>(&key.to_bytes(), bytes).map(|row| Some(Cow::Owned(row))),
+            Change::Gone => Ok(None),
+        }
+    }
+}
+
 #[derive(Debug)]
 enum Kept<T: TableDef> {
-    /// All rows, and what the changed ones were at the last commit.
-    Live { rows: BTreeMap<T::Key, T::Row>, before: BTreeMap<T::Key, Option<T::Row>> },
-    /// The rows changed since the last commit, and those committed lately.
-    Temporal { changes: BTreeMap<T::Key, Option<T::Row>>, recent: Recent<T> },
-}
-
-/// How many rows of a table are remembered beyond their commit.
-const MAX_RECENT: usize = 16_384;
-
-/// Rows as they were committed lately. A fold goes back to the newest row of what it is about again and again:
-/// finding it here spares a search through the database. What is forgotten are whole commits, the oldest first, so
-/// that whatever was put after a remembered row is remembered too.
-#[derive(Debug)]
-struct Recent<T: TableDef> {
-    /// The row, and the commit that put it last.
-    rows: BTreeMap<T::Key, (u64, T::Row)>,
-    commits: VecDeque<(u64, Vec<T::Key>)>,
-    commit: u64,
-}
-
-impl<T: TableDef> Default for Recent<T> {
-    fn default() -> Self {
-        Recent { rows: BTreeMap::new(), commits: VecDeque::new(), commit: 0 }
-    }
-}
-
-impl<T: TableDef> Recent<T> {
-    /// A commit is there.
-    fn take_in(&mut self, changes: BTreeMap<T::Key, Option<T::Row>>) {
-        if changes.is_empty() {
-            return;
-        }
-        self.commit += 1;
-        let mut keys = Vec::with_capacity(changes.len());
-        for (key, row) in changes {
-            match row {
-                Some(row) => {
-                    keys.push(key.clone());
-                    self.rows.insert(key, (self.commit, row));
-                }
-                None => {
-                    self.rows.remove(&key);
-                }
-            }
-        }
-        self.commits.push_back((self.commit, keys));
-        while self.rows.len() > MAX_RECENT {
-            let Some((commit, keys)) = self.commits.pop_front() else { break };
-            for key in keys {
-                if self.rows.get(&key).is_some_and(|(last, _)| *last == commit) {
-                    self.rows.remove(&key);
-                }
-            }
-        }
-    }
+    /// All rows, and what the changed ones were before.
+    Live { rows: BTreeMap<T::Key, Arc<T::Row>>, before: BTreeMap<T::Key, Option<Arc<T::Row>>> },
+    /// The rows changed, those handed over to be written, and what is known of what is stored.
+    Temporal { changes: Changes<T>, staged: Option<Arc<Changes<T>>>, newest: Newest<T> },
 }
 
 /// The bytes of a row's key in the database: the table's number, so that a table's rows stand
@@ -106,6 +89,10 @@ fn database_key<T: TableDef>(key: &T::Key) -> Vec<u8> {
 /// The first bytes after all that begin with the table's number; empty when there are none.
 fn after_table<T: TableDef>() -> Vec<u8> {
     T::ID.checked_add(1).map(|next| next.to_be_bytes().to_vec()).unwrap_or_default()
+}
+
+fn shared<R: Clone>(row: Option<Cow<'_, R>>) -> Option<Arc<R>> {
+    row.map(|row| Arc::new(row.into_owned()))
 }
 
 fn damaged_row<T: TableDef>(key: &[u8], message: String) -> TableError {
@@ -125,24 +112,30 @@ fn read_entry<T: TableDef>(entry: Stored) -> Result<(T::Key, T::Row), TableError
 
 impl<T: TableDef> RocksTable<T> {
     fn open(engine: Arc<Engine>) -> Result<Self, TableError> {
+        let scan = || engine.scan(T::ID.to_be_bytes().to_vec(), after_table::<T>(), false);
         let rows = match T::LIFE {
-            Life::Temporal => Kept::Temporal { changes: BTreeMap::new(), recent: Recent::default() },
+            Life::Temporal => {
+                let empty = T::GROWS && scan().next().is_none();
+                Kept::Temporal { changes: BTreeMap::new(), staged: None, newest: Newest::new(empty) }
+            }
             Life::Live => {
-                let mut rows = BTreeMap::new();
-                for entry in engine.scan(T::ID.to_be_bytes().to_vec(), after_table::<T>(), false) {
-                    let (key, row) = read_entry::<T>(entry)?;
-                    rows.insert(key, row);
-                }
-                Kept::Live { rows, before: BTreeMap::new() }
+                let rows = scan().map(|entry| read_entry::<T>(entry).map(|(key, row)| (key, Arc::new(row))));
+                Kept::Live { rows: rows.collect::<Result<_, _>>()?, before: BTreeMap::new() }
             }
         };
         Ok(RocksTable { engine, rows })
     }
 
-    fn set(&mut self, key: T::Key, row: Option<T::Row>) {
+    fn set(&mut self, key: T::Key, row: Option<Arc<T::Row>>) {
         match &mut self.rows {
-            Kept::Temporal { changes, .. } => {
-                changes.insert(key, row);
+            Kept::Temporal { changes, newest, .. } => {
+                if T::GROWS {
+                    match &row {
+                        Some(row) => newest.put(key.clone(), Arc::clone(row)),
+                        None => newest.doubt(&key),
+                    }
+                }
+                changes.insert(key, row.into());
             }
             Kept::Live { rows, before } => {
                 let was = match row {
@@ -170,10 +163,10 @@ impl<T: TableDef> RocksTable<T> {
         }
         match &self.rows {
             Kept::Live { rows, .. } => {
-                let rows = rows.range((from, to)).map(|(key, row)| Ok((key.clone(), Cow::Borrowed(row))));
+                let rows = rows.range((from, to)).map(|(key, row)| Ok((key.clone(), Cow::Borrowed(row.as_ref()))));
                 if backwards { Box::new(rows.rev()) } else { Box::new(rows) }
             }
-            Kept::Temporal { changes, .. } => {
+            Kept::Temporal { changes, staged, .. } => {
                 let low = match from {
                     Bound::Unbounded => T::ID.to_be_bytes().to_vec(),
                     Bound::Included(key) => database_key::<T>(key),
@@ -185,49 +178,73 @@ impl<T: TableDef> RocksTable<T> {
                     Bound::Excluded(key) => database_key::<T>(key),
                 };
                 let stored = self.engine.scan(low, high, backwards).map(read_entry::<T>);
-                let changes = changes.range((from, to));
-                if backwards {
-                    Box::new(Merged { stored: stored.peekable(), changes: changes.rev().peekable(), backwards })
-                } else {
-                    Box::new(Merged { stored: stored.peekable(), changes: changes.peekable(), backwards })
-                }
+                let stored = stored.map(|entry| entry.map(|(key, row)| (key, Cow::Owned(row))));
+                let staged = staged.as_deref().map(|staged| directed(staged, from, to, backwards));
+                let staged = staged.into_iter().flatten();
+                let changes = directed(changes, from, to, backwards);
+                let stored = Merged::<T, _, _>::new(stored, staged, backwards);
+                Box::new(Merged::<T, _, _>::new(stored, changes, backwards))
             }
         }
     }
 
-    fn write_to(&mut self, batch: &mut WriteBatch) -> Result<(), StoreError> {
-        let put = |batch: &mut WriteBatch, key: &T::Key, row: Option<&T::Row>| -> Result<(), StoreError> {
-            let bytes = database_key::<T>(key);
-            match row {
-                Some(row) => {
-                    let row = codec::encode(row)
-                        .map_err(|error| StoreError::Encode { what: T::NAME, message: error.to_string() })?;
-                    batch.put(bytes, row);
-                }
-                None => batch.delete(bytes),
-            }
-            Ok(())
-        };
+    /// Writes what changed.
+    fn write_to(&self, sink: &mut dyn Sink) -> Result<(), StoreError> {
         match &self.rows {
-            Kept::Temporal { changes, .. } => changes.iter().try_for_each(|(key, row)| put(batch, key, row.as_ref())),
+            Kept::Temporal { changes, .. } => {
+                changes.iter().try_for_each(|(key, change)| write_change::<T>(sink, key, change))
+            }
             Kept::Live { rows, before } => before.iter().try_for_each(|(key, was)| {
                 let row = rows.get(key);
-                if row == was.as_ref() { Ok(()) } else { put(batch, key, row) }
+                if row == was.as_ref() { Ok(()) } else { write_change::<T>(sink, key, &row.map(Arc::clone).into()) }
             }),
         }
     }
 
+    /// What changed is stored now.
     fn forget(&mut self) {
         match &mut self.rows {
-            Kept::Temporal { changes, recent } if T::GROWS => recent.take_in(std::mem::take(changes)),
             Kept::Temporal { changes, .. } => changes.clear(),
             Kept::Live { before, .. } => before.clear(),
         }
     }
 
+    /// Hands over what changed.
+    fn stage(&mut self) -> Box<dyn TableRows> {
+        let rows = match &mut self.rows {
+            Kept::Temporal { changes, staged, .. } => {
+                let handed = Arc::new(std::mem::take(changes));
+                *staged = Some(Arc::clone(&handed));
+                handed
+            }
+            Kept::Live { rows, before } => Arc::new(
+                std::mem::take(before)
+                    .into_iter()
+                    .filter_map(|(key, was)| {
+                        let row = rows.get(&key);
+                        (row != was.as_ref()).then(|| (key, row.map(Arc::clone).into()))
+                    })
+                    .collect(),
+            ),
+        };
+        Box::new(Handed::<T> { rows })
+    }
+
+    /// What was handed over is stored now.
+    fn settle(&mut self) -> Option<Arc<Changes<T>>> {
+        match &mut self.rows {
+            Kept::Temporal { staged, .. } => staged.take(),
+            Kept::Live { .. } => None,
+        }
+    }
+
     fn go_back(&mut self) {
         match &mut self.rows {
-            Kept::Temporal { changes, .. } => changes.clear(),
+            Kept::Temporal { changes, newest, .. } => {
+                for (key, _) in std::mem::take(changes) {
+                    newest.doubt(&key);
+                }
+            }
             Kept::Live { rows, before } => {
                 for (key, was) in std::mem::take(before) {
                     match was {
@@ -238,6 +255,46 @@ impl<T: TableDef> RocksTable<T> {
             }
         }
     }
+}
+
+/// One row into what is written.
+fn write_change<T: TableDef>(sink: &mut dyn Sink, key: &T::Key, change: &Change<T::Row>) -> Result<(), StoreError> {
+    let bytes = database_key::<T>(key);
+    match change {
+        Change::Row(row) => {
+            let row = codec::encode(row.as_ref())
+                .map_err(|error| StoreError::Encode { what: T::NAME, message: error.to_string() })?;
+            sink.put(&bytes, &row)
+        }
+        Change::Written(row) => sink.put(&bytes, row),
+        Change::Gone => sink.delete(&bytes),
+    }
+}
+
+/// A table's rows on their way into the database.
+struct Handed<T: TableDef> {
+    rows: Arc<Changes<T>>,
+}
+
+impl<T: TableDef> TableRows for Handed<T> {
+    fn number(&self) -> u16 {
+        T::ID
+    }
+
+    fn write(&self, sink: &mut dyn Sink) -> Result<(), StoreError> {
+        self.rows.iter().try_for_each(|(key, change)| write_change::<T>(sink, key, change))
+    }
+}
+
+/// Changes between two keys, in one direction.
+fn directed<'t, K: Ord, R>(
+    changes: &'t BTreeMap<K, Change<R>>,
+    from: Bound<&K>,
+    to: Bound<&K>,
+    backwards: bool,
+) -> Box<dyn Iterator<Item = (&'t K, &'t Change<R>)> + 't> {
+    let range = changes.range((from, to));
+    if backwards { Box::new(range.rev()) } else { Box::new(range) }
 }
 
 /// The bytes that come right after these.
@@ -258,12 +315,21 @@ fn sound<K: Ord>(from: Bound<&K>, to: Bound<&K>) -> bool {
 impl<T: TableDef> Table<T> for RocksTable<T> {
     fn get(&self, key: &T::Key) -> Result<Option<Cow<'_, T::Row>>, TableError> {
         match &self.rows {
-            Kept::Live { rows, .. } => Ok(rows.get(key).map(Cow::Borrowed)),
-            Kept::Temporal { changes, recent } => match (changes.get(key), recent.rows.get(key)) {
-                (Some(change), _) => Ok(change.as_ref().map(Cow::Borrowed)),
-                (None, Some((_, row))) => Ok(Some(Cow::Borrowed(row))),
-                (None, None) => Ok(self.stored(key)?.map(Cow::Owned)),
-            },
+            Kept::Live { rows, .. } => Ok(rows.get(key).map(|row| Cow::Borrowed(row.as_ref()))),
+            Kept::Temporal { changes, staged, newest } => {
+                if T::GROWS {
+                    match newest.get(key) {
+                        Found::Row(row) => return Ok(Some(Cow::Borrowed(row))),
+                        Found::Nothing => return Ok(None),
+                        Found::Unknown => {}
+                    }
+                }
+                let changed = changes.get(key).or_else(|| staged.as_ref().and_then(|staged| staged.get(key)));
+                match changed {
+                    Some(change) => change.read::<T>(key),
+                    None => Ok(self.stored(key)?.map(Cow::Owned)),
+                }
+            }
         }
     }
 
@@ -276,20 +342,14 @@ impl<T: TableDef> Table<T> for RocksTable<T> {
     }
 
     fn newest(&self, from: &T::Key, to: &T::Key) -> Result<Option<Cow<'_, T::Row>>, TableError> {
-        if let Kept::Temporal { changes, recent } = &self.rows
+        if let Kept::Temporal { newest, .. } = &self.rows
             && T::GROWS
             && from <= to
         {
-            // A new key is never less than one that is there, so what was put lately hides the rest; whoever was
-            // taken out again hides nothing.
-            let changed = changes.range(from..=to).next_back();
-            let known = recent.rows.range(from..=to).next_back();
-            match (changed, known) {
-                (Some((key, Some(row))), known) if known.is_none_or(|(other, _)| other <= key) => {
-                    return Ok(Some(Cow::Borrowed(row)));
-                }
-                (None, Some((_, (_, row)))) => return Ok(Some(Cow::Borrowed(row))),
-                _ => {}
+            match newest.between(from, to) {
+                Found::Row(row) => return Ok(Some(Cow::Borrowed(row))),
+                Found::Nothing => return Ok(None),
+                Found::Unknown => {}
             }
         }
         let last = self.rows_between(Bound::Included(from), Bound::Included(to), true).next();
@@ -297,7 +357,7 @@ impl<T: TableDef> Table<T> for RocksTable<T> {
     }
 
     fn put(&mut self, key: T::Key, row: T::Row) -> Result<(), TableError> {
-        self.set(key, Some(row));
+        self.set(key, Some(Arc::new(row)));
         Ok(())
     }
 
@@ -314,68 +374,112 @@ impl<T: TableDef> Table<T> for RocksTable<T> {
             Kept::Live { rows, before } => {
                 let Some(row) = rows.get_mut(key) else { return Ok(false) };
                 if !before.contains_key(key) {
-                    before.insert(key.clone(), Some(row.clone()));
+                    before.insert(key.clone(), Some(Arc::clone(row)));
                 }
-                change(row);
+                change(Arc::make_mut(row));
             }
-            Kept::Temporal { changes, recent } => {
-                if let Some(changed) = changes.get_mut(key) {
-                    let Some(row) = changed else { return Ok(false) };
-                    change(row);
-                    return Ok(true);
-                }
-                let known = recent.rows.get(key).map(|(_, row)| row.clone());
-                let row = match known {
-                    Some(row) => Some(row),
-                    None => self.stored(key)?,
+            Kept::Temporal { changes, staged, newest } => {
+                // Whoever else holds the row sees it as it was; if nobody does, it is changed where it stands.
+                let lent = if T::GROWS { newest.lend(key) } else { None };
+                let changed = changes.get_mut(key).map(|change| std::mem::replace(change, Change::Gone));
+                let handed = staged.as_ref().and_then(|staged| staged.get(key));
+                let row = match (lent, changed, handed) {
+                    (Some(row), _, _) | (None, Some(Change::Row(row)), _) => Some(row),
+                    (None, None, Some(Change::Row(row))) => Some(Arc::clone(row)),
+                    (None, Some(change), _) => shared(change.read::<T>(key)?),
+                    (None, None, Some(change)) => shared(change.read::<T>(key)?),
+                    (None, None, None) => self.stored(key)?.map(Arc::new),
                 };
                 let Some(mut row) = row else { return Ok(false) };
-                change(&mut row);
+                change(Arc::make_mut(&mut row));
                 self.set(key.clone(), Some(row));
             }
         }
         Ok(true)
     }
+
+    fn succeed(
+        &mut self,
+        key: &T::Key,
+        next: T::Key,
+        end: &mut dyn FnMut(&mut T::Row),
+        begin: &mut dyn FnMut(&mut T::Row) -> bool,
+    ) -> Result<bool, TableError> {
+        let lent = match &mut self.rows {
+            Kept::Temporal { newest, .. } if T::GROWS => newest.lend(key),
+            _ => None,
+        };
+        let row = match lent {
+            Some(row) => Some(row),
+            None => self.get(key)?.map(|row| Arc::new(row.into_owned())),
+        };
+        let Some(mut row) = row else { return Ok(false) };
+        if let Kept::Temporal { changes, .. } = &mut self.rows {
+            // What ends is written down at once, so that the row itself goes on without a copy, unless somebody else
+            // holds it still.
+            let slot = changes.entry(key.clone()).or_insert(Change::Gone);
+            *slot = Change::Gone;
+            end(Arc::make_mut(&mut row));
+            let written = codec::encode(row.as_ref())
+                .map_err(|error| TableError::Store { table: T::NAME, message: error.to_string() })?;
+            *slot = Change::Written(written);
+        } else {
+            self.change(key, end)?;
+        }
+        if begin(Arc::make_mut(&mut row)) {
+            self.set(next, Some(row));
+        }
+        Ok(true)
+    }
 }
 
-/// Stored rows with the changes on top, in one direction.
-struct Merged<A: Iterator, B: Iterator> {
-    stored: Peekable<A>,
+/// Rows with changes on top, in one direction.
+struct Merged<T, A: Iterator, B: Iterator> {
+    below: Peekable<A>,
     changes: Peekable<B>,
     backwards: bool,
+    table: PhantomData<T>,
+}
+
+impl<T, A: Iterator, B: Iterator> Merged<T, A, B> {
+    fn new(below: A, changes: B, backwards: bool) -> Self {
+        Merged { below: below.peekable(), changes: changes.peekable(), backwards, table: PhantomData }
+    }
 }
 
 type Entries<'t, K, R> = Result<(K, Cow<'t, R>), TableError>;
 
-impl<'t, K, R, A, B> Iterator for Merged<A, B>
+impl<'t, T, A, B> Iterator for Merged<T, A, B>
 where
-    K: Ord + Clone + 't,
-    R: Clone + 't,
-    A: Iterator<Item = Result<(K, R), TableError>>,
-    B: Iterator<Item = (&'t K, &'t Option<R>)>,
+    T: TableDef,
+    A: Iterator<Item = Entries<'t, T::Key, T::Row>>,
+    B: Iterator<Item = (&'t T::Key, &'t Change<T::Row>)>,
 {
-    type Item = Entries<'t, K, R>;
+    type Item = Entries<'t, T::Key, T::Row>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let take_stored = match (self.stored.peek(), self.changes.peek()) {
+            let take_below = match (self.below.peek(), self.changes.peek()) {
                 // An error goes out at once: nothing may be read past it.
                 (Some(Err(_)), _) | (Some(_), None) => true,
-                (Some(Ok((stored, _))), Some((change, _))) => {
-                    let order = if self.backwards { (*change).cmp(stored) } else { stored.cmp(change) };
+                (Some(Ok((below, _))), Some((change, _))) => {
+                    let order = if self.backwards { (*change).cmp(below) } else { below.cmp(change) };
                     if order.is_eq() {
-                        self.stored.next();
+                        self.below.next();
                     }
                     order.is_lt()
                 }
                 (None, Some(_)) => false,
                 (None, None) => return None,
             };
-            if take_stored {
-                return self.stored.next().map(|entry| entry.map(|(key, row)| (key, Cow::Owned(row))));
+            if take_below {
+                return self.below.next();
             }
-            if let Some((key, Some(row))) = self.changes.next() {
-                return Some(Ok((key.clone(), Cow::Borrowed(row))));
+            let (key, change) = self.changes.next()?;
+            match change.read::<T>(key) {
+                Ok(Some(row)) => return Some(Ok((key.clone(), row))),
+                Ok(None) => {}
+                Err(error) => return Some(Err(error)),
             }
         }
     }
@@ -405,19 +509,48 @@ impl Factory<RocksBacking> for Opener {
     }
 }
 
-/// Gathers what changed into a batch.
+/// Gathers what changed.
 pub(crate) struct Gather<'b> {
-    pub batch: &'b mut WriteBatch,
+    pub sink: &'b mut dyn Sink,
     pub failed: Option<StoreError>,
 }
 
 impl TableVisitorMut<RocksBacking> for Gather<'_> {
     fn visit<T: TableDef>(&mut self, table: &mut RocksTable<T>) -> Result<(), TableError> {
-        table.write_to(self.batch).map_err(|error| {
+        table.write_to(self.sink).map_err(|error| {
             let message = error.to_string();
             self.failed = Some(error);
             TableError::Store { table: T::NAME, message }
         })
+    }
+}
+
+/// Hands over what changed, to be written beside the fold.
+#[derive(Default)]
+pub(crate) struct Stage {
+    pub tables: Vec<Box<dyn TableRows>>,
+}
+
+impl TableVisitorMut<RocksBacking> for Stage {
+    fn visit<T: TableDef>(&mut self, table: &mut RocksTable<T>) -> Result<(), TableError> {
+        self.tables.push(table.stage());
+        Ok(())
+    }
+}
+
+/// What was handed over is stored.
+#[derive(Default)]
+pub(crate) struct Settle {
+    /// Rows that nobody needs any more.
+    pub rows: Vec<Box<dyn Any + Send>>,
+}
+
+impl TableVisitorMut<RocksBacking> for Settle {
+    fn visit<T: TableDef>(&mut self, table: &mut RocksTable<T>) -> Result<(), TableError> {
+        if let Some(rows) = table.settle() {
+            self.rows.push(Box::new(rows));
+        }
+        Ok(())
     }
 }
 

@@ -62,11 +62,14 @@ impl Metadata {
     }
 }
 
-/// Makes a checkpoint of the committed state and drops all but the two newest.
+/// Makes a checkpoint of the committed state, all of which must be stored, and drops all but the two newest.
 ///
 /// # Errors
-/// `System`, `StoreDamaged`.
+/// `System`, `StoreDamaged`, `HandedOver`.
 pub fn create<S: DomainState>(projection: &Projection<S>) -> Result<PathBuf, StoreError> {
+    if !projection.is_stored() {
+        return Err(StoreError::HandedOver { partition: projection.partition() });
+    }
     let schema = SchemaVersion::of::<S>();
     let position = *projection.position();
     let dir = projection.layout().checkpoints(schema);

@@ -6,17 +6,20 @@ use std::sync::Arc;
 use gatelog_record::codec;
 use gatelog_tables::TableError;
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBCompressionType, ErrorKind, IteratorMode, LogLevel, Options, ReadOptions,
-    WriteBatch,
+    BlockBasedOptions, Cache, DB, DBCompressionType, ErrorKind, IngestExternalFileOptions, IteratorMode, LogLevel,
+    Options, ReadOptions, SstFileWriter, WriteBatch,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
 use crate::position::{Position, SchemaVersion};
+use crate::staged::{Sink, Sorted};
 
 /// The key of the position: table number 0, which no table has.
 const META_KEY: [u8; 3] = [0, 0, b'm'];
 const META_MAGIC: [u8; 4] = *b"GLP\x01";
+/// The level of compression (Zstandard's) at which time counts more than room.
+const FAST: i32 = 1;
 /// A file that says that the database was found damaged while it was open.
 const MARK: &str = "DAMAGED";
 
@@ -46,6 +49,8 @@ fn options() -> Options {
     options.set_max_write_buffer_number(2);
     options.set_max_total_wal_size(32 << 20);
     options.set_max_background_jobs(2);
+    // A rebuild brings large files: merging them in twos and threes would cost more than it spares.
+    options.set_level_zero_file_num_compaction_trigger(8);
     options.set_max_open_files(128);
     options.set_bytes_per_sync(1 << 20);
     options.set_compression_type(DBCompressionType::Zstd);
@@ -124,12 +129,38 @@ impl Engine {
         }
     }
 
-    /// Puts the position into a batch.
-    pub fn put_meta(batch: &mut WriteBatch, meta: &Meta) -> Result<(), StoreError> {
+    /// The position as it is stored: its key, which comes before that of every row, and its bytes.
+    pub fn meta_row(meta: &Meta) -> Result<([u8; 3], Vec<u8>), StoreError> {
         let body = codec::encode(meta)
             .map_err(|error| StoreError::Encode { what: "a position", message: error.to_string() })?;
-        batch.put(META_KEY, [&META_MAGIC[..], &body].concat());
+        Ok((META_KEY, [&META_MAGIC[..], &body].concat()))
+    }
+
+    /// Puts the position into a batch.
+    pub fn put_meta(batch: &mut WriteBatch, meta: &Meta) -> Result<(), StoreError> {
+        let (key, position) = Engine::meta_row(meta)?;
+        batch.put(key, position);
         Ok(())
+    }
+
+    /// Takes in a file of rows, written here in the order of their keys: all of it is there afterwards, durably, or
+    /// nothing. The file is made at `path`, on the database's own disk, and moved in.
+    pub fn take_in(
+        &self,
+        path: &Path,
+        fill: impl FnOnce(&mut dyn Sink) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        path.parent().map_or(Ok(()), crate::disk::make)?;
+        let mut options = options();
+        // It is compressed again when it is merged into what is there.
+        options.set_compression_options(-14, FAST, 0, 0);
+        let mut sorted = Sorted { file: SstFileWriter::create(&options), path: path.to_owned() };
+        sorted.file.open(path).map_err(|error| sorted.failed(error))?;
+        fill(&mut sorted)?;
+        sorted.file.finish().map_err(|error| sorted.failed(error))?;
+        let mut moved = IngestExternalFileOptions::default();
+        moved.set_move_files(true);
+        self.db.ingest_external_file_opts(&moved, vec![path]).map_err(|error| sorted.failed(error))
     }
 
     /// Writes a batch: all of it is there afterwards, or nothing.

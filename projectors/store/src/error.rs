@@ -78,6 +78,12 @@ pub enum StoreError {
         /// What the panic said.
         message: String,
     },
+    /// Rows were handed over to be written and are not known to be stored.
+    #[error("{partition}: rows are being written beside the fold: settle them before others are written")]
+    HandedOver {
+        /// The partition.
+        partition: Partition,
+    },
     /// A row or position cannot be encoded.
     #[error("{what} cannot be written: {message}")]
     Encode {

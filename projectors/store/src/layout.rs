@@ -3,6 +3,7 @@
 //! ```text
 //! <root>/gate-0/l1-r1/db/                    the database of state schema live 1, read 1
 //! <root>/gate-0/l1-r1/checkpoints/<sequence>/ copies of it, each with metadata.json
+//! <root>/gate-0/l1-r1/incoming/               files of it in the making
 //! <root>/gate-0/rungs/<sequence>-l1.rung     live tables alone
 //! ```
 //!
@@ -47,6 +48,11 @@ impl Layout {
     /// The checkpoints of one state schema.
     pub fn checkpoints(&self, version: SchemaVersion) -> PathBuf {
         self.schema(version).join("checkpoints")
+    }
+
+    /// Files of one state schema's database in the making. Nothing that lies here counts.
+    pub fn incoming(&self, version: SchemaVersion) -> PathBuf {
+        self.schema(version).join("incoming")
     }
 
     /// The rungs, of all versions of the live tables.

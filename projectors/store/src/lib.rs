@@ -8,6 +8,7 @@
 //! - [`backing`]: [`RocksBacking`], the third backing of tables. Live tables hold their rows in
 //!   memory and write them through; temporal tables read through.
 //! - [`projection`]: [`Projection`], folding and committing. [`shared`]: reading it beside the fold.
+//!   [`staged`]: writing beside the fold, while the log is far ahead.
 //! - [`rung`]: the live tables alone at one sequence, as one file.
 //! - [`checkpoint`]: copies of the database for a start after damage.
 //! - [`layout`]: what lies where; [`known`]: what all of it knows of the log.
@@ -21,10 +22,12 @@ mod engine;
 mod error;
 pub mod known;
 pub mod layout;
+mod newest;
 pub mod position;
 pub mod projection;
 pub mod rung;
 pub mod shared;
+pub mod staged;
 
 pub use backing::{RocksBacking, RocksTable};
 pub use error::{StoreError, StoreWarning};
@@ -34,3 +37,4 @@ pub use position::{Position, SchemaVersion};
 pub use projection::{Folded, Opened, Projection};
 pub use rung::{Rung, RungDir, RungEntry, RungHeader};
 pub use shared::{SharedProjection, View};
+pub use staged::{Settled, Staged};

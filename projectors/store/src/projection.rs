@@ -9,11 +9,12 @@ use gatelog_tables::digest::StateDigest;
 use gatelog_tables::{DomainState, FoldRefused, LiveTables, ReadTables, TableError, TableSet};
 use rocksdb::WriteBatch;
 
-use crate::backing::{Forget, Gather, GoBack, Opener, RocksBacking, opening};
+use crate::backing::{Forget, Gather, GoBack, Opener, RocksBacking, Settle, Stage, opening};
 use crate::engine::{Engine, Meta};
 use crate::error::StoreError;
 use crate::layout::Layout;
 use crate::position::{Position, SchemaVersion};
+use crate::staged::{Settled, Staged};
 
 /// How a projection was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,14 +44,23 @@ pub struct Folded {
 ///
 /// Events are folded with [`Projection::apply`] and made to stay with [`Projection::commit`]. Any
 /// failure takes everything back to the last commit, so that tables and position never disagree.
+///
+/// While the log is far ahead there is another way, that costs less and has more to lose: events are folded with
+/// [`Projection::fold_ahead`], seen by readers at once, and written beside the fold ([`Projection::stage`],
+/// [`Staged::write`], [`Projection::settle`]). A failure then takes everything back to what was handed over last.
 pub struct Projection<S: DomainState> {
     engine: Arc<Engine>,
     layout: Layout,
     partition: Partition,
     live: S::Live<RocksBacking>,
     read: S::Read<RocksBacking>,
+    /// What failure takes everything back to.
+    kept: Position,
+    /// What readers see.
     committed: Position,
     reached: Position,
+    /// Rows were handed over and are not known to be stored.
+    handed_over: bool,
 }
 
 impl<S: DomainState> std::fmt::Debug for Projection<S> {
@@ -91,10 +101,20 @@ impl<S: DomainState> Projection<S> {
                 (position, Opened::Fresh { beside })
             }
         };
-        let mut opener = Opener::new(&engine);
-        let live = S::Live::open(&mut opener).map_err(|error| opening(&layout.schema(wanted), error))?;
-        let read = S::Read::open(&mut opener).map_err(|error| opening(&layout.schema(wanted), error))?;
-        let projection = Projection { engine, layout, partition, live, read, committed: position, reached: position };
+        // What was not taken in before something died.
+        crate::disk::remove(&layout.incoming(wanted))?;
+        let (live, read) = tables::<S>(&engine, &layout)?;
+        let projection = Projection {
+            engine,
+            layout,
+            partition,
+            live,
+            read,
+            kept: position,
+            committed: position,
+            reached: position,
+            handed_over: false,
+        };
         Ok((projection, opened))
     }
 
@@ -118,7 +138,7 @@ impl<S: DomainState> Projection<S> {
         &self.layout
     }
 
-    /// Where the committed state stands.
+    /// Where the committed state stands, or that which [`Projection::fold_ahead`] has come to.
     pub fn position(&self) -> &Position {
         &self.committed
     }
@@ -183,24 +203,34 @@ impl<S: DomainState> Projection<S> {
     /// Makes everything folded stay: one batch with all rows and the position.
     ///
     /// # Errors
-    /// `Encode`, `System`; everything since the last commit has then been taken back.
+    /// `Encode`, `System`, `HandedOver`; everything since the last commit has then been taken back.
     pub fn commit(&mut self) -> Result<Position, StoreError> {
-        if self.reached == self.committed {
-            return Ok(self.committed);
+        if self.reached == self.kept {
+            return Ok(self.kept);
         }
-        if let Err(error) = self.write() {
+        let written = self.all_is_stored().and_then(|()| self.write());
+        if let Err(error) = written {
             self.rollback();
             return Err(error);
         }
         let _ = self.live.visit_mut(&mut Forget);
         let _ = self.read.visit_mut(&mut Forget);
+        self.kept = self.reached;
         self.committed = self.reached;
         Ok(self.committed)
     }
 
+    /// An older row must not be written over a newer.
+    fn all_is_stored(&self) -> Result<(), StoreError> {
+        match self.handed_over {
+            true => Err(StoreError::HandedOver { partition: self.partition }),
+            false => Ok(()),
+        }
+    }
+
     fn write(&mut self) -> Result<(), StoreError> {
         let mut batch = WriteBatch::default();
-        let mut gather = Gather { batch: &mut batch, failed: None };
+        let mut gather = Gather { sink: &mut batch, failed: None };
         let gathered = self.live.visit_mut(&mut gather).and_then(|()| self.read.visit_mut(&mut gather));
         if let Err(error) = gathered {
             return Err(gather.failed.unwrap_or_else(|| StoreError::table(self.engine.path(), &error)));
@@ -209,11 +239,79 @@ impl<S: DomainState> Projection<S> {
         self.engine.write(batch)
     }
 
-    /// Takes back everything since the last commit.
+    /// Takes back everything since the last commit, or since rows were handed over last.
     pub fn rollback(&mut self) {
         let _ = self.live.visit_mut(&mut GoBack);
         let _ = self.read.visit_mut(&mut GoBack);
-        self.reached = self.committed;
+        self.committed = self.kept;
+        self.reached = self.kept;
+    }
+
+    /// Folds events and passes over what is no part of history up to `log_offset`, seen by readers at once and stored
+    /// later: by [`Projection::commit`], or beside the fold.
+    ///
+    /// # Errors
+    /// As [`Projection::apply`]. Everything since the last commit, or since rows were handed over last, has then been
+    /// taken back; [`Projection::position`] says how far.
+    pub fn fold_ahead(&mut self, events: &[Folded], log_offset: u64, stale: u64) -> Result<Position, StoreError> {
+        events.iter().try_for_each(|event| self.apply(event))?;
+        self.pass_over(log_offset, stale);
+        self.committed = self.reached;
+        Ok(self.committed)
+    }
+
+    /// Hands over everything that was folded and is not stored, to be written beside the fold; `None` when there is
+    /// nothing. Until [`Projection::settle`] nothing else can be handed over or committed.
+    ///
+    /// # Errors
+    /// `HandedOver`.
+    pub fn stage(&mut self) -> Result<Option<Staged>, StoreError> {
+        self.all_is_stored()?;
+        if self.reached == self.kept {
+            return Ok(None);
+        }
+        let mut stage = Stage::default();
+        let staged = self.live.visit_mut(&mut stage).and_then(|()| self.read.visit_mut(&mut stage));
+        staged.map_err(|error| self.damaged(&error))?;
+        self.handed_over = true;
+        self.kept = self.reached;
+        self.committed = self.reached;
+        let name = format!("{:020}.sst", self.reached.sequence);
+        Ok(Some(Staged {
+            engine: Arc::clone(&self.engine),
+            tables: stage.tables,
+            meta: meta::<S>(self.partition, self.reached),
+            path: self.layout.incoming(SchemaVersion::of::<S>()).join(name),
+        }))
+    }
+
+    /// What was handed over is stored: [`Staged::write`] said so. Gives rows that nobody needs any more: to let go of
+    /// them takes time, which another thread may have.
+    pub fn settle(&mut self) -> Settled {
+        let mut settle = Settle::default();
+        let _ = self.live.visit_mut(&mut settle);
+        let _ = self.read.visit_mut(&mut settle);
+        self.handed_over = false;
+        Settled { _rows: settle.rows }
+    }
+
+    /// Everything is as it is stored, whatever was folded or handed over since: after [`Staged::write`] failed, and
+    /// while none runs.
+    ///
+    /// # Errors
+    /// `StoreDamaged`.
+    pub fn reload(&mut self) -> Result<Position, StoreError> {
+        let (live, read) = tables::<S>(&self.engine, &self.layout)?;
+        let stored = self.engine.meta()?.map(|meta| meta.position).unwrap_or_default();
+        (self.live, self.read) = (live, read);
+        (self.kept, self.committed, self.reached) = (stored, stored, stored);
+        self.handed_over = false;
+        Ok(stored)
+    }
+
+    /// Whether all that readers see is stored.
+    pub fn is_stored(&self) -> bool {
+        !self.handed_over && self.kept == self.committed
     }
 
     /// Folds events, passes over what is no part of history up to `log_offset`, and commits it all
@@ -279,6 +377,17 @@ impl<S: DomainState> Projection<S> {
     fn damaged(&self, error: &TableError) -> StoreError {
         StoreError::table(&self.layout.schema(SchemaVersion::of::<S>()), error)
     }
+}
+
+type Tables<S> = (<S as DomainState>::Live<RocksBacking>, <S as DomainState>::Read<RocksBacking>);
+
+/// The tables as they are stored.
+fn tables<S: DomainState>(engine: &Arc<Engine>, layout: &Layout) -> Result<Tables<S>, StoreError> {
+    let mut opener = Opener::new(engine);
+    let failed = |error| opening(&layout.schema(SchemaVersion::of::<S>()), error);
+    let live = S::Live::open(&mut opener).map_err(failed)?;
+    let read = S::Read::open(&mut opener).map_err(failed)?;
+    Ok((live, read))
 }
 
 fn meta<S: DomainState>(partition: Partition, position: Position) -> Meta {

@@ -81,26 +81,42 @@ pub struct RungEntry {
     pub path: PathBuf,
 }
 
-impl EncodedRung {
-    /// The rung of live tables at a position.
+/// The rows of a rung and where they stand: quickly taken, to be encoded later or elsewhere.
+#[derive(Clone, Debug)]
+pub struct RungRows {
+    partition: Partition,
+    position: Position,
+    live_schema: u32,
+    rows: Vec<u8>,
+}
+
+impl RungRows {
+    /// The rows of live tables at a position.
     ///
     /// # Errors
-    /// `Encode`, and what the tables say.
-    pub fn new<S: DomainState, B: Backing>(
+    /// `Encode`.
+    pub fn take<S: DomainState, B: Backing>(
         partition: Partition,
         position: &Position,
         live: &S::Live<B>,
-    ) -> Result<EncodedRung, StoreError> {
+    ) -> Result<RungRows, StoreError> {
+        let rows = rows_of(live).map_err(|error| StoreError::Encode { what: "a rung", message: error.to_string() })?;
+        Ok(RungRows { partition, position: *position, live_schema: S::LIVE_SCHEMA, rows })
+    }
+
+    /// The rung of these rows.
+    ///
+    /// # Errors
+    /// `Encode`.
+    pub fn encode(self) -> Result<EncodedRung, StoreError> {
         let encode = |message: String| StoreError::Encode { what: "a rung", message };
-        let mut written = Rows::default();
-        live.visit(&mut written).map_err(|error| encode(error.to_string()))?;
-        let Rows { bytes: rows, digest } = written;
+        let RungRows { partition, position, live_schema, rows } = self;
         let header = RungHeader {
             domain: partition.domain as u8,
             index: partition.index,
-            position: *position,
-            live_schema: S::LIVE_SCHEMA,
-            digest: digest.finish(),
+            position,
+            live_schema,
+            digest: digest_of(&rows).ok_or_else(|| encode("its rows end too early".to_owned()))?,
             rows_bytes: rows.len() as u64,
         };
         let head = codec::encode(&header).map_err(|error| encode(error.to_string()))?;
@@ -114,7 +130,21 @@ impl EncodedRung {
         bytes.extend_from_slice(&body);
         let hash: [u8; HASH] = Sha256::digest(&bytes).into();
         bytes.extend_from_slice(&hash);
-        Ok(EncodedRung { sequence: position.sequence, live_schema: S::LIVE_SCHEMA, bytes })
+        Ok(EncodedRung { sequence: position.sequence, live_schema, bytes })
+    }
+}
+
+impl EncodedRung {
+    /// The rung of live tables at a position.
+    ///
+    /// # Errors
+    /// `Encode`.
+    pub fn new<S: DomainState, B: Backing>(
+        partition: Partition,
+        position: &Position,
+        live: &S::Live<B>,
+    ) -> Result<EncodedRung, StoreError> {
+        RungRows::take::<S, B>(partition, position, live)?.encode()
     }
 }
 
@@ -141,9 +171,21 @@ impl RungDir {
     /// `System`.
     pub fn put(&self, rung: &EncodedRung) -> Result<PathBuf, StoreError> {
         make(&self.dir)?;
-        let path = self.dir.join(format!("{:020}-l{}.rung", rung.sequence, rung.live_schema));
+        let path = self.file(rung.sequence, rung.live_schema);
         write_whole(&path, &rung.bytes)?;
         Ok(path)
+    }
+
+    /// Whether the rung of a position is there, whole: then it need not be made again.
+    pub fn holds<S: DomainState>(&self, partition: Partition, position: &Position) -> bool {
+        let path = self.file(position.sequence, S::LIVE_SCHEMA);
+        let here = (partition.domain as u8, partition.index, position.link);
+        crate::disk::is_there(&path)
+            && header(&path).is_ok_and(|found| (found.domain, found.index, found.position.link) == here)
+    }
+
+    fn file(&self, sequence: u64, live_schema: u32) -> PathBuf {
+        self.dir.join(format!("{sequence:020}-l{live_schema}.rung"))
     }
 
     /// Every rung by its name, oldest first. Content is not looked at.
@@ -268,6 +310,19 @@ pub fn rows_of<B: Backing>(tables: &impl TableSet<B>) -> Result<Vec<u8>, TableEr
     Ok(rows.bytes)
 }
 
+/// The digest of canonical rows: that of the tables they are of. `None` when they end too early.
+fn digest_of(rows: &[u8]) -> Option<[u8; 32]> {
+    let mut digest = StateDigest::default();
+    let mut loader = Loader { rest: rows };
+    while !loader.rest.is_empty() {
+        let number = u16::from_le_bytes(take(&mut loader.rest)?);
+        for _ in 0..u64::from_le_bytes(take(&mut loader.rest)?) {
+            digest.row(number, loader.part()?, loader.part()?);
+        }
+    }
+    Some(digest.finish())
+}
+
 /// The tables of canonical rows, in memory.
 ///
 /// # Errors
@@ -288,11 +343,10 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     Some(*head)
 }
 
-/// Writes rows down, and takes their digest on the way.
+/// Writes rows down.
 #[derive(Default)]
 struct Rows {
     bytes: Vec<u8>,
-    digest: StateDigest,
 }
 
 impl Rows {
@@ -312,9 +366,7 @@ impl<B: Backing> TableVisitor<B> for Rows {
             let (key, row) = entry?;
             let row = codec::encode(row.as_ref())
                 .map_err(|error| TableError::Store { table: T::NAME, message: error.to_string() })?;
-            let key = key.to_bytes();
-            self.digest.row(T::ID, &key, &row);
-            self.put(&key);
+            self.put(&key.to_bytes());
             self.put(&row);
             count += 1;
         }

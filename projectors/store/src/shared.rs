@@ -10,9 +10,11 @@ use crate::error::StoreError;
 use crate::position::Position;
 use crate::projection::{Folded, Projection};
 use crate::rung::{rows_of, tables_of};
+use crate::staged::{Settled, Staged};
 
-/// A projection that one folds and many read. Readers see committed state alone, and all tables at
-/// one position. Clones are the same projection.
+/// A projection that one folds and many read. Readers see committed state alone (while the log is far ahead, also
+/// what is folded and not stored yet: see [`SharedProjection::fold_ahead`]), and all tables at one position. Clones
+/// are the same projection.
 pub struct SharedProjection<S: DomainState> {
     inner: Arc<RwLock<Projection<S>>>,
 }
@@ -93,6 +95,43 @@ impl<S: DomainState> SharedProjection<S> {
     /// As [`Projection::fold`].
     pub fn fold(&self, events: &[Folded], log_offset: u64, stale: u64) -> Result<Position, StoreError> {
         self.lock_mut().fold(events, log_offset, stale)
+    }
+
+    /// Folds events and passes over what is no part of history, seen by readers at once and stored later.
+    ///
+    /// # Errors
+    /// As [`Projection::fold_ahead`].
+    pub fn fold_ahead(&self, events: &[Folded], log_offset: u64, stale: u64) -> Result<Position, StoreError> {
+        self.lock_mut().fold_ahead(events, log_offset, stale)
+    }
+
+    /// Makes everything folded stay.
+    ///
+    /// # Errors
+    /// As [`Projection::commit`].
+    pub fn commit(&self) -> Result<Position, StoreError> {
+        self.lock_mut().commit()
+    }
+
+    /// Hands over what is not stored, to be written beside the fold.
+    ///
+    /// # Errors
+    /// As [`Projection::stage`].
+    pub fn stage(&self) -> Result<Option<Staged>, StoreError> {
+        self.lock_mut().stage()
+    }
+
+    /// What was handed over is stored.
+    pub fn settle(&self) -> Settled {
+        self.lock_mut().settle()
+    }
+
+    /// Everything is as it is stored.
+    ///
+    /// # Errors
+    /// As [`Projection::reload`].
+    pub fn reload(&self) -> Result<Position, StoreError> {
+        self.lock_mut().reload()
     }
 
     // A poisoned lock is taken all the same: folding catches its panics and takes everything back.

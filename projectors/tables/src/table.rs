@@ -27,8 +27,9 @@ pub trait TableDef: Debug + Send + Sync + 'static {
     const NAME: &'static str;
     /// How long its rows live.
     const LIFE: Life;
-    /// Whether a new key always comes after all keys that [`Table::newest`] may be asked about together with it:
-    /// its last part is the number of the event that put it. Rows that are there may be replaced at any time.
+    /// Whether a new key always comes after all keys that [`Table::newest`] may be asked about together with it (those
+    /// of its subject): its last eight bytes are the number of the event that put it, what stands before them is the
+    /// subject. Of a subject's rows only the newest is ever replaced, changed or, by the event that put it, taken away.
     const GROWS: bool = false;
     /// Its key; the order of keys is the order of their bytes.
     type Key: TableKey;
@@ -89,6 +90,24 @@ pub trait Table<T: TableDef> {
         let Some(mut row) = self.get(key)?.map(Cow::into_owned) else { return Ok(false) };
         change(&mut row);
         self.put(key.clone(), row)?;
+        Ok(true)
+    }
+
+    /// The row of `key` stays as `end` leaves it, and another goes on from it under the key `next`, as `begin` makes
+    /// it of the first; says whether there was one. A backing need not copy the row. Where `begin` says no, its event
+    /// is refused, and what the tables hold is taken back with it.
+    fn succeed(
+        &mut self,
+        key: &T::Key,
+        next: T::Key,
+        end: &mut dyn FnMut(&mut T::Row),
+        begin: &mut dyn FnMut(&mut T::Row) -> bool,
+    ) -> Result<bool, TableError> {
+        let Some(mut row) = self.get(key)?.map(Cow::into_owned) else { return Ok(false) };
+        if begin(&mut row) {
+            self.change(key, end)?;
+            self.put(next, row)?;
+        }
         Ok(true)
     }
 

@@ -136,8 +136,12 @@ impl<B: Backing> GateTables<B> {
             }
             PrepareOutcome::Failed { code, message, .. } => {
                 row.phase = Phase::Ended;
-                row.problem =
-                    Some(BuildsetProblem { kind: ProblemKind::Error, code: code.clone(), message: message.clone(), remarks: Vec::new() });
+                row.problem = Some(BuildsetProblem {
+                    kind: ProblemKind::Error,
+                    code: code.clone(),
+                    message: message.clone(),
+                    remarks: Vec::new(),
+                });
             }
         })
     }
@@ -194,8 +198,12 @@ impl<B: Backing> GateTables<B> {
             FreezeOutcome::NoJobs { trace, in_pipeline } => {
                 row.trace = Some(*trace);
                 let code = if *in_pipeline { "no-jobs" } else { "not-in-pipeline" };
-                row.problem =
-                    Some(BuildsetProblem { kind: ProblemKind::NoJobs, code: code.into(), message: String::new(), remarks: Vec::new() });
+                row.problem = Some(BuildsetProblem {
+                    kind: ProblemKind::NoJobs,
+                    code: code.into(),
+                    message: String::new(),
+                    remarks: Vec::new(),
+                });
             }
             FreezeOutcome::Refused { trace, message } => {
                 row.trace = Some(*trace);
@@ -207,8 +215,12 @@ impl<B: Backing> GateTables<B> {
                 });
             }
             FreezeOutcome::Failed { code, message, .. } => {
-                row.problem =
-                    Some(BuildsetProblem { kind: ProblemKind::Error, code: code.clone(), message: message.clone(), remarks: Vec::new() });
+                row.problem = Some(BuildsetProblem {
+                    kind: ProblemKind::Error,
+                    code: code.clone(),
+                    message: message.clone(),
+                    remarks: Vec::new(),
+                });
             }
         }
         row.problem = conflict.or(row.problem);

@@ -97,17 +97,26 @@ where
     R: Clone,
     T: TableDef<Key = (K, u64), Row = Held<R>>,
 {
-    let open = |held: &Held<R>| held.until.is_none().then(|| (held.from, held.row.clone()));
-    let Some((from, mut row)) = look(table, &key, sequence, open)?.flatten() else {
+    let open = |held: &Held<R>| held.until.is_none().then_some(held.from);
+    let Some(from) = look(table, &key, sequence, open)?.flatten() else {
         return Err(FoldRefused::missing::<T>(&(key, sequence)));
     };
-    let said = change(&mut row)?;
-    // One event may change a row twice: the second time it is the event's own row.
+    let (mut change, mut said) = (Some(change), None);
+    let mut begin = |held: &mut Held<R>| {
+        (held.from, held.until) = (sequence, None);
+        said = change.take().map(|change| change(&mut held.row));
+        matches!(said, Some(Ok(_)))
+    };
     if from < sequence {
-        until(table, (key.clone(), from), sequence)?;
+        let mut end = |held: &mut Held<R>| held.until = Some(sequence);
+        table.succeed(&(key.clone(), from), (key.clone(), sequence), &mut end, &mut begin)?;
+    } else {
+        // One event may change a row twice: the second time it is the event's own row.
+        table.change(&(key.clone(), sequence), &mut |held| {
+            begin(held);
+        })?;
     }
-    table.put((key, sequence), Held { from: sequence, until: None, row })?;
-    Ok(said)
+    said.unwrap_or_else(|| Err(FoldRefused::missing::<T>(&(key, sequence))))
 }
 
 /// A stretch is over.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test may panic and explains itself")]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "files and threads are what this is about")]
 
+mod ahead;
 mod follow;
 #[path = "../../../store/tests/it/lending.rs"]
 #[allow(dead_code, reason = "shared with the store's tests")]
@@ -13,7 +14,7 @@ use std::sync::Arc;
 
 use gatelog_event_log::{MemoryLog, ReadLimit};
 use gatelog_record::Stream;
-use gatelog_runner::RunnerConfig;
+use gatelog_runner::{Ahead, RunnerConfig};
 use lending::{PARTITION, Story};
 
 pub const EVENTS: Stream = Stream::Events(PARTITION);
@@ -31,12 +32,13 @@ pub fn append(log: &MemoryLog, story: &Story, from: usize, to: usize) {
     }
 }
 
-/// Small steps, so that tests see many of them.
+/// Small steps, so that tests see many of them, each of them stored.
 pub fn config(root: &Path) -> RunnerConfig {
     RunnerConfig {
         rung_every: 10,
         checkpoint_every: 25,
         batch: ReadLimit { records: 8, bytes: 1 << 20 },
+        ahead: Ahead { after_batches: 0, ..Ahead::default() },
         ..RunnerConfig::new(root)
     }
 }

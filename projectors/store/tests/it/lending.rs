@@ -43,6 +43,17 @@ table!(Shelf, 300, "shelf", Live, String, u64);
 table!(Loans, 301, "loans", Live, (String, u64), Timestamp);
 // The copies of each book over time: from, until.
 table!(Copies, 400, "copies", Temporal, (String, u64), (u64, Option<u64>));
+// The same as stretches of a subject that grows: from, copies, until.
+#[derive(Debug)]
+pub struct Spells;
+impl TableDef for Spells {
+    const ID: u16 = 402;
+    const NAME: &'static str = "spells";
+    const LIFE: Life = Life::Temporal;
+    const GROWS: bool = true;
+    type Key = (String, u64);
+    type Row = (u64, u64, Option<u64>);
+}
 // What happened, by sequence.
 table!(Diary, 401, "diary", Temporal, u64, String);
 
@@ -50,7 +61,7 @@ gatelog_tables::tables! {
     pub struct Own { shelf: Shelf, loans: Loans }
 }
 gatelog_tables::tables! {
-    pub struct Told { copies: Copies, diary: Diary }
+    pub struct Told { copies: Copies, diary: Diary, spells: Spells }
 }
 
 pub struct Live<B: Backing> {
@@ -140,8 +151,31 @@ impl<B: Backing> ReadTables<B> for Told<B> {
         if let Some((key, (copies, None))) = newest {
             self.copies.put(key, (copies, Some(record.sequence)))?;
         }
-        if let Some(copies) = live.own.shelf.get(&book)? {
-            self.copies.insert((book, record.sequence), (*copies, None))?;
+        let now = live.own.shelf.get(&book)?.map(|copies| *copies);
+        if let Some(copies) = now {
+            self.copies.insert((book.clone(), record.sequence), (copies, None))?;
+        }
+        self.spell(book, record.sequence, now)
+    }
+}
+
+impl<B: Backing> Told<B> {
+    fn spell(&mut self, book: String, sequence: u64, now: Option<u64>) -> Result<(), FoldRefused> {
+        let newest = self.spells.newest(&(book.clone(), 0), &(book.clone(), sequence))?.map(|row| *row);
+        match (newest, now) {
+            (Some((from, _, None)), Some(copies)) => {
+                let mut begin = |row: &mut (u64, u64, Option<u64>)| {
+                    *row = (sequence, copies, None);
+                    true
+                };
+                let next = (book.clone(), sequence);
+                self.spells.succeed(&(book, from), next, &mut |row| row.2 = Some(sequence), &mut begin)?;
+            }
+            (Some((from, _, None)), None) => {
+                self.spells.change(&(book, from), &mut |row| row.2 = Some(sequence))?;
+            }
+            (_, Some(copies)) => self.spells.put((book, sequence), (sequence, copies, None))?,
+            (_, None) => {}
         }
         Ok(())
     }

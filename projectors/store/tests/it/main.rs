@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test may panic and explains itself")]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "files are what this is about")]
 
+mod ahead;
 mod crash;
 mod folding;
 mod lending;
@@ -20,6 +21,23 @@ pub fn copy_dir(from: &Path, to: &Path) {
             std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
         }
     }
+}
+
+/// Copies a directory in which the database may just be tidying up, as it was at one moment.
+pub fn copy_dir_at_once(from: &Path, to: &Path) {
+    let seen = || -> Vec<_> {
+        let files = files_ending(from, "").into_iter().filter(|path| !path.ends_with("LOG"));
+        files.map(|path| (std::fs::metadata(&path).map_or(0, |file| file.len()), path)).collect()
+    };
+    for _ in 0..1_000 {
+        let before = seen();
+        let copied = std::panic::catch_unwind(|| copy_dir(from, to));
+        if copied.is_ok() && before == seen() {
+            return;
+        }
+        std::fs::remove_dir_all(to).unwrap();
+    }
+    panic!("{} is never still", from.display());
 }
 
 /// Every file below a directory whose name ends like this.
