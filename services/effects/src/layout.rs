@@ -16,7 +16,7 @@ use gatelog_rules_gate::config_remarks;
 use crate::connection::{Connections, Trouble};
 
 /// The version of the loader: raised when the same files may give another layout.
-pub const LOADER: u32 = 1;
+pub const LOADER: u32 = 2;
 
 /// Files parsed before: layouts of one tenant after the other, and of changes, share nearly all of them.
 static PARSED: LazyLock<Mutex<ParseCache>> = LazyLock::new(Mutex::default);
