@@ -257,6 +257,9 @@ const PLAIN_GIT_TRIGGER: &[Field] = &[
     field("ignore-deletes", Shape::Bool),
 ];
 
+/// A success of a pipeline that merges says `merge: true`.
+const PLAIN_GIT_REPORTER: &[Field] = &[field("merge", Shape::Bool)];
+
 const PLAIN_GIT_STATE: &[Field] = &[
     field("approved", Shape::Bool),
     field("open", Shape::Bool),
@@ -320,7 +323,7 @@ fn driver(name: &str) -> Option<Driver> {
             trigger: Some(PLAIN_GIT_TRIGGER),
             require: Some(PLAIN_GIT_STATE),
             reject: Some(PLAIN_GIT_STATE),
-            reporter: Some(&[Shape::Nothing, Shape::Fields(&[])]),
+            reporter: Some(&[Shape::Nothing, Shape::Fields(PLAIN_GIT_REPORTER)]),
         },
         "git" => Driver { trigger: Some(GIT_TRIGGER), ..Driver::default() },
         "timer" => Driver { trigger: Some(TIMER_TRIGGER), ..Driver::default() },
