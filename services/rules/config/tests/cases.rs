@@ -76,7 +76,10 @@ fn parse(text: &str) -> Vec<Case> {
         let words: Vec<String> = head.split_whitespace().map(str::to_owned).collect();
         match words[0].as_str() {
             "bare" => case.bare = true,
-            "beside" => case.included.push(IncludedFile { path: words[1].clone(), text: Some(String::new()) }),
+            "beside" => case.included.push(IncludedFile {
+                path: words[1].clone(),
+                text: (words.get(2).map(String::as_str) != Some("missing")).then(String::new),
+            }),
             "project" => {
                 let branches: Vec<&str> = words[2..].iter().map(String::as_str).filter(|w| !w.contains('=')).collect();
                 let mut added = project(&words[1], false, &branches);
