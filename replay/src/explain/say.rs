@@ -567,7 +567,9 @@ pub(crate) fn layout(made: &LayoutMade) -> String {
             format!("a layout was made; {}", count(*errors as usize, "error"))
         }
         LayoutOutcome::Made { introduced, .. } => {
-            format!("a layout was made; it brings {}: {}", count(introduced.len(), "new error"), introduced.join("; "))
+            // What is wrong stands in the first line; the lines of the file come after it.
+            let said: Vec<&str> = introduced.iter().filter_map(|remark| remark.text.lines().next()).collect();
+            format!("a layout was made; it brings {}: {}", count(introduced.len(), "new error"), said.join("; "))
         }
         LayoutOutcome::Failed { code, message } => format!("no layout could be made: {message} [{code}]"),
     }
