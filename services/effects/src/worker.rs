@@ -14,7 +14,8 @@ use gatelog_cloud_local::{Cloud, NodeConnection, NodeRequest};
 use gatelog_event_log::Log;
 use gatelog_executing::spec::Checkout;
 use gatelog_executing::{
-    AbortReason, BuildControl, BuildOutcome, BuildResult as Verdict, Executor, FailureCause, Workspace, WorkspaceError,
+    AbortReason, BuildControl, BuildOutcome, BuildResult as Verdict, Executor, FailureCause, Purpose, Workspace,
+    WorkspaceError,
 };
 use gatelog_merging::{BranchState, MergeError, ObjectSharing, WorkspaceRequest};
 use gatelog_record::draft::capacity::{LeaseReleased, NodeGrant};
@@ -526,6 +527,7 @@ impl Workspace for MirrorWorkspace {
         &self,
         checkout: &Checkout,
         destination: &Path,
+        purpose: Purpose,
         control: &BuildControl,
     ) -> Result<(), WorkspaceError> {
         if control.is_aborted() {
@@ -545,12 +547,6 @@ impl Workspace for MirrorWorkspace {
             .map(|(name, _)| name.clone())
             .ok_or_else(|| missing(format!("no connection has host {}", checkout.project.canonical_hostname)))?;
         let key = self.repositories.key(&connection, &project).map_err(|trouble| missing(trouble.to_string()))?;
-        // Another process's merger pinned it: it may be newer than this mirror.
-        if !self.repositories.mirrors.has_commit(&key, &checkout.commit).unwrap_or(false)
-            && let Err(error) = self.repositories.mirrors.fetch(&key, &[])
-        {
-            tracing::warn!(project, error = %chain(&error), "a repository could not be fetched for a build");
-        }
         let mut branches: BTreeMap<String, BranchState> = checkout
             .branches
             .iter()
@@ -559,14 +555,28 @@ impl Workspace for MirrorWorkspace {
         let origin = checkout.previous.clone().unwrap_or_else(|| checkout.commit.clone());
         branches.insert(checkout.name.clone(), BranchState { commit: checkout.commit.clone(), origin });
         let request = WorkspaceRequest {
-            project: key,
+            project: key.clone(),
             destination: destination.to_path_buf(),
             branch: Some(checkout.name.clone()),
             commit: checkout.commit.clone(),
             branches,
-            sharing: ObjectSharing::Copy,
+            sharing: match purpose {
+                Purpose::Work => ObjectSharing::Copy,
+                Purpose::Playbooks => ObjectSharing::Link,
+            },
         };
-        self.repositories.mirrors.clone_workspace(&request).map_err(|error| match &error {
+        let mirrors = &self.repositories.mirrors;
+        let made = match mirrors.clone_workspace(&request) {
+            // Another process's merger pinned it: it may be newer than this mirror.
+            Err(MergeError::MissingCommit { .. }) => {
+                if let Err(error) = mirrors.fetch(&key, &[]) {
+                    tracing::warn!(project, error = %chain(&error), "a repository could not be fetched for a build");
+                }
+                mirrors.clone_workspace(&request)
+            }
+            made => made,
+        };
+        made.map_err(|error| match &error {
             MergeError::MissingCommit { .. } | MergeError::Vanished { .. } | MergeError::BadName { .. } => {
                 missing(chain(&error))
             }

@@ -64,12 +64,10 @@ impl fmt::Display for Confinement {
     }
 }
 
-/// How many processes the kernel shall allow where there is no group for it: somewhat more than the
-/// watch allows, so that the watch sees it and can say so.
-pub(crate) fn kernel_process_limit(limits: &Limits) -> Option<u64> {
-    // Linux counts processes per user namespace since 5.14, and never for the host's root.
-    let counted = !rustix::process::geteuid().is_root() && kernel() >= (5, 14);
-    limits.processes.filter(|_| counted).map(|count| count.saturating_add(count / 8).saturating_add(16))
+/// How many processes the kernel shall allow where it counts them for each user namespace: somewhat
+/// more than the watch allows, so that the watch sees it and can say so.
+pub(crate) fn kernel_process_limit(processes: u64) -> u64 {
+    processes.saturating_add(processes / 8).saturating_add(16)
 }
 
 /// The kernel's version.
@@ -96,7 +94,7 @@ mod tests {
     #[test]
     fn a_process_at_the_gate_has_them_before_it_begins() {
         let limits = Limits { disk_bytes: Some(5 << 20), open_files: 99, ..Limits::default() };
-        let mut command = crate::process::gate(std::path::Path::new("/bin/sh"));
+        let mut command = crate::process::gate(std::path::Path::new("/bin/sh"), false);
         command.args(["-c", "ulimit -c; ulimit -n; cat /proc/self/oom_score_adj; read -r x || echo nothing to read"]);
         command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -108,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_gate_that_nobody_opens_leads_nowhere() {
-        let mut command = crate::process::gate(std::path::Path::new("/bin/echo"));
+        let mut command = crate::process::gate(std::path::Path::new("/bin/echo"), false);
         let output = command.arg("passed").stdin(std::process::Stdio::null()).output().unwrap();
         assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
         assert!(kernel() >= (4, 0), "{:?}", kernel());

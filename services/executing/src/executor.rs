@@ -19,6 +19,7 @@ use crate::process::{ProcessIdentity, kill_marked};
 use crate::sandbox::Features;
 use crate::spec::BuildSpec;
 use crate::toolchain::{Toolchain, find_bubblewrap};
+use crate::wall::{self, NoWall, Wall};
 use crate::watch::Watch;
 use crate::workspace::Workspace;
 
@@ -41,6 +42,8 @@ pub(crate) struct Inner {
     pub(crate) bwrap: Option<(PathBuf, Features)>,
     /// Where groups for builds are made; or why none are.
     pub(crate) delegated: Result<Delegated, NoCgroup>,
+    /// Who refuses a build more processes than it may have; or why nobody does.
+    pub(crate) wall: Result<Wall, NoWall>,
     /// Ends builds that go over their limits.
     pub(crate) watch: Watch,
     running: Mutex<BTreeMap<(BuildId, u32), (ConsoleReader, BuildControl)>>,
@@ -107,9 +110,17 @@ impl Executor {
         if let (CgroupSetting::At(path), Err(reason)) = (&config.cgroup, &delegated) {
             return Err(ExecutorError::BadCgroup { path: path.clone(), reason: reason.clone() });
         }
+        let (limited, groups, sandbox) = (config.limits.processes.is_some(), delegated.clone(), bwrap.clone());
+        let look = tokio::task::spawn_blocking(move || wall::look(limited, &groups, sandbox.as_ref()));
+        let wall = look
+            .await
+            .unwrap_or_else(|panic| Err(NoWall { reason: panic.to_string(), cure: "run `gatelog doctor`".into() }));
+        if let Err(reason) = &wall {
+            tracing::warn!(%reason, "only a watch stands between a fork bomb and this host");
+        }
         let watch = Watch::start().map_err(ExecutorError::io("start threads for", &config.root))?;
         let running = Mutex::default();
-        Ok(Executor { inner: Arc::new(Inner { config, toolchain, bwrap, delegated, watch, running }) })
+        Ok(Executor { inner: Arc::new(Inner { config, toolchain, bwrap, delegated, wall, watch, running }) })
     }
 
     /// Who keeps the limits on memory and processes of a build: the kernel, or a watch in this
@@ -119,6 +130,14 @@ impl Executor {
             Ok(delegated) => Keeper::Kernel(delegated.clone()),
             Err(reason) => Keeper::Watch(reason.clone()),
         }
+    }
+
+    /// Who refuses a build more processes than it may have.
+    ///
+    /// # Errors
+    /// Nobody does, and why; a watch in this process ends a build that has too many.
+    pub fn wall(&self) -> Result<Wall, NoWall> {
+        self.inner.wall.clone()
     }
 
     /// The limits of each build.

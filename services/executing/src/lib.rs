@@ -14,7 +14,8 @@
 //!
 //! A job is taken for hostile. What it sees is in [`sandbox`]; what one of its processes may use,
 //! in [`confine`]; what all of them may use, in [`cgroup`] (kept by the kernel) and [`watch`] (kept
-//! by this process where there is no group, and for the disk always).
+//! by this process where there is no group, and for the disk always). What refuses a fork bomb where
+//! there is no group is in [`wall`].
 
 mod ansible;
 mod build;
@@ -41,6 +42,7 @@ mod test_data;
 pub mod toolchain;
 mod usage;
 mod variables;
+pub mod wall;
 mod watch;
 pub mod workspace;
 mod yaml;
@@ -60,4 +62,5 @@ pub use sandbox::{Features, Mount, Profile};
 pub use size::{ByteSize, CountLimit, SizeLimit};
 pub use spec::BuildSpec;
 pub use toolchain::{Probe, Toolchain, probe};
-pub use workspace::{Workspace, WorkspaceError};
+pub use wall::{NoWall, Wall};
+pub use workspace::{Purpose, Workspace, WorkspaceError};

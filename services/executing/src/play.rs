@@ -21,6 +21,7 @@ use crate::outcome::{Breach, FailingTask, PlaybookEnding, PlaybookRun};
 use crate::playbooks::PlaybookInPlace;
 use crate::process::{Running, gate, kill_marked};
 use crate::spec::{Connection, Phase};
+use crate::wall::{self, Wall};
 use crate::watch::{Bounds, Post};
 use crate::yaml::Yaml;
 
@@ -180,7 +181,9 @@ impl Build {
             group.map_or(Ok(()), |group| group.enter(pid))
         };
         let command = self.command(playbook, &inventory, course);
-        let running = Running::start(command, confine).await.map_err(ExecutorError::io("start", self.program()))?;
+        let running = Running::start(command, self.numbers(), confine)
+            .await
+            .map_err(ExecutorError::io("start", self.program()))?;
         let post = self.executor.watch.post(running.pid, running.handle.clone(), bounds, self.group.clone());
         if playbook.spec.phase == Phase::Cleanup {
             Ok(self.follow(running, post, deadline, self.control.wait_shutdown()).await)
@@ -198,6 +201,12 @@ impl Build {
         std::iter::once(self.job_dir.root().to_owned()).chain(nodes).collect()
     }
 
+    /// How many process numbers the sandbox gets; `None`: as many as the host has.
+    fn numbers(&self) -> Option<u64> {
+        let walled = self.executor.wall == Ok(Wall::Namespace);
+        self.executor.config.limits.processes.filter(|_| walled).map(wall::numbers)
+    }
+
     fn program(&self) -> &std::path::Path {
         self.executor.bwrap.as_ref().map_or(&self.executor.toolchain.python, |(path, _)| path)
     }
@@ -207,10 +216,10 @@ impl Build {
         let words = ansible::command(toolchain, &self.job_dir, inventory, playbook, course);
         let console = self.console_path();
         let mut profile = ansible::profile(config, toolchain, &self.job_dir, &self.spec, playbook, &console);
-        if !self.group.as_ref().is_some_and(|group| group.limits_processes()) {
-            profile.processes = kernel_process_limit(&config.limits);
+        if self.executor.wall == Ok(Wall::User) {
+            profile.processes = config.limits.processes.map(kernel_process_limit);
         }
-        let mut command = gate(self.program());
+        let mut command = gate(self.program(), self.numbers().is_some());
         match &self.executor.bwrap {
             Some((_, features)) => command.args(profile.argv(&words, *features)).current_dir(self.job_dir.root()),
             None => command.args(words.iter().skip(1)).current_dir(self.job_dir.work()),

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 pub(crate) use crate::procfs::pids_in;
 use crate::procfs::{Process, Snapshot, comm, pids};
+use crate::wall;
 
 /// The environment variable every process of a build carries, with the build's directory.
 pub(crate) const MARK: &str = "GATELOG_JOB_DIR";
@@ -31,17 +32,31 @@ pub(crate) struct Running {
 
 impl Running {
     /// Starts a command that waits at the [`gate`] until `confine` has put its limits on it; an
-    /// error there ends it before it has begun.
+    /// error there ends it before it has begun. `numbers`: how many process numbers its sandbox gets,
+    /// for a command that is held a second time, inside (see [`crate::wall`]).
     ///
     /// It is started and waited for by a thread of its own. Bubblewrap's `--die-with-parent` means
     /// the parent *thread*; a thread of the async runtime may come to an end at any time, and would
     /// take the build with it.
     pub(crate) async fn start(
         mut command: Command,
+        numbers: Option<u64>,
         confine: impl FnOnce(u32) -> io::Result<()> + Send + 'static,
     ) -> io::Result<Running> {
         let (reader, writer) = io::pipe()?;
-        command.stdin(Stdio::piped()).stdout(writer.try_clone()?).stderr(writer);
+        command.stdin(Stdio::piped()).stdout(writer.try_clone()?);
+        let hold = match numbers {
+            Some(numbers) => {
+                let (report, said) = io::pipe()?;
+                command.stderr(said);
+                Some(Hold { report, numbers })
+            }
+            None => {
+                command.stderr(writer.try_clone()?);
+                None
+            }
+        };
+        drop(writer);
         let output = pipe::Receiver::from_owned_fd(reader.into())?;
         let (started_sender, started) = oneshot::channel();
         let (exit_sender, exit) = oneshot::channel();
@@ -50,9 +65,9 @@ impl Running {
                 Ok(child) => child,
                 Err(error) => return drop(started_sender.send(Err(error))),
             };
-            // Closes this side's copy of the pipe, so that its end is seen.
+            // Closes this side's copies of the pipes, so that their end is seen.
             drop(command);
-            let started = confine(child.id()).and_then(|()| open_gate(&mut child));
+            let started = confine(child.id()).and_then(|()| admit(&mut child, hold));
             let known = started.is_ok();
             if started_sender.send(started.map(|handle| (child.id(), handle))).is_err() || !known {
                 let _ = child.kill();
@@ -88,17 +103,52 @@ impl Drop for Running {
 
 /// A command that becomes `program` once it is told so on its standard input. Until then it has
 /// done nothing: limits put on it in the meantime hold for all it will ever start.
-pub(crate) fn gate(program: &Path) -> Command {
+///
+/// `held`: the program is bubblewrap and is to wait once more, in front of what it runs. Then it is
+/// given [`wall::HELD`], the gate itself as descriptor 3, and what comes as standard error as
+/// descriptor 4; its own standard error goes where its output goes.
+pub(crate) fn gate(program: &Path, held: bool) -> Command {
+    let script = match held {
+        true => "exec 4>&2 2>&1; read -r word && [ \"$word\" = go ] && exec \"$@\" 3<&0 </dev/null",
+        false => "read -r word && [ \"$word\" = go ] && exec \"$@\" </dev/null",
+    };
     let mut command = Command::new("/bin/sh");
-    command.args(["-c", "read -r word && [ \"$word\" = go ] && exec \"$@\" </dev/null", "gatelog-gate"]).arg(program);
+    command.args(["-c", script, "gatelog-gate"]).arg(program);
+    if held {
+        command.args(wall::HELD);
+    }
     command
 }
 
-fn open_gate(child: &mut Child) -> io::Result<OwnedFd> {
+/// What a sandbox that waits inside needs before it may go on.
+pub(crate) struct Hold {
+    /// Where bubblewrap says who its first process is.
+    pub(crate) report: io::PipeReader,
+    /// How many process numbers it gets.
+    pub(crate) numbers: u64,
+}
+
+/// Lets a command pass the gate, and a sandbox that waits inside once its wall stands. The calling
+/// thread must not start anything afterwards.
+pub(crate) fn admit(child: &mut Child, hold: Option<Hold>) -> io::Result<OwnedFd> {
     let pid = as_pid(child.id()).ok_or_else(|| io::Error::other("process id out of range"))?;
     let handle = pidfd_open(pid, PidfdFlags::empty())?;
     let mut gate = child.stdin.take().ok_or_else(|| io::Error::other("no pipe to the gate"))?;
     gate.write_all(b"go\n")?;
+    if let Some(mut hold) = hold
+        && let Some(first) = wall::first_process(&mut hold.report)?
+    {
+        match wall::raise(pid.as_raw_nonzero().get(), first, hold.numbers) {
+            Ok(()) => gate.write_all(b"\n")?,
+            Err(error) => {
+                // A sandbox that failed by itself took its process numbers with it, and says better what was wrong.
+                std::thread::sleep(Duration::from_millis(50));
+                if child.try_wait()?.is_none() {
+                    return Err(error);
+                }
+            }
+        }
+    }
     Ok(handle)
 }
 

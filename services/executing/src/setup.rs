@@ -20,7 +20,7 @@ use crate::outcome::{BuildResult, RetryCause};
 use crate::playbooks::{self, PlaybookInPlace};
 use crate::spec::Checkout;
 use crate::variables::{self, squash};
-use crate::workspace::WorkspaceError;
+use crate::workspace::{Purpose, WorkspaceError};
 use crate::yaml::Yaml;
 use crate::zuul_vars::zuul;
 
@@ -52,18 +52,20 @@ impl Build {
     pub(crate) async fn set_up(&self) -> Result<Ready, Box<Stopped>> {
         self.check()?;
         let places = playbooks::repositories(&self.spec, &self.job_dir);
-        let mut checkouts: Vec<(Checkout, PathBuf)> = self
+        let mut checkouts: Vec<(Checkout, PathBuf, Purpose)> = self
             .spec
             .projects
             .iter()
             .map(|project| {
                 let src_dir = project.checkout.project.src_dir(self.spec.job.workspace_scheme);
-                (project.checkout.clone(), self.job_dir.work().join(src_dir))
+                (project.checkout.clone(), self.job_dir.work().join(src_dir), Purpose::Work)
             })
             .collect();
-        checkouts.extend(places.iter().map(|((_, checkout), place)| (checkout.clone(), place.clone())));
+        // Only a sandbox keeps a job from writing there.
+        let purpose = if self.executor.bwrap.is_some() { Purpose::Playbooks } else { Purpose::Work };
+        checkouts.extend(places.iter().map(|((_, checkout), place)| (checkout.clone(), place.clone(), purpose)));
         let mut seen = BTreeSet::new();
-        if let Some((checkout, place)) = checkouts.iter().find(|(_, place)| !seen.insert(place.clone())) {
+        if let Some((checkout, place, _)) = checkouts.iter().find(|(_, place, _)| !seen.insert(place.clone())) {
             return Err(error(format!(
                 "two projects share the place {} in the workspace, {} among them: use workspace-scheme golang",
                 place.strip_prefix(self.job_dir.root()).unwrap_or(place).display(),
@@ -113,13 +115,13 @@ impl Build {
     }
 
     /// Puts all repositories in their places, several at a time.
-    async fn materialize(&self, checkouts: Vec<(Checkout, PathBuf)>) -> Result<(), Box<Stopped>> {
+    async fn materialize(&self, checkouts: Vec<(Checkout, PathBuf, Purpose)>) -> Result<(), Box<Stopped>> {
         let limits = &self.executor.config.limits;
         // A control of its own: also a timeout tells the work to stop.
         let control = BuildControl::new();
         let at_once = Arc::new(Semaphore::new(limits.parallel_checkouts.max(1)));
         let mut tasks = JoinSet::new();
-        for (checkout, place) in checkouts {
+        for (checkout, place, purpose) in checkouts {
             if let Some(parent) = place.parent() {
                 make_dir(parent)?;
             }
@@ -129,7 +131,7 @@ impl Build {
                 let project = checkout.project.canonical_name();
                 let work = tokio::task::spawn_blocking(move || match control.is_aborted() {
                     true => Err(WorkspaceError::Aborted),
-                    false => workspace.materialize(&checkout, &place, &control),
+                    false => workspace.materialize(&checkout, &place, purpose, &control),
                 });
                 work.await.unwrap_or_else(|panic| Err(WorkspaceError::Failed { project, reason: panic.to_string() }))
             });

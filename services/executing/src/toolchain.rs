@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::cgroup::Delegated;
 use crate::config::{ExecutorConfig, ExecutorError, SandboxMode};
 use crate::sandbox::{Features, Profile};
+use crate::wall::{self, NoWall, Wall};
 
 /// How long a program may take to say what it is.
 const PROBE: Duration = Duration::from_secs(60);
@@ -81,11 +83,16 @@ pub struct Probe {
     pub ansible: Result<Toolchain, ExecutorError>,
     /// The bubblewrap and the best sandbox it makes; `None` if the settings do without.
     pub bubblewrap: Result<Option<(PathBuf, Features)>, ExecutorError>,
+    /// Who refuses a build more processes than it may have.
+    pub wall: Result<Wall, NoWall>,
 }
 
 /// Looks for Ansible and bubblewrap and tries them, without opening an executor.
 pub async fn probe(config: &ExecutorConfig) -> Probe {
-    Probe { ansible: Toolchain::find(config).await, bubblewrap: find_bubblewrap(config).await }
+    let bubblewrap = find_bubblewrap(config).await;
+    let sandbox = bubblewrap.as_ref().ok().and_then(Option::as_ref);
+    let wall = wall::look(config.limits.processes.is_some(), &Delegated::look(&config.cgroup), sandbox);
+    Probe { ansible: Toolchain::find(config).await, bubblewrap, wall }
 }
 
 /// Finds bubblewrap and lets it make a sandbox, as good a one as it can. `None`: configured to do

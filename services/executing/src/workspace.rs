@@ -31,6 +31,16 @@ pub enum WorkspaceError {
     Aborted,
 }
 
+/// What a repository in a build's directory is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The job may do there what it likes: nothing there may be shared with anything else.
+    Work,
+    /// Playbooks come from it, and no process of the build can write there: its files may be the
+    /// same as somebody else's.
+    Playbooks,
+}
+
 /// Puts repositories into a build's directory.
 pub trait Workspace: Send + Sync + 'static {
     /// Makes `destination` (its parent exists, it does not) a repository with a work tree at
@@ -45,6 +55,7 @@ pub trait Workspace: Send + Sync + 'static {
         &self,
         checkout: &Checkout,
         destination: &Path,
+        purpose: Purpose,
         control: &BuildControl,
     ) -> Result<(), WorkspaceError>;
 }

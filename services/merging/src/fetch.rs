@@ -8,7 +8,7 @@ use git2::{Oid, Repository};
 use crate::error::MergeError;
 use crate::mirrors::{Locked, Mirrors};
 use crate::names::{ProjectKey, full_ref};
-use crate::objects;
+use crate::{objects, store};
 
 /// Where other refs than branches and tags are kept: by a hash of their name, so that names that
 /// are each other's directories over time do not get into each other's way.
@@ -160,7 +160,7 @@ fn bring_objects(
     if new && !objects.join("info/alternates").exists() {
         let target = mirror.path().join("objects");
         // A repack in the midst of it may move files away; what is missing then comes below.
-        if let Err(error) = objects::copy_files(&objects, &target, false) {
+        if let Err(error) = store::copy_files(&objects, &target, false, |_| false) {
             tracing::debug!(%project, %error, "copying object files was cut short");
         }
     }

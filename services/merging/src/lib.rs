@@ -21,7 +21,8 @@
 //! # What is not promised
 //!
 //! Power loss may leave a mirror damaged; it is then a named error and [`Mirrors::discard`] lets the
-//! next fetch build a new one. Mirrors are never repacked here.
+//! next fetch build a new one. What nobody needs any more is never removed from a mirror; its loose objects are only
+//! gathered into packs now and then, when a workspace is made.
 
 mod error;
 mod fetch;
@@ -30,7 +31,9 @@ mod mirrors;
 mod names;
 mod objects;
 pub mod pick;
+mod place;
 mod prepare;
+mod store;
 mod workspace;
 
 pub use error::MergeError;

@@ -296,25 +296,34 @@ impl Mirrors {
     /// Waits for a project's lock, among threads and among processes.
     pub(crate) fn lock(&self, project: &ProjectKey) -> Result<Locked, MergeError> {
         let timeout = self.config.limits.lock_timeout;
-        let too_late = || MergeError::Locked { project: project.clone(), seconds: timeout.as_secs() };
-        let path = self.path(project)?.with_extension("lock");
         let deadline = Instant::now() + timeout;
+        loop {
+            if let Some(locked) = self.lock_if_free(project)? {
+                return Ok(locked);
+            }
+            if Instant::now() >= deadline {
+                return Err(MergeError::Locked { project: project.clone(), seconds: timeout.as_secs() });
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// A project's lock, unless somebody has it.
+    pub(crate) fn lock_if_free(&self, project: &ProjectKey) -> Result<Option<Locked>, MergeError> {
+        let path = self.path(project)?.with_extension("lock");
         let wrap = |e| MergeError::io("cannot lock", &path, e);
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory).map_err(wrap)?;
         }
         let file = File::options().create(true).append(true).open(&path).map_err(wrap)?;
-        loop {
-            match file.try_lock() {
-                Ok(()) => break,
-                Err(TryLockError::Error(error)) => return Err(wrap(error)),
-                Err(TryLockError::WouldBlock) if Instant::now() >= deadline => return Err(too_late()),
-                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(5)),
-            }
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::Error(error)) => return Err(wrap(error)),
+            Err(TryLockError::WouldBlock) => return Ok(None),
         }
         // Whoever left a ref's lock file behind died: only the holder of this lock writes refs here.
         remove_stale_ref_locks(&self.path(project)?)?;
-        Ok(Locked { _file: file })
+        Ok(Some(Locked { _file: file }))
     }
 }
 

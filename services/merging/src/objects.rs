@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::path::Path;
 
 use git2::{ObjectType, Oid, Repository, Sort};
 
@@ -114,40 +113,4 @@ fn copy_tree(
         }
     }
     copy(tree)
-}
-
-/// Copies (or links) all object files of a repository as they are: much faster than walking the
-/// history. Files in the making are left out.
-pub(crate) fn copy_files(from: &Path, to: &Path, link: bool) -> std::io::Result<()> {
-    for entry in std::fs::read_dir(from)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let Some(name) = name.to_str() else { continue };
-        let is_loose = name.len() == 2 && name.bytes().all(|b| b.is_ascii_hexdigit());
-        if !is_loose && name != "pack" {
-            continue;
-        }
-        let target = to.join(name);
-        std::fs::create_dir_all(&target)?;
-        let mut files = Vec::new();
-        for file in std::fs::read_dir(entry.path())? {
-            let file = file?;
-            let Some(name) = file.file_name().to_str().map(str::to_owned) else { continue };
-            let loose_object = is_loose && name.len() == 38 && name.bytes().all(|b| b.is_ascii_hexdigit());
-            let packed = name.starts_with("pack-") && (name.ends_with(".pack") || name.ends_with(".idx"));
-            if loose_object || (!is_loose && packed) {
-                files.push((name.ends_with(".idx"), name));
-            }
-        }
-        // An index makes its pack visible, so it comes last.
-        files.sort();
-        for (_, name) in files {
-            let (source, target) = (entry.path().join(&name), target.join(&name));
-            if link && std::fs::hard_link(&source, &target).is_ok() {
-                continue;
-            }
-            std::fs::copy(&source, &target)?;
-        }
-    }
-    Ok(())
 }

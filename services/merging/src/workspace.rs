@@ -1,18 +1,18 @@
 //! Work trees for an executor.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use git2::build::CheckoutBuilder;
-use git2::{Oid, Repository, RepositoryInitOptions};
+use git2::{Oid, Repository};
 
 use crate::error::MergeError;
 use crate::files::find_commit;
 use crate::mirrors::Mirrors;
 use crate::names::{ProjectKey, branch_ref};
-use crate::objects;
+use crate::place::Skeleton;
+use crate::store::{self, GatherError, Listing};
 
 /// How a workspace gets its objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,45 +92,41 @@ impl Mirrors {
         let project = &request.project;
         let destination = &request.destination;
         let wrap = |e| MergeError::git(project, "cannot make a workspace", e);
-        let mut options = RepositoryInitOptions::new();
-        options.external_template(false).mkpath(true).no_reinit(true);
-        let repo = Repository::init_opts(destination, &options).map_err(wrap)?;
-        let objects = mirror.path().join("objects");
-        objects::copy_files(&objects, &repo.path().join("objects"), request.sharing == ObjectSharing::Link)
-            .map_err(|e| MergeError::io("cannot copy objects to", destination, e))?;
         let refs = self.workspace_refs(mirror, request)?;
-        let mut packed = String::from("# pack-refs with: sorted \n");
-        for (name, id) in &refs {
-            // Writing to a String cannot fail.
-            let _ = writeln!(packed, "{id} {name}");
-        }
-        let path = repo.path().join("packed-refs");
-        fs::write(&path, packed).map_err(|e| MergeError::io("cannot write", &path, e))?;
-
-        // Opened anew, so that the files put there are seen.
+        let upstream = request.branch.as_deref().map(|branch| Ok((branch, branch_ref(branch)?))).transpose()?;
+        let skeleton = Skeleton {
+            identity: &self.config.identity,
+            upstream: upstream.as_ref().map(|(branch, merge)| (*branch, merge.as_str())),
+            head: &request.commit,
+            refs: &refs,
+        };
+        skeleton.write(destination).map_err(|(path, e)| MergeError::io("cannot write", path, e))?;
+        let objects = mirror.path().join("objects");
+        let link = request.sharing == ObjectSharing::Link;
+        store::copy_files(&objects, &destination.join(".git/objects"), link, |listing| {
+            listing.is_scattered() && self.gather(mirror, project)
+        })
+        .map_err(|e| MergeError::io("cannot copy objects to", destination, e))?;
         let repo = Repository::open(destination).map_err(wrap)?;
-        let mut config = repo.config().map_err(wrap)?;
-        let identity = &self.config.identity;
-        for (key, value) in [
-            ("remote.origin.url", "file:///dev/null"),
-            ("remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*"),
-            ("user.name", identity.name.as_str()),
-            ("user.email", identity.email.as_str()),
-        ] {
-            config.set_str(key, value).map_err(wrap)?;
-        }
         let commit = find_commit(&repo, project, &request.commit)?;
-        match &request.branch {
-            Some(branch) => {
-                config.set_str(&format!("branch.{branch}.remote"), "origin").map_err(wrap)?;
-                let merge = branch_ref(branch)?;
-                config.set_str(&format!("branch.{branch}.merge"), &merge).map_err(wrap)?;
-                repo.set_head(&merge).map_err(wrap)?;
-            }
-            None => repo.set_head_detached(commit).map_err(wrap)?,
-        }
         let tree = repo.find_object(commit, None).map_err(wrap)?;
         repo.checkout_tree(&tree, Some(CheckoutBuilder::new().force())).map_err(wrap)
+    }
+
+    /// Gathers a mirror's objects into packs, unless somebody works on it; whether it did.
+    fn gather(&self, mirror: &Repository, project: &ProjectKey) -> bool {
+        let Ok(Some(_lock)) = self.lock_if_free(project) else { return false };
+        // What was there before the lock was had may have been gathered meanwhile.
+        let gathered = Listing::of(&mirror.path().join("objects"))
+            .map_err(GatherError::from)
+            .and_then(|now| if now.is_scattered() { store::gather(mirror, &now) } else { Ok(()) });
+        match gathered {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(%project, %error, "loose objects of a mirror could not be gathered: run git fsck there");
+                false
+            }
+        }
     }
 
     /// The refs of a workspace, all of whose commits are there.

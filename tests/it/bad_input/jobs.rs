@@ -16,6 +16,23 @@ fn change(task: &str, attributes: &str) -> [(&'static str, String); 2] {
 /// What it is called, its task, its job's attributes, how it may end, and what its detail then says.
 type Hostile = (&'static str, &'static str, &'static str, &'static [&'static str], &'static [&'static str]);
 
+/// Whether the kernel refuses a build more processes than it may have, by what `gatelog doctor` says: where only a watch
+/// looks every so often, a bomb that doubles takes the host with it.
+fn wall(site: &Site) -> Result<(), String> {
+    let arguments = ["doctor", "--role", "executor", "--json"];
+    let output = std::process::Command::new(host::binary()).args(arguments).arg("--dir").arg(site.path()).output();
+    let output = output.map_err(|error| error.to_string())?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said: serde_json::Value =
+        serde_json::from_str(&text).map_err(|error| format!("doctor said {text:?}: {error}"))?;
+    let findings = said["findings"].as_array().map(Vec::as_slice).unwrap_or_default();
+    match findings.iter().find(|finding| finding["check"] == "processes") {
+        Some(finding) if finding["level"] == "ok" => Ok(()),
+        Some(finding) => Err(finding["found"].to_string()),
+        None => Err("doctor says nothing of processes".into()),
+    }
+}
+
 #[test]
 fn hostile_jobs_fail_with_a_plain_reason_and_the_queue_goes_on() {
     if !host::can_build("hostile jobs") {
@@ -29,13 +46,12 @@ fn hostile_jobs_fail_with_a_plain_reason_and_the_queue_goes_on() {
     );
     let server = site.start();
     server.wait_configured();
-    // A playbook that never ends; a fork bomb, a bounded one, as there are hosts on which only a watch stands between it
-    // and everybody else; a memory bomb; a disk bomb.
-    let hostile: [Hostile; 4] = [
+    // A playbook that never ends; a fork bomb that doubles; a memory bomb; a disk bomb.
+    let mut hostile: Vec<Hostile> = vec![
         ("endless", "command: sleep infinity", "    timeout: 5\n", &["TIMED_OUT"], &["timed_out"]),
         (
             "forks",
-            "shell: 'for i in $(seq 3000); do sleep 60 & done; wait'",
+            "shell: 'bomb() { bomb | bomb & }; bomb; sleep 60'",
             "    timeout: 60\n",
             &["FAILURE", "ERROR", "TIMED_OUT"],
             &["limit is 100"],
@@ -55,6 +71,10 @@ fn hostile_jobs_fail_with_a_plain_reason_and_the_queue_goes_on() {
             &["limit is 50 mib"],
         ),
     ];
+    if let Err(why) = wall(&site) {
+        println!("SKIPPED a fork bomb that doubles: {why}");
+        hostile.retain(|(name, ..)| *name != "forks");
+    }
     for (name, task, attributes, ..) in &hostile {
         let files = change(task, attributes);
         let files: Vec<(&str, &str)> = files.iter().map(|(path, content)| (*path, content.as_str())).collect();

@@ -11,7 +11,7 @@ use gatelog_executing::spec::{
     WorkspaceProject,
 };
 use gatelog_executing::{
-    BuildControl, BuildOutcome, BuildSpec, Executor, ExecutorConfig, ExecutorError, SandboxMode, Workspace,
+    BuildControl, BuildOutcome, BuildSpec, Executor, ExecutorConfig, ExecutorError, Purpose, SandboxMode, Workspace,
     WorkspaceError,
 };
 use gatelog_record::{BuildId, BuildsetId};
@@ -35,7 +35,13 @@ pub fn git(directory: &Path, arguments: &[&str]) -> String {
 }
 
 impl Workspace for GitWorkspace {
-    fn materialize(&self, checkout: &Checkout, place: &Path, _: &BuildControl) -> Result<(), WorkspaceError> {
+    fn materialize(
+        &self,
+        checkout: &Checkout,
+        place: &Path,
+        _: Purpose,
+        _: &BuildControl,
+    ) -> Result<(), WorkspaceError> {
         let origin = self.origin.join(&checkout.project.name);
         if !origin.exists() {
             return Err(WorkspaceError::Missing {

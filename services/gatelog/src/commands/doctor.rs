@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gatelog_executing::{ByteSize, Delegated, ExecutorError, Features, Limits, NoCgroup, Probe, host_memory};
+use gatelog_executing::{
+    ByteSize, Delegated, ExecutorError, Features, Limits, NoCgroup, NoWall, Probe, Wall, host_memory,
+};
 use gatelog_log_kafka::FindingKind;
 use serde::Serialize;
 use serde_json::json;
@@ -145,6 +147,8 @@ pub struct Facts {
     pub cgroup: Result<Delegated, NoCgroup>,
     /// Whether the settings say to do without.
     pub cgroup_off: bool,
+    /// Who refuses a build more processes than it may have.
+    pub wall: Result<Wall, NoWall>,
     /// File systems.
     pub disks: Vec<DiskFacts>,
     /// Soft and hard limit on open files.
@@ -308,6 +312,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     all.push(sandbox(facts));
     all.push(ansible(facts));
     all.push(groups(facts));
+    all.push(wall(facts));
     all.push(memory(facts));
     all.extend(user(facts));
     all.push(git(facts));
@@ -504,6 +509,19 @@ fn groups(facts: &Facts) -> Finding {
     }
 }
 
+fn wall(facts: &Facts) -> Finding {
+    match &facts.wall {
+        Ok(wall) => {
+            let most = facts.limits.processes.map_or_else(String::new, |most| format!("{most} for each build, by "));
+            ok("executor", "processes", format!("{most}{}", wall.text()))
+        }
+        Err(NoWall { reason, cure }) => {
+            let found = format!("{reason}; a fork bomb may take this host before the watch has seen it");
+            not_ok(Level::Warning, ("executor", "processes"), found, cure)
+        }
+    }
+}
+
 fn memory(facts: &Facts) -> Finding {
     let at = ("executor", "memory");
     let slots = facts.slots;
@@ -612,6 +630,7 @@ impl Facts {
             unsandboxed: section.unsandboxed,
             limits: settings.limits.clone(),
             sandbox: sandbox_facts(&probe),
+            wall: probe.wall,
             ansible: probe
                 .ansible
                 .map(|found| (found.ansible_playbook, found.version, found.python))

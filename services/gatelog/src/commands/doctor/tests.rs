@@ -21,6 +21,7 @@ fn good() -> Facts {
             cure: "set cgroup = \"auto\" in [executor]".into(),
         }),
         cgroup_off: true,
+        wall: Ok(Wall::User),
         disks: vec![DiskFacts {
             what: "the site",
             path: "/srv/ci".into(),
@@ -58,6 +59,7 @@ fn a_good_host_reads_like_this() {
          \x20 ok       ansible         ansible-core 2.18.1 (/opt/ansible/bin/ansible-playbook), Python /opt/ansible/bin/python3\n\
          \x20 warning  control groups  switched off; a watch in gatelog ends builds that use too much\n\
          \x20          cure: set cgroup = \"auto\" in [executor]\n\
+         \x20 ok       processes       4096 for each build, by a limit on processes, counted for each sandbox\n\
          \x20 ok       memory          6 GiB for each of 4 builds, of 32 GiB\n\
          \n\
          merger\n\
@@ -90,6 +92,7 @@ fn a_bad_host_reads_like_this() {
          \x20 ok       ansible         ansible-core 2.18.1 (/opt/ansible/bin/ansible-playbook), Python /opt/ansible/bin/python3\n\
          \x20 warning  control groups  switched off; a watch in gatelog ends builds that use too much\n\
          \x20          cure: set cgroup = \"auto\" in [executor]\n\
+         \x20 ok       processes       4096 for each build, by a limit on processes, counted for each sandbox\n\
          \x20 ok       memory          6 GiB for each of 4 builds, of 32 GiB\n\
          \x20 warning  user            root: a hole in the kernel's sandbox would be a way to the whole host\n\
          \x20          cure: run gatelog as a user of its own (User=gatelog in the systemd unit); nothing it\n\
@@ -112,7 +115,7 @@ fn a_bad_host_reads_like_this() {
 /// Something broken, what names it, and the exit code where it is the only lack.
 type Case = (fn(&mut Facts), &'static str, &'static str, Code);
 
-const CASES: [Case; 24] = [
+const CASES: [Case; 25] = [
     (
         |f| f.site = Some(("/srv/ci".into(), Some("line 3: unknown key".into()))),
         "unknown key",
@@ -192,6 +195,12 @@ const CASES: [Case; 24] = [
         },
         "2 other processes",
         "Delegate=yes",
+        Code::Ok,
+    ),
+    (
+        |f| f.wall = Err(NoWall { reason: "Linux 6.1 never counts".into(), cure: "User=gatelog".into() }),
+        "a fork bomb may take this host",
+        "User=gatelog",
         Code::Ok,
     ),
     (|f| f.slots = 40, "40 builds", "lower slots", Code::Ok),
