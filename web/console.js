@@ -207,12 +207,13 @@
 
   // ---- looking for something ----
 
-  async function find(from) {
+  async function find(from, offset) {
     const form = by("find");
     const url = new URL(data().found, location.href);
     url.searchParams.set("text", form.elements.text.value);
     if (form.elements.regex.checked) url.searchParams.set("regex", "true");
     if (from) url.searchParams.set("line", from);
+    if (offset) url.searchParams.set("offset", offset);
     const place = by("found");
     place.textContent = "Looking …";
     try {
@@ -243,7 +244,7 @@
       return;
     }
     event.preventDefault();
-    if (target.matches(".more")) return void find(target.dataset.from);
+    if (target.matches(".more")) return void find(target.dataset.from, target.dataset.offset);
     for (const old of document.querySelectorAll("#found [aria-current]")) old.removeAttribute("aria-current");
     if (target.closest("#found")) target.setAttribute("aria-current", "true");
     go(number(target.dataset.line || target.textContent), !target.closest("#found"));

@@ -128,8 +128,13 @@ pub enum OpenError {
     Blobs(String),
 }
 
+/// Says why a log refuses appends for now, with the cure; `None` while it takes them.
+pub type Refusing = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+
 /// A log to be served: read, written, and who else is there.
 pub struct Opened {
+    /// Whether the log has room.
+    pub refusing: Refusing,
     /// The log.
     pub log: Arc<dyn Log>,
     /// Its blobs.
@@ -174,10 +179,12 @@ pub fn open(paths: &SitePaths, config: &SiteConfig, known: Vec<Known>) -> Result
                 link: known.link,
             })
             .collect();
-        let log: Arc<dyn Log> = Arc::new(EmbeddedLog::open(paths.log(), options)?);
+        let log = Arc::new(EmbeddedLog::open(paths.log(), options)?);
         let blobs = FileBlobs::open(paths.blobs()).map_err(|error| OpenError::Blobs(error.to_string()))?;
         let epoch = std::time::Instant::now();
+        let asked = Arc::downgrade(&log);
         return Ok(Opened {
+            refusing: Arc::new(move || asked.upgrade()?.refusing()),
             log,
             blobs: Arc::new(blobs),
             presence: Arc::new(MemoryPresence::new(move || epoch.elapsed())),
@@ -187,7 +194,9 @@ pub fn open(paths: &SitePaths, config: &SiteConfig, known: Vec<Known>) -> Result
     let log = KafkaLog::open(kafka.clone()).map_err(|error| explained(&kafka, error))?;
     one_partition(&log)?;
     let presence = KafkaPresence::open(kafka.clone()).map_err(|error| explained(&kafka, error))?;
-    Ok(Opened { log: Arc::new(log), blobs: shared_blobs(&paths.blobs())?, presence: Arc::new(presence) })
+    // Whoever appends to brokers waits for them, and says so.
+    let refusing: Refusing = Arc::new(|| None);
+    Ok(Opened { refusing, log: Arc::new(log), blobs: shared_blobs(&paths.blobs())?, presence: Arc::new(presence) })
 }
 
 /// Opens a log on Kafka for reading only, beside those who serve it.
@@ -200,13 +209,11 @@ pub fn open_kafka_reader(section: &KafkaSection) -> Result<Arc<dyn Log>, OpenErr
     Ok(Arc::new(Remembering::new(Arc::new(log))))
 }
 
-/// Blobs that several processes put: nobody may clear away what looks left behind, it may be another's.
+/// Blobs that several processes put.
 fn shared_blobs(dir: &Path) -> Result<Arc<dyn Blobs>, OpenError> {
-    let new = dir.join("new");
-    std::fs::create_dir_all(&new).map_err(|error| {
-        OpenError::Blobs(format!("{}: {error}; [shared] dir must be a directory that can be written", new.display()))
-    })?;
-    Ok(Arc::new(FileBlobs::open_reader(dir)))
+    let blobs = FileBlobs::open_shared(dir)
+        .map_err(|error| OpenError::Blobs(format!("{error}; [shared] dir must be a directory that can be written")))?;
+    Ok(Arc::new(blobs))
 }
 
 fn one_partition(log: &dyn Log) -> Result<(), OpenError> {

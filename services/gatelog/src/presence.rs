@@ -25,6 +25,19 @@ pub const SILENT_AFTER: Duration = Duration::from_secs(30);
 /// A worker that could not give one for so long takes itself for dead, before others do.
 pub const MUTE_AFTER: Duration = Duration::from_secs(20);
 
+/// How a process is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// It catches up with the log.
+    Initializing,
+    /// It does what its roles do; also what is meant by signs that do not say.
+    #[default]
+    Running,
+    /// It ends.
+    Stopped,
+}
+
 /// What a process says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Component {
@@ -34,6 +47,9 @@ pub struct Component {
     pub incarnation: String,
     /// Its roles.
     pub roles: Vec<Role>,
+    /// How it is.
+    #[serde(default)]
+    pub state: State,
     /// Where consoles of its builds can be had, if it runs any.
     pub address: Option<String>,
     /// Its API, if it has one.
@@ -69,6 +85,14 @@ impl Signer {
     /// What this process says of itself.
     pub fn own(&self) -> Component {
         lock(&self.own).clone()
+    }
+
+    /// Says how it is; a process that ends does not begin anew.
+    pub fn is(&self, state: State) {
+        let mut own = lock(&self.own);
+        if own.state != State::Stopped {
+            own.state = state;
+        }
     }
 
     /// Changes it; said with the next sign.
@@ -213,6 +237,7 @@ mod tests {
             name: name.into(),
             incarnation: incarnation.into(),
             roles: roles.to_vec(),
+            state: State::Running,
             address: None,
             web: None,
             version: "1".into(),

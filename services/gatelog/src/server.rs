@@ -16,7 +16,7 @@ use gatelog_effects::connection::chain;
 use gatelog_event_log::Log;
 use gatelog_gate_state::Gate;
 use gatelog_record::{Partition, Timestamp};
-use gatelog_runner::{Runner, RunnerConfig};
+use gatelog_runner::{Health, Runner, RunnerConfig};
 use gatelog_secrets::Keyring;
 use gatelog_writer::{Directory, Host, SystemClock, WriterState};
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::SiteConfig;
 use crate::logs::{self, Known, OpenError, SitePaths};
 use crate::patience::Patient;
-use crate::presence::{Component, SIGN_EVERY, Signer};
+use crate::presence::{Component, SIGN_EVERY, Signer, State};
 use crate::roles::{CAPACITY, Folded, GATE, Process, Role, Roles, connections, executor, follow, launcher, merger};
 use crate::roles::{scheduler, web};
 use crate::tenants;
@@ -195,6 +195,7 @@ impl Server {
             name: name.clone(),
             incarnation: draw()?,
             roles: roles.iter().collect(),
+            state: State::Initializing,
             address: None,
             web: url.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -209,6 +210,7 @@ impl Server {
             roles,
             log: opened.log,
             patient,
+            refusing: opened.refusing,
             blobs: opened.blobs,
             keyring,
             gate: Folded { projection: gate_fold.projection(), published: gate_fold.published() },
@@ -371,6 +373,11 @@ impl Server {
     fn halt(&mut self) {
         let Some(inside) = self.inside.take() else { return };
         self.stop.store(true, Ordering::Relaxed);
+        self.signer.is(State::Stopped);
+        // Others see it end; where signs cannot be given, that is not waited for.
+        if self.signer.mute_for() < 2 * SIGN_EVERY {
+            self.signer.sign();
+        }
         for ending in self.endings.drain(..) {
             // Nobody listens any more when it has ended by itself.
             let _ = ending.send(());
@@ -419,13 +426,19 @@ pub fn draw() -> Result<String, StartError> {
 /// Gives this process's sign every few seconds.
 fn signing(process: &Process) -> Result<JoinHandle<()>, StartError> {
     let (signer, stop) = (Arc::clone(&process.signer), Arc::clone(&process.stop));
+    let folds = [process.gate.published.clone(), process.capacity.published.clone()];
     thread("presence", move || {
+        // Once it has caught up with the log, it stays running: being a moment behind is nothing to tell.
+        let caught_up = || folds.iter().all(|fold| !matches!(fold.health(), Health::CatchingUp));
         while !stop.load(Ordering::Relaxed) {
             signer.sign();
             let (began, own) = (std::time::Instant::now(), signer.own());
             // What changed is said at once.
             while began.elapsed() < SIGN_EVERY && !stop.load(Ordering::Relaxed) && signer.own() == own {
                 std::thread::sleep(Duration::from_millis(100));
+                if signer.own().state == State::Initializing && caught_up() {
+                    signer.is(State::Running);
+                }
             }
         }
     })

@@ -13,11 +13,17 @@ use crate::roles::{GATE, Process, web};
 pub fn site(process: &Process, consoles: Arc<dyn Consoles>, writers: Vec<Arc<Published>>) -> Site {
     let rungs = RungDir::new(StoreLayout::new(&process.paths.projections(), GATE).rungs());
     let (signer, needed) = (Arc::clone(&process.signer), process.roles.missing());
+    let refusing = Arc::clone(&process.refusing);
     let health = move || {
         let mut parts: Vec<PartHealth> = writers.iter().map(|writer| health(writer)).collect();
+        // A writer only knows when it has something to append: what comes from outside is refused before that.
+        if let Some(detail) = refusing() {
+            parts.push(PartHealth { part: "log".to_owned(), well: false, state: "yellow".to_owned(), detail });
+        }
         parts.extend(web::elsewhere(&signer, &needed));
         parts
     };
+    let present = Arc::clone(&process.signer);
     Site {
         gate: process.gate.projection.clone(),
         gate_fold: process.gate.published.clone(),
@@ -27,6 +33,7 @@ pub fn site(process: &Process, consoles: Arc<dyn Consoles>, writers: Vec<Arc<Pub
         past: Arc::new(TimelinePast::new(Timeline::new(Arc::clone(&process.log), GATE, Some(rungs)))),
         consoles,
         health: Arc::new(health),
+        components: Arc::new(move || web::components(&present)),
         drivers: process.config.connection.keys().map(|name| (name.clone(), "git".to_owned())).collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     }

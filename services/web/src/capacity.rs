@@ -1,8 +1,9 @@
-//! What capacity knows: who offers slots, and what an attempt waited for before it ran.
+//! Who is there, and what capacity knows: who offers slots, and what an attempt waited for before it ran.
 //!
 //! Capacity has a history of its own, so these answers carry a position of their own and do not take
 //! `at`: which of its positions belongs to one of the gate is a question of causes.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -16,7 +17,10 @@ use crate::builds;
 use crate::error::ApiError;
 use crate::reading::{App, Needs, POSITION, read};
 use crate::shape::ms;
+use crate::site::{Component, ComponentState};
 
+/// Zuul's kind of those who run builds.
+const EXECUTOR: &str = "executor";
 /// The most leases told of one build.
 const MAX_LEASES: usize = 1_000;
 
@@ -28,31 +32,58 @@ fn respond(position: &str, document: Value) -> Response {
     response
 }
 
-/// `components`: Zuul's kinds, of which workers are the `executor`s.
+/// `components`: who is there, by Zuul's kinds and gatelog's own (`connections`). A process is listed under each of its
+/// roles, as Zuul lists its components; what capacity knows of a worker is told with its `executor`.
 pub(crate) async fn components(app: Arc<App>) -> Result<Response, ApiError> {
     let (position, document) = app
         .blocking(|app| {
+            let mut present = app.site.components.present();
+            present.sort_by(|a, b| a.name.cmp(&b.name));
+            let mut kinds: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+            for component in &present {
+                for role in &component.roles {
+                    kinds.entry(role.clone()).or_default().push(told(component));
+                }
+            }
             let view = app.site.capacity.view();
-            let mut executors = Vec::new();
             for entry in view.live().own.workers.all()? {
                 let (name, row) = entry?;
-                executors.push(json!({
-                    "hostname": name,
-                    "state": "running",
-                    "version": app.site.version,
-                    "address": row.offer.address,
-                    "slots": row.offer.slots,
-                    "used": row.used,
-                    "labels": row.offer.labels,
-                    "joined_ms": ms(row.joined_at),
-                }));
+                let executors = kinds.entry(EXECUTOR.to_owned()).or_default();
+                let known = executors.iter().position(|executor| executor["hostname"] == name.as_str());
+                let place = known.unwrap_or_else(|| {
+                    // No sign of it is known here, and capacity has not heard yet that it is gone.
+                    executors.push(json!({
+                        "hostname": name,
+                        "state": ComponentState::Stopped.name(),
+                        "version": null,
+                    }));
+                    executors.len() - 1
+                });
+                if let Some(Value::Object(executor)) = executors.get_mut(place) {
+                    executor.insert("address".into(), json!(row.offer.address));
+                    executor.insert("slots".into(), json!(row.offer.slots));
+                    executor.insert("used".into(), json!(row.used));
+                    executor.insert("labels".into(), json!(row.offer.labels));
+                    executor.insert("joined_ms".into(), json!(ms(row.joined_at)));
+                }
             }
-            let here = json!([{ "hostname": null, "state": "running", "version": app.site.version }]);
             let position = format!("{}:{}", view.partition(), view.position().sequence);
-            Ok((position, json!({ "scheduler": here.clone(), "web": here, "executor": executors })))
+            Ok((position, json!(kinds)))
         })
         .await?;
     Ok(respond(&position, document))
+}
+
+/// Zuul: `hostname`, `state`, `version`; the rest is gatelog's.
+fn told(component: &Component) -> Value {
+    json!({
+        "hostname": component.name,
+        "state": component.state.name(),
+        "version": component.version,
+        "roles": component.roles,
+        "started_ms": ms(component.started_at),
+        "last_sign_ms": u64::try_from(component.last_sign.as_millis()).unwrap_or(u64::MAX),
+    })
 }
 
 /// `build/{uuid}/leases`: what each attempt asked for, waited for and got.

@@ -57,8 +57,16 @@ fn fold(part: &str, published: &Published) -> PartHealth {
     let (well, state, detail) = match published.health() {
         Health::CatchingUp => (true, "catching-up", String::new()),
         Health::Following => (true, "following", String::new()),
-        Health::Stopped(error) => (false, STOPPED, error.to_string()),
+        Health::Stopped(error) => (false, STOPPED, with_cure(error.to_string())),
         Health::Ended => (false, "ended", "gatelog is going down".to_owned()),
     };
     PartHealth { part: part.to_owned(), well, state: state.to_owned(), detail }
+}
+
+/// What is wrong with a fold, and what helps where that is room. RocksDB goes on once a write buffer of 8 MB fits.
+fn with_cure(detail: String) -> String {
+    match detail.contains("No space left on device") {
+        true => format!("{detail}; make room, 32 MB at least: it then goes on by itself"),
+        false => detail,
+    }
 }

@@ -49,5 +49,6 @@ mod stream;
 pub use error::ApiError;
 pub use routes::{router, serve};
 pub use site::{
-    ConsoleChunk, ConsoleSource, Consoles, Health, NoConsoles, PartHealth, Past, PastError, Site, TimelinePast,
+    Component, ComponentState, Components, ConsoleChunk, ConsoleSource, Consoles, Health, NoConsoles, PartHealth, Past,
+    PastError, Site, TimelinePast,
 };

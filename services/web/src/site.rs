@@ -8,7 +8,7 @@ use std::time::Duration;
 use gatelog_capacity_state::Capacity;
 use gatelog_event_log::Blobs;
 use gatelog_gate_state::{Gate, GateLive};
-use gatelog_record::BuildId;
+use gatelog_record::{BuildId, Timestamp};
 use gatelog_replay::{Moment, ReplayError, Timeline};
 use gatelog_runner::Published;
 use gatelog_store::SharedProjection;
@@ -33,6 +33,8 @@ pub struct Site {
     pub consoles: Arc<dyn Consoles>,
     /// How those who decide are.
     pub health: Arc<dyn Health>,
+    /// Who is there.
+    pub components: Arc<dyn Components>,
     /// The driver of each connection.
     pub drivers: BTreeMap<String, String>,
     /// The version told to clients.
@@ -166,6 +168,57 @@ pub trait Health: Send + Sync {
 
 impl<F: Fn() -> Vec<PartHealth> + Send + Sync> Health for F {
     fn parts(&self) -> Vec<PartHealth> {
+        self()
+    }
+}
+
+/// How a process is. Zuul: a component's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ComponentState {
+    /// It catches up with the log.
+    Initializing,
+    /// It does what its roles do.
+    Running,
+    /// It ends, or gives no sign any more.
+    Stopped,
+}
+
+impl ComponentState {
+    /// Zuul's word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ComponentState::Initializing => "initializing",
+            ComponentState::Running => "running",
+            ComponentState::Stopped => "stopped",
+        }
+    }
+}
+
+/// A process of the site, as it says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Component {
+    /// Its name.
+    pub name: String,
+    /// Its roles; Zuul's kinds where Zuul has them.
+    pub roles: Vec<String>,
+    /// How it is.
+    pub state: ComponentState,
+    /// Its gatelog.
+    pub version: String,
+    /// When it was started, by its own clock.
+    pub started_at: Timestamp,
+    /// How long ago it gave its last sign.
+    pub last_sign: Duration,
+}
+
+/// Who is there.
+pub trait Components: Send + Sync {
+    /// Every process that gave a sign lately. May take a while: not called where that would hold anybody up.
+    fn present(&self) -> Vec<Component>;
+}
+
+impl<F: Fn() -> Vec<Component> + Send + Sync> Components for F {
+    fn present(&self) -> Vec<Component> {
         self()
     }
 }

@@ -44,7 +44,7 @@ use gatelog_writer::{
 use serde::{Deserialize, Serialize};
 
 use crate::config::SiteConfig;
-use crate::logs::SitePaths;
+use crate::logs::{Refusing, SitePaths};
 use crate::presence::Signer;
 use crate::server::{StartError, part, thread};
 
@@ -158,6 +158,8 @@ pub struct Process {
     pub log: Arc<dyn Log>,
     /// The same for folds and writers: where the log may be out of reach for a while, reads wait.
     pub patient: Arc<dyn Log>,
+    /// Why the log refuses appends, if it does.
+    pub refusing: Refusing,
     /// Its blobs.
     pub blobs: Arc<dyn Blobs>,
     /// The keys.

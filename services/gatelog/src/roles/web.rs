@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use gatelog_effects::connection::chain;
 use gatelog_executing::Executor;
+use gatelog_record::Timestamp;
+use gatelog_web::ComponentState;
 use gatelog_writer::Published;
 
 use super::{Process, Role};
 use crate::consoles::{self, SiteConsoles};
-use crate::presence::{SILENT_AFTER, Signer};
+use crate::presence::{Component, SILENT_AFTER, Signer, State};
 use crate::server::{StartError, part};
 
 /// How the API is told to end.
@@ -55,6 +57,24 @@ pub fn start(
     serve(process, listener, gatelog_web::router(site))
 }
 
+/// Who is there, as the API tells it.
+pub fn components(signer: &Signer) -> Vec<gatelog_web::Component> {
+    let told = |(component, age): (Component, Duration)| gatelog_web::Component {
+        roles: component.roles.iter().map(|role| role.name().to_owned()).collect(),
+        state: match component.state {
+            _ if age >= SILENT_AFTER => ComponentState::Stopped,
+            State::Initializing => ComponentState::Initializing,
+            State::Running => ComponentState::Running,
+            State::Stopped => ComponentState::Stopped,
+        },
+        name: component.name,
+        version: component.version,
+        started_at: Timestamp(component.started_at),
+        last_sign: age,
+    };
+    signer.last_seen().into_iter().map(told).collect()
+}
+
 /// How the roles are that a site needs and nobody here has.
 pub fn elsewhere(signer: &Signer, needed: &[Role]) -> Vec<gatelog_web::PartHealth> {
     let seen = signer.last_seen();
@@ -92,7 +112,6 @@ mod tests {
     use gatelog_event_log::MemoryPresence;
 
     use super::*;
-    use crate::presence::Component;
 
     #[test]
     fn roles_elsewhere_are_present_silent_or_missing() {
@@ -103,6 +122,7 @@ mod tests {
             name: name.into(),
             incarnation: "i".into(),
             roles: vec![role],
+            state: State::Running,
             address: None,
             web: None,
             version: "1".into(),
@@ -121,5 +141,41 @@ mod tests {
             words,
             [("role web", true, "present"), ("role launcher", false, "silent"), ("role merger", false, "missing")]
         );
+    }
+
+    #[test]
+    fn components_are_as_they_say_unless_they_are_silent() {
+        let clock = Arc::new(std::sync::Mutex::new(Duration::ZERO));
+        let time = Arc::clone(&clock);
+        let presence = Arc::new(MemoryPresence::new(move || *time.lock().unwrap()));
+        let component = |name: &str, roles: &[Role], state| Component {
+            name: name.into(),
+            incarnation: "i".into(),
+            roles: roles.to_vec(),
+            state,
+            address: None,
+            web: None,
+            version: "1.2".into(),
+            slots: 0,
+            started_at: 7,
+        };
+        let signer = |component| Signer::new(Arc::clone(&presence) as _, component);
+        let far = signer(component("far", &[Role::Launcher, Role::Merger], State::Running));
+        let here = signer(component("here", &[Role::Web], State::Initializing));
+        assert!(far.sign() && here.sign());
+        let told = |of: &str| components(&here).into_iter().find(|one| one.name == of).unwrap();
+        assert_eq!(told("far").state, ComponentState::Running);
+        assert_eq!(told("far").roles, ["launcher", "merger"]);
+        assert_eq!((told("far").version.as_str(), told("far").started_at), ("1.2", Timestamp(7)));
+        assert_eq!(told("here").state, ComponentState::Initializing);
+        here.is(State::Running);
+        *clock.lock().unwrap() = Duration::from_secs(31);
+        assert!(here.sign());
+        assert_eq!(told("here").state, ComponentState::Running);
+        assert_eq!((told("far").state, told("far").last_sign), (ComponentState::Stopped, Duration::from_secs(31)));
+        here.is(State::Stopped);
+        here.is(State::Running);
+        assert!(here.sign());
+        assert_eq!(told("here").state, ComponentState::Stopped, "what ends does not begin anew");
     }
 }

@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 use gatelog_event_log::blobs::MAX_BLOB;
 use gatelog_event_log::{BlobError, Blobs};
@@ -18,12 +19,16 @@ use crate::home::{make_dir, sync_dir};
 
 /// How many names are remembered as durable, so that putting them again costs nothing.
 const SETTLED: usize = 65_536;
+/// After this long, nobody writes a blob any more that is not under its name yet: whoever did was killed.
+const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Blobs in files.
 #[derive(Debug)]
 pub struct FileBlobs {
     dir: PathBuf,
-    temporary: u64,
+    /// What the names of this store's temporary files begin with: by chance, as processes of several hosts may write
+    /// into one directory, and as one that was killed may have left files under this process's id.
+    temporary: String,
     /// Known to be whole and durable under their names.
     settled: Mutex<BTreeSet<BlobHash>>,
 }
@@ -53,14 +58,51 @@ impl FileBlobs {
         Ok(store)
     }
 
+    /// Opens a store that several processes write, perhaps of several hosts. What writes that were cut short have left
+    /// is removed once it is a day old: anything younger may be about to become a blob.
+    ///
+    /// # Errors
+    /// [`BlobError::Store`].
+    pub fn open_shared(dir: impl AsRef<Path>) -> Result<FileBlobs, BlobError> {
+        let store = FileBlobs::open_reader(&dir);
+        let temporary = store.temporary_dir();
+        make_dir(&temporary).map_err(|error| failed("making", &temporary, &error))?;
+        store.clear_abandoned()?;
+        Ok(store)
+    }
+
+    fn clear_abandoned(&self) -> Result<(), BlobError> {
+        let temporary = self.temporary_dir();
+        // Ages are told by the clock that dates these files, which may be another host's; on a full disk by this one.
+        let probe = temporary.join(self.temporary_name());
+        let dated = write_file(&probe, b"").and_then(|()| fs::metadata(&probe)?.modified());
+        let _ = fs::remove_file(&probe);
+        let now = dated.unwrap_or_else(|_| SystemTime::now());
+        let entries = fs::read_dir(&temporary).map_err(|error| failed("reading", &temporary, &error))?;
+        for entry in entries {
+            let path = entry.map_err(|error| failed("reading", &temporary, &error))?.path();
+            let age = fs::symlink_metadata(&path).and_then(|metadata| metadata.modified());
+            let age = age.map(|modified| now.duration_since(modified).unwrap_or_default());
+            // Where it is gone, somebody who starts at the same time was first.
+            if age.is_ok_and(|age| age >= ABANDONED)
+                && let Err(error) = fs::remove_file(&path)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                // It is in nobody's way but the disk's.
+                tracing::warn!(path = %path.display(), %error, "a blob that was never finished cannot be removed");
+            }
+        }
+        Ok(())
+    }
+
     /// The store in this directory, for another process than the one that holds the log. Nothing is
     /// made or removed by opening it.
     pub fn open_reader(dir: impl AsRef<Path>) -> FileBlobs {
-        FileBlobs {
-            dir: dir.as_ref().to_owned(),
-            temporary: u64::from(std::process::id()),
-            settled: Mutex::new(BTreeSet::new()),
-        }
+        FileBlobs { dir: dir.as_ref().to_owned(), temporary: by_chance(), settled: Mutex::new(BTreeSet::new()) }
+    }
+
+    fn temporary_name(&self) -> String {
+        format!("{}.{}", self.temporary, TEMPORARY.fetch_add(1, Ordering::Relaxed))
     }
 
     fn temporary_dir(&self) -> PathBuf {
@@ -101,10 +143,12 @@ impl FileBlobs {
                 File::open(&path).and_then(|file| file.sync_all()).map_err(|error| failed("syncing", &path, &error))?;
             } else {
                 make_dir(&dir).map_err(|error| failed("making", &dir, &error))?;
-                let number = TEMPORARY.fetch_add(1, Ordering::Relaxed);
-                let temporary = self.temporary_dir().join(format!("{}.{number}", self.temporary));
+                let temporary = self.temporary_dir().join(self.temporary_name());
                 write_file(&temporary, bytes).map_err(|error| {
-                    let _ = fs::remove_file(&temporary);
+                    // One that was there before is another's.
+                    if error.kind() != io::ErrorKind::AlreadyExists {
+                        let _ = fs::remove_file(&temporary);
+                    }
                     failed("writing", &temporary, &error)
                 })?;
                 written.push((hash, temporary, path));
@@ -127,6 +171,15 @@ impl FileBlobs {
 
     fn is_settled(&self, hash: &BlobHash, path: &Path) -> bool {
         self.settled.lock().contains(hash) && path.exists()
+    }
+}
+
+/// A name nobody else has. Where the system has no random numbers to give, the process's id must do.
+fn by_chance() -> String {
+    let mut drawn = [0; 8];
+    match getrandom::fill(&mut drawn) {
+        Ok(()) => format!("{:016x}", u64::from_le_bytes(drawn)),
+        Err(_) => std::process::id().to_string(),
     }
 }
 

@@ -153,7 +153,9 @@ impl Committer {
                 tracing::error!(%log, %message, "there is no room for the log: appends are refused until there is");
             }
             let message = format!("{message}; make room on its file system, gatelog then goes on by itself");
-            LogError::System { what: format!("appending to the log in {log}"), message }
+            let error = LogError::System { what: format!("appending to the log in {log}"), message };
+            *self.shared.refusing.lock() = Some(error.to_string());
+            error
         } else {
             tracing::error!(%log, %message, "writing the log failed: it is stopped");
             LogError::Stopped { message: message.clone() }
@@ -267,6 +269,7 @@ impl Committer {
 
         let index = tip.index;
         if std::mem::take(&mut self.full) {
+            *self.shared.refusing.lock() = None;
             tracing::info!(log = %self.shared.home.dir.display(), "there is room for the log again");
         }
         self.publish(index, byte, std::mem::take(group));

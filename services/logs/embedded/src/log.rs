@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) queue: Mutex<Queue>,
     pub(crate) queue_changed: Condvar,
     pub(crate) stats: Mutex<Stats>,
+    /// Why appends are refused for now, and the cure.
+    pub(crate) refusing: Mutex<Option<String>>,
     /// Set when this log is open for reading only.
     follower: Option<Mutex<Follower>>,
 }
@@ -169,6 +171,11 @@ impl EmbeddedLog {
         *self.shared.stats.lock()
     }
 
+    /// Why appends are refused for now, with the cure: there was no room for the last one. `None` once one was taken.
+    pub fn refusing(&self) -> Option<String> {
+        self.shared.refusing.lock().clone()
+    }
+
     /// How many bytes wait to be written.
     pub fn waiting(&self) -> u64 {
         self.shared.queue.lock().bytes
@@ -213,6 +220,7 @@ impl Shared {
             queue: Mutex::new(Queue::default()),
             queue_changed: Condvar::new(),
             stats: Mutex::new(stats),
+            refusing: Mutex::new(None),
             follower,
         })
     }

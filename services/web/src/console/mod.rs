@@ -31,7 +31,7 @@ use crate::error::ApiError;
 use crate::query::Query;
 use crate::reading::{App, Needs, mark, moment, read};
 use crate::site::{ConsoleChunk, ConsoleSource};
-pub(crate) use find::{Found, Wanted, find};
+pub(crate) use find::{Found, Place, Wanted};
 use lines::{Opened, Part};
 
 /// The parameters of a console.
@@ -39,7 +39,7 @@ pub(crate) const PARAMETERS: &[&str] = &["attempt", "offset", "limit", "follow",
 /// Those of its lines.
 pub(crate) const LINE_PARAMETERS: &[&str] = &["attempt", "line", "count", "wait", "stored"];
 /// Those of looking for something in it.
-pub(crate) const FIND_PARAMETERS: &[&str] = &["attempt", "text", "regex", "line", "limit", "stored"];
+pub(crate) const FIND_PARAMETERS: &[&str] = &["attempt", "text", "regex", "line", "offset", "limit", "stored"];
 /// The most bytes of one piece.
 const PIECE: usize = 64 << 10;
 /// How long one wait for more lasts. The connection is looked after in between.
@@ -263,14 +263,39 @@ pub(crate) async fn lines_of(app: Arc<App>, tenant: String, uuid: String, query:
     }))))
 }
 
-/// Looks for what a request asks for: `text`, `regex`, from `line` on, at most `limit` hits.
+/// Looks for what a request asks for: `text`, `regex`, from `line` on, there from `offset` on if that is given (a byte of
+/// the console that lies in this line), at most `limit` hits.
 pub(crate) async fn wanted_hits(opened: &Opened, query: &Query) -> Result<Found, ApiError> {
     let stored = query.truth("stored")?.unwrap_or(false);
     let wanted = Wanted::read(query.one("text")?.unwrap_or_default(), query.truth("regex")?.unwrap_or(false))?;
-    let from = query.number("line", u64::MAX >> 1)?.unwrap_or(1).max(1);
+    let line = query.number("line", u64::MAX >> 1)?.unwrap_or(1);
+    let from = Place { line, offset: query.number("offset", u64::MAX >> 1)? };
     let most = query.number("limit", find::MOST as u64)?.unwrap_or(100);
     let most = usize::try_from(most).unwrap_or(find::MOST);
-    find(opened, &wanted, from, most).await.map_err(|error| unreachable(&error, stored))
+    hits(opened, &wanted, from, most, stored).await
+}
+
+/// Looks for something from a place on, at most so many hits.
+pub(crate) async fn hits(
+    opened: &Opened,
+    wanted: &Wanted,
+    from: Place,
+    most: usize,
+    stored: bool,
+) -> Result<Found, ApiError> {
+    let from = Place { line: from.line.max(1), ..from };
+    let failed = |error| unreachable(&error, stored);
+    if let Some(offset) = from.offset {
+        let begin = opened.offset(from.line).await.map_err(failed)?;
+        let next = opened.offset(from.line.saturating_add(1)).await.map_err(failed)?;
+        if begin.is_none_or(|begin| offset < begin) || next.is_some_and(|next| offset >= next) {
+            let line = from.line;
+            return Err(ApiError::BadRequest(format!(
+                "byte {offset} of the console does not lie in line {line}; leave offset out to begin with the line"
+            )));
+        }
+    }
+    find::find(opened, wanted, from, most).await.map_err(failed)
 }
 
 /// `build/{uuid}/console/find`
@@ -283,7 +308,9 @@ pub(crate) async fn find_in(app: Arc<App>, tenant: String, uuid: String, query: 
         .iter()
         .map(|hit| json!({ "line": hit.line, "before": hit.before, "match": hit.itself, "after": hit.after }))
         .collect();
-    Ok(fresh(Json(json!({ "attempt": attempt, "hits": hits, "next": found.next }))))
+    // Where a line is too long for one answer, looking goes on within it.
+    let (next, offset) = (found.next.map(|next| next.line), found.next.and_then(|next| next.offset));
+    Ok(fresh(Json(json!({ "attempt": attempt, "hits": hits, "next": next, "next_offset": offset }))))
 }
 
 fn fresh(answer: impl IntoResponse) -> Response {

@@ -8,12 +8,17 @@ use crate::configuration;
 use crate::error::ApiError;
 use crate::query::Query;
 use crate::reading::Reading;
+use crate::site::{Component, ComponentState};
 use crate::status;
 
 /// Of how many tenants the queues are counted.
 const COUNTED: usize = 50;
 
-pub(crate) fn tenants(reading: &Reading<'_>, frame: &Frame) -> Result<Content, ApiError> {
+pub(crate) fn tenants(
+    reading: &Reading<'_>,
+    frame: &Frame,
+    present: impl FnOnce() -> Vec<Component>,
+) -> Result<Content, ApiError> {
     let names = reading.history().tenant_names(reading.at)?;
     let mut rows = Html::new();
     for (number, name) in names.iter().enumerate() {
@@ -56,7 +61,42 @@ pub(crate) fn tenants(reading: &Reading<'_>, frame: &Frame) -> Result<Content, A
     } else {
         html!(r#"<h1>Tenants</h1><ul class="tenants">{}</ul>"#, rows)
     };
+    // Signs of life are no part of history: of the past they tell nothing.
+    let components = if frame.then { Html::new() } else { components(present()) };
+    let main = html!("{}{}", main, components);
     Ok(Content { title: "tenants".into(), tab: Tab::Tenants, kind: "tenants", main, item: None, live: true })
+}
+
+/// Who is there. Zuul: its page of components.
+fn components(mut present: Vec<Component>) -> Html {
+    if present.is_empty() {
+        return Html::new();
+    }
+    present.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut rows = Html::new();
+    for component in &present {
+        let (stand, more) = match component.state {
+            ComponentState::Running => (Stand::Good, String::new()),
+            ComponentState::Initializing => (Stand::Waiting, String::new()),
+            ComponentState::Stopped => {
+                let age = i64::try_from(component.last_sign.as_millis()).unwrap_or(i64::MAX);
+                (Stand::Bad, format!("no sign for {}", words::took(age)))
+            }
+        };
+        put!(
+            rows,
+            r#"<tr><th scope="row">{}</th><td>{} <span class="small muted">{}</span></td><td>{}</td><td>{}</td></tr>"#,
+            component.name,
+            stand.badge(component.state.name()),
+            more,
+            component.roles.join(", "),
+            component.version
+        );
+    }
+    html!(
+        r#"<section class="card"><table class="rows"><caption>Components</caption><thead><tr><th scope="col">Process</th><th scope="col">State</th><th scope="col">Roles</th><th scope="col">Version</th></tr></thead><tbody>{}</tbody></table></section>"#,
+        rows
+    )
 }
 
 /// A path at the page's moment.

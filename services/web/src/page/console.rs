@@ -20,8 +20,9 @@ use crate::query::Query;
 use crate::reading::App;
 
 /// The parameters of a build's page that are about its console: which attempt; from which line on, or
-/// around which; what is looked for, and from which line on; whether what is stored is meant.
-pub(crate) const PARAMETERS: &[&str] = &["attempt", "from", "line", "text", "regex", "after_line", "stored"];
+/// around which; what is looked for, and from which line, or byte of it, on; whether what is stored is meant.
+pub(crate) const PARAMETERS: &[&str] =
+    &["attempt", "from", "line", "text", "regex", "after_line", "after_byte", "stored"];
 /// How many lines stand in the page itself; the script fetches more, links lead to more.
 const SHOWN: usize = 500;
 /// How many lines stand before the one a link leads to.
@@ -88,10 +89,11 @@ pub(crate) async fn read(
     }
     if let (Some(text), Some(opened)) = (query.one("text")?, opened.filter(|_| console.there)) {
         let regex = query.truth("regex")?.unwrap_or(false);
-        let after = query.number("after_line", u64::MAX >> 1)?.unwrap_or(1);
+        let line = query.number("after_line", u64::MAX >> 1)?.unwrap_or(1);
+        let after = console::Place { line, offset: query.number("after_byte", u64::MAX >> 1)? };
         let found = async {
             let wanted = console::Wanted::read(text, regex)?;
-            console::find(&opened, &wanted, after, HITS).await.map_err(|error| ApiError::Unreachable(error.to_string()))
+            console::hits(&opened, &wanted, after, HITS, stored).await
         };
         console.looked_for = Some((text.to_owned(), regex, found.await.map_err(|error| error.to_string())));
     }
@@ -254,14 +256,16 @@ fn found(text: &str, regex: bool, found: &Result<Found, String>, places: &Places
         (hits, Some(_)) => format!("the first {hits} lines with it"),
     };
     let more = found.next.map_or_else(Html::new, |next| {
-        let next_text = next.to_string();
-        let mut pairs = vec![("text", text), ("after_line", next_text.as_str())];
+        let (line, offset) = (next.line.to_string(), next.offset.map(|offset| offset.to_string()));
+        let mut pairs = vec![("text", text), ("after_line", line.as_str())];
+        pairs.extend(offset.as_deref().map(|offset| ("after_byte", offset)));
         pairs.extend(regex.then_some(("regex", "true")));
         html!(
-            r#" <a class="more" href="{}" data-from="{}">look on from line {}</a>"#,
+            r#" <a class="more" href="{}" data-from="{}" data-offset="{}">look on from line {}</a>"#,
             places.page(&pairs),
-            next,
-            thousands(next)
+            line,
+            offset.as_deref().unwrap_or_default(),
+            thousands(next.line)
         )
     });
     put!(out, r#"<p class="small" role="status"><b>{}</b>: {}{}</p>"#, text, count, more);

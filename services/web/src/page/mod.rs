@@ -162,7 +162,11 @@ async fn to_status(path: Segments<String>, RawQuery(query): RawQuery) -> Respons
 }
 
 async fn tenants(State(app): Shared, uri: Uri) -> Response {
-    answer(app, uri, None, Needs::Live, &[], |reading, frame, _| configuration::tenants(reading, frame)).await
+    let present = Arc::clone(&app.site.components);
+    answer(app, uri, None, Needs::Live, &[], move |reading, frame, _| {
+        configuration::tenants(reading, frame, || present.present())
+    })
+    .await
 }
 
 async fn status_page(State(app): Shared, path: Segments<String>, uri: Uri) -> Response {

@@ -11,7 +11,7 @@ use gatelog_event_log::MemoryBlobs;
 use gatelog_record::Timestamp;
 use gatelog_record::draft::gate::{WaitChanged, WaitCode, WaitSubject};
 use gatelog_record::event::GateEvent;
-use gatelog_web::PartHealth;
+use gatelog_web::{Component, ComponentState, PartHealth};
 use serde_json::{Value as Json, json};
 use site::{Answer, BEGAN, Gatekeeper, Messages, Served};
 use story::{A, B, C, EVIL, LINT_A, SET_A, SET_C, SET_C2, UNIT_A, UNIT_B, UNIT_C};
@@ -299,6 +299,7 @@ async fn workers_and_leases_are_told_by_capacitys_own_position() {
         (&executor["hostname"], &executor["slots"], &executor["used"]),
         (&json!("worker-1"), &json!(2), &json!(1))
     );
+    assert_eq!(executor["state"], "stopped", "it never gave a sign");
     let leases = site.served.json(&format!("/api/tenant/demo/build/{UNIT_A}/leases")).await;
     assert_eq!((&leases[0]["lease"], &leases[0]["phase"]), (&json!(lease.to_string()), &json!("granted")));
     assert_eq!(leases[0]["worker"], "worker-1");
@@ -306,6 +307,45 @@ async fn workers_and_leases_are_told_by_capacitys_own_position() {
     let at = site.served.get(&format!("/api/tenant/demo/build/{UNIT_A}/leases?at=1")).await;
     assert_eq!(at.status, 400);
     assert_eq!(site.served.get(&format!("/api/tenant/nobody/build/{UNIT_A}/leases")).await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_there_is_told_by_zuuls_kinds_with_state_and_version() {
+    let site = told(40).await;
+    assert_eq!(site.served.json("/api/components").await, json!({}));
+    let component = |name: &str, roles: &[&str], state, seconds| Component {
+        name: name.into(),
+        roles: roles.iter().map(|role| (*role).to_owned()).collect(),
+        state,
+        version: format!("0.1.{seconds}"),
+        started_at: Timestamp(7_000_000),
+        last_sign: Duration::from_secs(seconds),
+    };
+    *site.served.present.lock().unwrap() = vec![
+        component("worker-1", &["executor", "merger"], ComponentState::Running, 1),
+        component("deciding", &["scheduler", "launcher", "connections", "merger"], ComponentState::Initializing, 2),
+        component("<gone>", &["web"], ComponentState::Stopped, 40),
+    ];
+    site.served.worker_gets_a_lease(&site.keeper, UNIT_A).await;
+    let told = site.served.json("/api/components").await;
+    let kinds: Vec<&String> = told.as_object().unwrap().keys().collect();
+    assert_eq!(kinds, ["connections", "executor", "launcher", "merger", "scheduler", "web"]);
+    // What Zuul says of each.
+    let of = |kind: &str| -> Vec<(String, String, String)> {
+        let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+        let each = told[kind].as_array().unwrap().iter();
+        each.map(|one| (text(&one["hostname"]), text(&one["state"]), text(&one["version"]))).collect()
+    };
+    let row = |name: &str, state: &str, version: &str| (name.to_owned(), state.to_owned(), version.to_owned());
+    assert_eq!(of("merger"), [row("deciding", "initializing", "0.1.2"), row("worker-1", "running", "0.1.1")]);
+    assert_eq!(of("scheduler"), [row("deciding", "initializing", "0.1.2")]);
+    assert_eq!(of("web"), [row("<gone>", "stopped", "0.1.40")]);
+    assert_eq!(of("executor"), [row("worker-1", "running", "0.1.1")]);
+    // And more.
+    assert_eq!((&told["executor"][0]["slots"], &told["executor"][0]["used"]), (&json!(2), &json!(1)));
+    assert_eq!((&told["merger"][1]["slots"], &told["merger"][1]["started_ms"]), (&json!(null), &json!(7_000)));
+    assert_eq!(told["web"][0]["last_sign_ms"], 40_000);
+    assert_eq!(told["scheduler"][0]["roles"], json!(["scheduler", "launcher", "connections", "merger"]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

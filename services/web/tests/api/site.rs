@@ -21,7 +21,7 @@ use gatelog_replay::Timeline;
 use gatelog_runner::{Runner, RunnerConfig};
 use gatelog_store::{Layout, RungDir};
 use gatelog_web::site::ConsoleRead;
-use gatelog_web::{ConsoleChunk, ConsoleSource, Consoles, PartHealth, Site, TimelinePast};
+use gatelog_web::{Component, ConsoleChunk, ConsoleSource, Consoles, PartHealth, Site, TimelinePast};
 use serde_json::Value as Json;
 
 pub const GATE: Partition = Partition { domain: Domain::Gate, index: 0 };
@@ -235,6 +235,8 @@ pub struct Served {
     pub consoles: TestConsoles,
     /// How the parts are that the API cannot see by itself.
     pub parts: Arc<Mutex<Vec<PartHealth>>>,
+    /// Who is there.
+    pub present: Arc<Mutex<Vec<Component>>>,
     gate: Runner<Gate>,
     capacity: Runner<Capacity>,
     _stop: tokio::sync::oneshot::Sender<()>,
@@ -265,6 +267,7 @@ impl Served {
         let rungs = (rung_every > 0).then(|| RungDir::new(Layout::new(dir, GATE).rungs()));
         let blobs: Arc<dyn Blobs> = Arc::new(blobs.clone());
         let parts = Arc::new(Mutex::new(Vec::<PartHealth>::new()));
+        let present = Arc::new(Mutex::new(Vec::<Component>::new()));
         let site = Site {
             gate: gate.projection(),
             gate_fold: gate.published(),
@@ -277,6 +280,10 @@ impl Served {
                 let parts = Arc::clone(&parts);
                 move || parts.lock().unwrap().clone()
             }),
+            components: Arc::new({
+                let present = Arc::clone(&present);
+                move || present.lock().unwrap().clone()
+            }),
             drivers: BTreeMap::from([("forge".to_owned(), "git".to_owned())]),
             version: "1.2.3".into(),
         };
@@ -287,7 +294,7 @@ impl Served {
             let _ = stopped.await;
         }));
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        Served { base, http, consoles, parts, gate, capacity, _stop: stop }
+        Served { base, http, consoles, parts, present, gate, capacity, _stop: stop }
     }
 
     /// Waits until the fold has reached an event.

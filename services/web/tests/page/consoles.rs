@@ -173,3 +173,77 @@ async fn text_is_found_without_scripts_and_hits_lead_to_their_lines() {
         .await;
     assert_eq!(bomb.status, 400, "{}", bomb.text);
 }
+
+/// Looks for something, again and again, until it is found or everything was looked through: the hit, and how often was
+/// asked.
+async fn looked_for(site: &crate::Told, find: &str) -> (serde_json::Value, u32) {
+    let (mut line, mut offset, mut asked) = (json!(1), json!(null), 0);
+    loop {
+        asked += 1;
+        let within = offset.as_u64().map(|offset| format!("&offset={offset}")).unwrap_or_default();
+        let answer = site.served.json(&format!("{find}&line={line}{within}")).await;
+        let hit = &answer["hits"][0];
+        let (next, next_offset) = (answer["next"].clone(), answer["next_offset"].clone());
+        if !hit.is_null() || next.is_null() {
+            return (hit.clone(), asked);
+        }
+        let place = |line: &serde_json::Value, offset: &serde_json::Value| (line.as_u64(), offset.as_u64());
+        assert!(place(&next, &next_offset) > place(&line, &offset), "the search stands still: {answer}");
+        (line, offset) = (next, next_offset);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_stands_within_and_after_a_line_longer_than_one_look_is_found() {
+    let site = told(u64::MAX).await;
+    // A word on each of the places where a look at a line may end, and one in the line after.
+    let block = 256 << 10;
+    let mut text = String::from("first\ny");
+    for number in 1..=20 {
+        text.push_str(&"x".repeat(number * block - 4 - text.len()));
+        text.push_str(&format!("needle{number:02}."));
+    }
+    text.push_str("z\nlast\n");
+    site.served.consoles.write(UNIT_B, 1, &text, true);
+    let find = format!("/api/tenant/demo/build/{UNIT_B}/console/find");
+    for number in 1..=20 {
+        let (hit, _) = looked_for(&site, &format!("{find}?text=NEEDLE{number:02}")).await;
+        assert_eq!((&hit["line"], &hit["match"]), (&json!(2), &json!(format!("needle{number:02}"))), "{number}");
+        assert!(hit["before"].as_str().unwrap().ends_with('x') && hit["after"].as_str().unwrap().starts_with('.'));
+    }
+    let (hit, _) = looked_for(&site, &format!("{find}?text=last")).await;
+    assert_eq!((&hit["line"], &hit["match"]), (&json!(3), &json!("last")));
+    // A line begins and ends where it does, not where a look at it did.
+    for (pattern, line) in [("^x", None), ("x$", None), ("%5Ey", Some(2)), ("z$", Some(2)), ("%5Elast$", Some(3))] {
+        let (hit, _) = looked_for(&site, &format!("{find}?regex=true&text={pattern}")).await;
+        assert_eq!(hit["line"].as_u64(), line, "{pattern}: {hit}");
+    }
+    // From a byte on; one that does not lie in the line is refused.
+    let from = |line: u64, offset: usize| format!("{find}?text=needle01&line={line}&offset={offset}");
+    assert_eq!(site.served.json(&from(2, block - 4)).await["hits"][0]["line"], json!(2));
+    assert_eq!(site.served.json(&from(2, block - 3)).await["hits"], json!([]));
+    for (line, offset) in [(1, 6), (2, 3), (2, text.len() - 5), (9, 1)] {
+        let refused = site.served.get(&from(line, offset)).await;
+        assert_eq!(refused.status, 400, "{}", refused.text);
+        assert!(refused.text.contains(&format!("byte {offset} of the console does not lie in line {line}")));
+    }
+    // More hits than are wanted: looking goes on where the first of the others is.
+    let words = "said a word ".repeat(100) + "\n";
+    site.served.consoles.write(UNIT_A, 2, &words.repeat(3), true);
+    let some = site.served.json(&format!("/api/tenant/demo/build/{UNIT_A}/console/find?text=word&limit=2")).await;
+    assert_eq!((some["hits"].as_array().unwrap().len(), &some["next"]), (2, &json!(3)));
+    assert_eq!(some["next_offset"], json!(null));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_stands_after_a_hundred_megabytes_of_one_line_is_found() {
+    let site = told(u64::MAX).await;
+    site.served.consoles.make(UNIT_B, 1, LONG_LINE.0, LONG_LINE.1);
+    let find = format!("/api/tenant/demo/build/{UNIT_B}/console/find");
+    let (hit, asked) = looked_for(&site, &format!("{find}?text=last")).await;
+    assert_eq!((&hit["line"], &hit["match"]), (&json!(3), &json!("last")));
+    // However often that took, each answer went on where the one before ended.
+    assert!(asked < 100, "{asked} answers");
+    let (none, _) = looked_for(&site, &format!("{find}?text=xy")).await;
+    assert!(none.is_null(), "{none}");
+}

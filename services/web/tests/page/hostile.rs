@@ -360,6 +360,7 @@ pub fn pages() -> Vec<String> {
         "/",
         "/t/demo/status",
         "/t/demo/status?filter=x",
+        "/t/demo/status?filter=nobody",
         "/t/demo/builds",
         "/t/demo/buildsets",
         "/t/demo/config-errors",

@@ -2,7 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up shall fail")]
 
 mod consoles;
-#[expect(dead_code, reason = "shared with the tests in a browser")]
 mod hostile;
 #[path = "../api/site.rs"]
 #[expect(dead_code, reason = "shared with the tests of the API")]
@@ -14,6 +13,8 @@ mod trace;
 use std::collections::BTreeSet;
 
 use gatelog_event_log::MemoryBlobs;
+use gatelog_record::Timestamp;
+use gatelog_web::{Component, ComponentState};
 use site::{Gatekeeper, Served};
 use story::{A, B, C, EVIL, LINT_A, SET_A, SET_C, SET_C2, UNIT_A, UNIT_B, UNIT_C};
 
@@ -527,6 +528,32 @@ async fn queues_are_filtered_and_empty_ones_say_how_something_gets_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_is_there_is_shown_now_and_not_in_the_past() {
+    let site = told(40).await;
+    assert!(!site.ok("/").await.text.contains("<caption>Components</caption>"), "nobody gave a sign");
+    let component = |name: &str, roles: &[&str], state| Component {
+        name: name.into(),
+        roles: roles.iter().map(|role| (*role).to_owned()).collect(),
+        state,
+        version: "0.1.7".into(),
+        started_at: Timestamp(0),
+        last_sign: std::time::Duration::from_secs(95),
+    };
+    *site.served.present.lock().unwrap() = vec![
+        component("west", &["executor"], ComponentState::Stopped),
+        component("east", &["scheduler", "web"], ComponentState::Running),
+    ];
+    let page = site.ok("/").await;
+    let rows = page.part("<caption>Components</caption>", "</table>");
+    let east = rows.find("<th scope=\"row\">east</th>").unwrap();
+    let west = rows.find("<th scope=\"row\">west</th>").unwrap();
+    assert!(east < west, "{rows}");
+    assert!(rows[east..west].contains("running") && rows[east..west].contains("<td>scheduler, web</td><td>0.1.7</td>"));
+    assert!(rows[west..].contains("stopped") && rows[west..].contains("no sign for 1 min 35 s"), "{rows}");
+    assert!(!site.ok("/?at=32").await.text.contains("<caption>Components</caption>"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn strange_tenants_have_their_pages_and_files_are_kept() {
     let site = told(u64::MAX).await;
     let tenants = site.ok("/").await;
@@ -545,4 +572,49 @@ async fn strange_tenants_have_their_pages_and_files_are_kept() {
     assert_eq!(site.page("/assets/x/..%2f..%2fetc%2fpasswd").await.status, 404);
     let errors = site.ok("/t/demo/config-errors").await;
     assert!(errors.text.contains("nowhere-to-be-found"), "{}", errors.text);
+}
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_texts_change_no_element_and_no_attribute_of_any_page() {
+    let mut sites = Vec::new();
+    for (text, url) in [(hostile::HOSTILE, hostile::ADDRESSES[0]), ("a plain text", "forge:plain")] {
+        let keeper = Gatekeeper::new();
+        let (blobs, layout, problems) = hostile::blobs(text);
+        let dir = tempfile::tempdir().unwrap();
+        let served = Served::start(&keeper, &blobs, dir.path(), 10).await;
+        let mut last = 1;
+        for event in trace::explained(hostile::events(text, url, layout, problems), &blobs) {
+            last = keeper.say(event);
+        }
+        served.reached(last).await;
+        *served.present.lock().unwrap() = [ComponentState::Running, ComponentState::Stopped]
+            .map(|state| Component {
+                name: text.into(),
+                roles: vec![text.into(), "executor".into()],
+                state,
+                version: text.into(),
+                started_at: Timestamp(0),
+                last_sign: std::time::Duration::from_secs(31),
+            })
+            .into();
+        sites.push(Told { keeper, served, last, _blobs: blobs, _dir: dir });
+    }
+    for path in hostile::pages() {
+        let hostile = sites[0].ok(&path).await;
+        let plain = sites[1].ok(&path).await;
+        assert_harmless_elements(&hostile.text, &path);
+        assert_eq!(skeleton(&hostile.text), skeleton(&plain.text), "{path}");
+        assert_eq!(hostile.header("content-security-policy"), plain.header("content-security-policy"), "{path}");
+        assert!(hostile.headers.get("set-cookie").is_none(), "{path}");
+        // It is there, as text; where nothing fits what is looked for, it need not be.
+        let shown = hostile.text.contains("&lt;script&gt;window.pwned=1&lt;/script&gt;");
+        assert!(shown || path.contains("filter="), "{path}");
+    }
+    // The same site's API says it as JSON and nothing else.
+    for path in ["/api/tenants", "/api/tenant/demo/status", "/api/tenant/demo/builds", "/api/tenant/demo/config-errors"]
+    {
+        let answer = sites[0].page(path).await;
+        assert_eq!(answer.header("content-type").split(';').next().unwrap(), "application/json", "{path}");
+        assert!(answer.header("content-security-policy").ends_with("sandbox"), "{path}");
+        assert_eq!(answer.header("x-content-type-options"), "nosniff", "{path}");
+    }
 }

@@ -57,6 +57,38 @@ fn what_was_cut_short_is_swept_away_by_the_holder_only() {
 }
 
 #[test]
+fn what_was_cut_short_in_a_shared_store_is_swept_away_once_it_is_a_day_old() {
+    let store = Store::new();
+    let hash = store.blobs.put(b"kept").unwrap();
+    let new = store.dir.path().join("blobs/new");
+    let hour = std::time::Duration::from_secs(3600);
+    let left = |name: &str, age: std::time::Duration| {
+        let path = new.join(name);
+        fs::write(&path, b"half a blo").unwrap();
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(std::time::SystemTime::now() - age).unwrap();
+        path
+    };
+    let (young, old) = (left("young.0", hour * 23), left("old.0", hour * 25));
+    let shared = FileBlobs::open_shared(store.dir.path().join("blobs")).unwrap();
+    assert!(young.exists() && !old.exists());
+    // Both who are there go on, and nobody's files get in another's way.
+    let other = FileBlobs::open_shared(store.dir.path().join("blobs")).unwrap();
+    for (blobs, bytes) in [(&shared, b"one"), (&other, b"two")] {
+        let put = blobs.put(bytes).unwrap();
+        assert_eq!(other.get(&put).as_deref(), Ok(&bytes[..]));
+    }
+    assert_eq!(shared.get(&hash).as_deref(), Ok(&b"kept"[..]));
+    assert_eq!(shared.list().unwrap().len(), 3);
+    assert_eq!(fs::read_dir(&new).unwrap().count(), 1);
+    // A store that cannot be written says where.
+    let file = store.dir.path().join("file");
+    fs::write(&file, b"").unwrap();
+    let error = FileBlobs::open_shared(&file).unwrap_err().to_string();
+    assert!(error.contains("file/new"), "{error}");
+}
+
+#[test]
 fn a_damaged_or_shortened_blob_is_mended_by_putting_it_again() {
     let store = Store::new();
     let hash = store.blobs.put(b"to be damaged").unwrap();

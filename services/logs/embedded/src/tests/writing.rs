@@ -185,8 +185,10 @@ fn a_full_disk_refuses_appends_and_once_there_is_room_the_log_goes_on() {
         let lost = scribe.several(2);
         assert_eq!(arrived(writer.append(lost)), Err(refused.clone()));
         assert_eq!(contents(&log, INPUTS), [b"kept".to_vec()], "what is there can still be read");
+        assert_eq!(log.refusing(), Some(refused.to_string()));
         *disk.room.lock() = None;
         put(&log, b"goes on");
+        assert_eq!(log.refusing(), None);
         // An event was lost: what this claim appends would not follow on.
         assert_eq!(arrived(writer.append(scribe.several(1))), Err(refused));
         let (mut scribe, mut writer) = claim(&log);
