@@ -157,8 +157,18 @@ fn a_second_server_on_the_same_directory_is_refused() {
     let (code, _, err) = site.gatelog(&["serve", "--dir", site.path().to_str().unwrap(), "--listen", "127.0.0.1:0"]);
     assert_eq!(code, 5, "{err}");
     contains(&err, &["in use", &server.pid().to_string()]);
-    // The first one goes on.
+    // The first one goes on, and is the only one there.
     server.wait_configured();
+    let there = eventually("it runs", || {
+        let there = server.json("/api/components");
+        (there["scheduler"][0]["state"] == "running").then_some(there)
+    });
+    for kind in ["connections", "executor", "launcher", "merger", "scheduler", "web"] {
+        assert_eq!(there[kind].as_array().map(Vec::len), Some(1), "{kind}: {there:#}");
+        assert_eq!(there[kind][0]["hostname"], "local", "{there:#}");
+        assert_eq!(there[kind][0]["state"], "running", "{there:#}");
+        assert_eq!(there[kind][0]["version"], env!("CARGO_PKG_VERSION"), "{there:#}");
+    }
     server.stop();
 }
 

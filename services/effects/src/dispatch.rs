@@ -196,7 +196,7 @@ fn perform(repositories: &Repositories, source: &dyn WorkSource, due: &Due) -> G
     match &due.request {
         Work::ConfigRead(wanted) => config_read::read(repositories, wanted, attempt).into(),
         Work::Layout(wanted) => {
-            let outcome = layout::make(&*repositories.blobs, connections, wanted);
+            let outcome = layout::make(repositories, wanted);
             LayoutMade { work, attempt, tenant, outcome }.into()
         }
         Work::Changes(wanted) => review::find_changes(connections, wanted, attempt).into(),

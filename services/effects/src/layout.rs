@@ -1,11 +1,13 @@
 //! Work: make a layout. The effect fetches blobs; making is the pure function of `rules/config`,
-//! and `replay verify` runs it again from the same blobs.
+//! and `replay verify` runs it again from the same blobs. Blobs of configuration files are copies of what repositories
+//! have: one that is lost is put back from there.
 
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex};
 
-use gatelog_event_log::Blobs;
-use gatelog_record::draft::gate::{LayoutOutcome, LayoutWanted};
+use gatelog_event_log::{BlobError, Blobs};
+use gatelog_merging::State;
+use gatelog_record::draft::gate::{ConfigFile as KeptFile, ConfigFileSet, LayoutOutcome, LayoutWanted};
 use gatelog_record::{BlobHash, codec};
 use gatelog_rules_config::load::{ConfigFile, LoadInput, load};
 use gatelog_rules_config::problem::Problem;
@@ -14,6 +16,7 @@ use gatelog_rules_config::{ParseCache, Place, load_cached};
 use gatelog_rules_gate::config_remarks;
 
 use crate::connection::{Connections, Trouble};
+use crate::git::{Repositories, config_filter, trouble};
 
 /// The version of the loader: raised when the same files may give another layout.
 pub const LOADER: u32 = 2;
@@ -21,12 +24,63 @@ pub const LOADER: u32 = 2;
 /// Files parsed before: layouts of one tenant after the other, and of changes, share nearly all of them.
 static PARSED: LazyLock<Mutex<ParseCache>> = LazyLock::new(Mutex::default);
 
-/// Makes a layout; trouble becomes an outcome too.
-pub fn make(blobs: &dyn Blobs, connections: &Connections, wanted: &LayoutWanted) -> LayoutOutcome {
-    match try_make(blobs, connections, wanted) {
+/// What is wrong where a blob is missing or damaged.
+const BLOB_MISSING: &str = "blob-missing";
+
+/// Makes a layout; trouble becomes an outcome too. A file of the configuration that the blob store has lost is put back
+/// as the repository has it.
+pub fn make(repositories: &Repositories, wanted: &LayoutWanted) -> LayoutOutcome {
+    let made = || try_make(&*repositories.blobs, &repositories.connections, wanted);
+    let made = made().or_else(|trouble| match trouble.code == BLOB_MISSING && restore(repositories, wanted) {
+        true => made(),
+        false => Err(trouble),
+    });
+    match made {
         Ok(outcome) => outcome,
         Err(Trouble { code, message, .. }) => LayoutOutcome::Failed { code, message },
     }
+}
+
+/// Puts files that are missing or damaged in the blob store back as the repositories have them; says whether there was
+/// one. What is put goes under its own hash: nothing else can take a file's place.
+fn restore(repositories: &Repositories, wanted: &LayoutWanted) -> bool {
+    let mut restored = false;
+    for set in &wanted.files {
+        let lost: Vec<&KeptFile> = set.files.iter().filter(|file| is_lost(repositories, &file.blob)).collect();
+        if lost.is_empty() {
+            continue;
+        }
+        let (project, branch) = (set.at.project.as_str(), set.at.branch.as_str());
+        if let Err(trouble) = keep_again(repositories, set) {
+            tracing::warn!(project, branch, %trouble, "a configuration file that the blob store has lost cannot be read");
+        }
+        for file in lost {
+            let back = !is_lost(repositories, &file.blob);
+            restored |= back;
+            if back {
+                tracing::warn!(
+                    project, branch, file = file.path, blob = %file.blob,
+                    "a configuration file was missing or damaged in the blob store; it was put back from the repository"
+                );
+            }
+        }
+    }
+    restored
+}
+
+fn is_lost(repositories: &Repositories, hash: &BlobHash) -> bool {
+    matches!(repositories.blobs.get(hash), Err(BlobError::Missing(_) | BlobError::Damaged { .. }))
+}
+
+/// Reads the files of a commit again, and keeps them.
+fn keep_again(repositories: &Repositories, set: &ConfigFileSet) -> Result<(), Trouble> {
+    let key = repositories.key(&set.at.connection, &set.at.project)?;
+    let (mirrors, filter) = (&repositories.mirrors, config_filter(&[]));
+    let read = || mirrors.read_files(&key, &State::Commit(set.commit.clone()), &filter);
+    // It is in the mirror that it was read from first; whoever has none of it yet gets one.
+    let files = read().or_else(|_| mirrors.fetch(&key, &[]).and_then(|_| read()));
+    repositories.keep(files.map_err(|error| trouble(&error))?)?;
+    Ok(())
 }
 
 /// What the loader is given: fetched, not yet loaded.
@@ -108,5 +162,5 @@ pub fn read_problems(blobs: &dyn Blobs, hash: &BlobHash) -> Result<Vec<Problem>,
 
 /// A blob, or the trouble that there is none.
 pub fn get(blobs: &dyn Blobs, hash: &BlobHash) -> Result<Vec<u8>, Trouble> {
-    blobs.get(hash).map_err(|error| Trouble::lasting("blob-missing", &error))
+    blobs.get(hash).map_err(|error| Trouble::lasting(BLOB_MISSING, &error))
 }

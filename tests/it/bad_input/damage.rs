@@ -12,7 +12,7 @@ use gatelog_record::Stream;
 
 use super::contains;
 use crate::harness::projects::{CONFIG, JOBS, PIPELINES, PLAYBOOK, PROJECT};
-use crate::harness::{Server, Site, eventually, host};
+use crate::harness::{HOST, Server, Site, eventually, host};
 
 /// What is asked before and after.
 const PATHS: [&str; 4] = [
@@ -299,11 +299,9 @@ fn named_blobs(site: &Site, tenant: &str, kind: &str, path: &[&str]) -> Vec<Stri
         .collect()
 }
 
-#[test]
-fn a_missing_or_damaged_blob_is_an_error_of_its_tenant_alone() {
-    if !host::can_build("a missing blob") {
-        return;
-    }
+/// A site with two tenants, each with projects of its own: `test` has `config` and `project`, `second` has `config2` and
+/// `project2`.
+fn two_tenants() -> Site {
     let (config, jobs) = (format!("# of the second tenant\n{PIPELINES}"), format!("# of the second tenant\n{JOBS}"));
     let site = Site::new(&[
         ("config", CONFIG),
@@ -312,6 +310,31 @@ fn a_missing_or_damaged_blob_is_an_error_of_its_tenant_alone() {
         ("project2", &[("zuul.yaml", jobs.as_str()), ("playbooks/verdict.yaml", PLAYBOOK), ("verdict", "good\n")]),
     ]);
     site.write_tenants(&[("test", "config", &["project"]), ("second", "config2", &["project2"])]);
+    site
+}
+
+/// What is done to a blob, and what is then said of it.
+fn losses(sound: &[u8]) -> [(&'static str, Option<Vec<u8>>, &'static str); 3] {
+    [
+        ("missing", None, "missing"),
+        ("flipped", Some(flipped(sound, sound.len() / 2)), "damaged"),
+        ("empty", Some(Vec::new()), "damaged"),
+    ]
+}
+
+fn lose(path: &Path, bytes: Option<Vec<u8>>) {
+    match bytes {
+        None => std::fs::remove_file(path).unwrap(),
+        Some(bytes) => write(path, &bytes),
+    }
+}
+
+#[test]
+fn a_missing_or_damaged_blob_is_an_error_of_its_tenant_alone() {
+    if !host::can_build("a missing blob") {
+        return;
+    }
+    let site = two_tenants();
     let server = site.start();
     server.wait_configured();
     site.push("project", "first", "first", &[("a.txt", "a")]);
@@ -323,13 +346,8 @@ fn a_missing_or_damaged_blob_is_an_error_of_its_tenant_alone() {
     let layout = layouts.last().unwrap_or_else(|| panic!("{:#?}", site.events("gate.events")));
     let path = blob_path(&site, layout);
     let sound = std::fs::read(&path).unwrap();
-    let damages: [(&str, Option<Vec<u8>>); 3] =
-        [("missing", None), ("damaged", Some(flipped(&sound, sound.len() / 2))), ("empty", Some(Vec::new()))];
-    for (what, bytes) in damages {
-        match bytes {
-            None => std::fs::remove_file(&path).unwrap(),
-            Some(bytes) => write(&path, &bytes),
-        }
+    for (what, bytes, said) in losses(&sound) {
+        lose(&path, bytes);
         let server = site.start();
         site.push("project", &format!("{what}-1"), what, &[(&format!("{what}.txt"), "a")]);
         // The other tenant goes on.
@@ -341,7 +359,7 @@ fn a_missing_or_damaged_blob_is_an_error_of_its_tenant_alone() {
             health.contains(layout.as_str()).then_some(health)
         });
         println!("{what} layout: {health}");
-        contains(&health, &[if what == "missing" { "missing" } else { "damaged" }, "restore"]);
+        contains(&health, &[said, "restore"]);
         assert!(server.verdict("check", "project", &format!("{what}-1")).is_none());
         // Restored, it goes on without a restart.
         write(&path, &sound);
@@ -370,4 +388,129 @@ fn a_missing_or_damaged_blob_is_an_error_of_its_tenant_alone() {
 
 fn blob_path(site: &Site, hash: &str) -> PathBuf {
     site.path().join("log/blobs").join(&hash[..2]).join(&hash[2..])
+}
+
+/// The blob of a project's `zuul.yaml` on master, as it was read last.
+fn config_file(site: &Site, tenant: &str, project: &str) -> String {
+    let events = site.events("gate.events");
+    let read = events.iter().filter(|event| event["kind"] == "gate.config-read" && event["key"] == tenant);
+    let sets = read.flat_map(|event| event["body"]["found"]["sets"].as_array().unwrap());
+    let set = sets.filter(|set| set["at"]["project"] == project).last().unwrap();
+    assert_eq!(set["files"][0]["path"], "zuul.yaml", "{set:#}");
+    set["files"][0]["blob"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_lost_configuration_file_is_put_back_from_its_repository_or_is_an_error_of_its_tenant_alone() {
+    if !host::can_build("a lost configuration file") {
+        return;
+    }
+    let site = two_tenants();
+    let server = site.start();
+    server.wait_configured();
+    let file = config_file(&site, "test", &format!("{HOST}/config"));
+    let path = blob_path(&site, &file);
+    let sound = std::fs::read(&path).unwrap();
+    // A change to the configuration is tested with a layout made of all files of the tenant: its own, and this one.
+    let configures = |name: &str| {
+        let jobs = format!("{JOBS}\n- job:\n    name: {name}\n");
+        site.push("project", name, name, &[("zuul.yaml", &jobs)]);
+    };
+    for (what, bytes, _) in losses(&sound) {
+        lose(&path, bytes);
+        configures(what);
+        assert_eq!(server.wait_verdict("check", "project", what), "SUCCESS", "{what}: {}", server.log());
+        assert_eq!(std::fs::read(&path).ok().as_ref(), Some(&sound), "{what}: it is back, byte for byte");
+        contains(&server.log(), &["put back from the repository", &file]);
+        site.write("server.log", "");
+    }
+    server.wait_idle();
+    server.stop();
+
+    // Where the repository is gone too, from the forge and from the mirror.
+    std::fs::remove_dir_all(site.path().join("mirrors/forge/config.git")).unwrap();
+    std::fs::rename(site.path().join("forge/config.git"), site.path().join("gone")).unwrap();
+    for (what, bytes, said) in losses(&sound) {
+        lose(&path, bytes);
+        let server = site.start();
+        let name = format!("{what}-and-gone");
+        configures(&name);
+        site.push("project2", &name, what, &[(&format!("{what}.txt"), "a")]);
+        assert_eq!(server.wait_verdict("check", "project", &name), "ERROR", "{}", server.log());
+        let report = eventually("the report is delivered", || site.reports("project", &name).into_iter().next());
+        println!("{what} and the repository gone: {}", report.text);
+        contains(&report.text, &["could not be loaded", said, &file, "restore"]);
+        assert_eq!(server.verdict_in("second", "check", "project2", &name), "SUCCESS", "{}", server.log());
+        // What needs no new layout goes on in this tenant too.
+        goes_on(&site, &server, &format!("{what}-else"));
+        // The blob restored, the next change of the configuration is tested.
+        write(&path, &sound);
+        let name = format!("{what}-restored");
+        configures(&name);
+        assert_eq!(server.wait_verdict("check", "project", &name), "SUCCESS", "{}", server.log());
+        server.stop();
+    }
+    // With the repository back, it heals by itself again.
+    std::fs::rename(site.path().join("gone"), site.path().join("forge/config.git")).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let server = site.start();
+    configures("healed");
+    assert_eq!(server.wait_verdict("check", "project", "healed"), "SUCCESS", "{}", server.log());
+    assert_eq!(std::fs::read(&path).ok(), Some(sound));
+    server.stop();
+    let (code, out, err) = site.gatelog(&["log", "verify"]);
+    assert_eq!(code, 0, "{out}{err}");
+}
+
+#[test]
+fn a_lost_job_specification_is_an_error_of_its_build_alone() {
+    if !host::can_build("a lost job specification") {
+        return;
+    }
+    let site = two_tenants();
+    // While nobody offers slots, what builds are to run lies in the blob store, and nothing runs.
+    let toml = std::fs::read_to_string(site.path().join("gatelog.toml")).unwrap();
+    site.write("gatelog.toml", &toml.replace("slots = 2", "slots = 0"));
+    let server = site.start();
+    server.wait_configured();
+    let mut lost = Vec::new();
+    for (what, _, said) in losses(&[0]) {
+        let known = named_blobs(&site, "test", "gate.lease-wanted", &["ask", "spec"]);
+        site.push("project", what, what, &[(&format!("{what}.txt"), "a")]);
+        let spec = eventually("a build is wanted", || {
+            let all = named_blobs(&site, "test", "gate.lease-wanted", &["ask", "spec"]);
+            all.into_iter().find(|spec| !known.contains(spec))
+        });
+        lost.push((what, spec, said));
+    }
+    site.push("project", "sound", "sound", &[("sound.txt", "a")]);
+    site.push("project2", "sound", "sound", &[("sound.txt", "a")]);
+    server.stop();
+    let mut kept: Vec<(PathBuf, Vec<u8>)> = Vec::new();
+    for (what, spec, _) in &lost {
+        let path = blob_path(&site, spec);
+        let sound = std::fs::read(&path).unwrap();
+        let bytes = losses(&sound).into_iter().find(|(name, ..)| name == what).unwrap().1;
+        lose(&path, bytes);
+        kept.push((path, sound));
+    }
+    site.write("gatelog.toml", &toml);
+    let server = site.start();
+    for (what, spec, said) in &lost {
+        assert_eq!(server.wait_verdict("check", "project", what), "FAILURE", "{what}: {}", server.log());
+        let builds = server.json(&format!("/api/tenant/test/builds?change=master/{what}"));
+        println!("a job specification, {what}: {}", builds[0]["error_detail"]);
+        assert_eq!(builds[0]["result"], "ERROR", "{builds:#}");
+        contains(builds[0]["error_detail"].as_str().unwrap_or_default(), &[said, spec, "restore"]);
+    }
+    // Others of this tenant and of another are not touched.
+    assert_eq!(server.wait_verdict("check", "project", "sound"), "SUCCESS", "{}", server.log());
+    assert_eq!(server.verdict_in("second", "check", "project2", "sound"), "SUCCESS", "{}", server.log());
+    for (path, sound) in kept {
+        write(&path, &sound);
+    }
+    goes_on(&site, &server, "specs-restored");
+    server.stop();
+    let (code, out, err) = site.gatelog(&["log", "verify"]);
+    assert_eq!(code, 0, "{out}{err}");
 }

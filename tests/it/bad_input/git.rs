@@ -156,3 +156,39 @@ fn large_commits_are_taken_in_or_refused_by_name() {
     let (code, out, err) = site.gatelog(&["replay", "verify"]);
     assert_eq!(code, 0, "{out}{err}");
 }
+
+#[test]
+fn ten_thousand_refs_in_one_push_are_taken_in() {
+    if !host::can_build("ten thousand refs") {
+        return;
+    }
+    let site = site();
+    let server = site.start();
+    server.wait_configured();
+    let before = server.most_memory();
+    let clone = site.clone_of("project");
+    let head = head_of(&site, "project");
+    fast_import(&clone, |out| {
+        for number in 0..10_000 {
+            // Tags, and proposals for branches that are not there.
+            let kind = if number % 2 == 0 { "refs/tags/t" } else { "refs/for/nowhere/c" };
+            writeln!(out, "reset {kind}{number}\nfrom {head}\n").unwrap();
+        }
+    });
+    site.git(
+        &clone,
+        &["push", "--quiet", "origin", "refs/tags/*:refs/tags/*", "refs/for/nowhere/*:refs/for/nowhere/*"],
+    );
+    works_on(&site, &server, "refs");
+    assert!(server.most_memory() < before + (400 << 20), "{} bytes were used", server.most_memory());
+    server.stop();
+    let intake = site.events("intake");
+    let of = |event: &str, start: &str| {
+        let fits = |body: &serde_json::Value| {
+            body["event"] == event && body["git_ref"].as_str().is_some_and(|name| name.starts_with(start))
+        };
+        intake.iter().filter(|record| fits(&record["body"])).count()
+    };
+    assert_eq!(of("ref-updated", "refs/tags/t"), 5_000);
+    assert_eq!(of("ref-ignored", "refs/for/nowhere/c"), 5_000, "each is told that the branch is missing");
+}

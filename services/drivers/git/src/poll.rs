@@ -10,7 +10,7 @@ use crate::error::ForgeError;
 use crate::forge::Forge;
 use crate::patchsets::commit_of;
 
-const HEADS: &str = "refs/heads/";
+pub(crate) const HEADS: &str = "refs/heads/";
 const TAGS: &str = "refs/tags/";
 /// What the name of a ref ends with here when it is no UTF-8; no ref's own name can have a space.
 const NOT_UTF8: &str = " (not UTF-8)";

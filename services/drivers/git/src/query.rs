@@ -1,5 +1,6 @@
 //! Facts about changes, and what they depend on.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use git2::{Commit, DiffOptions, ErrorCode, Oid, Repository, Sort};
@@ -8,6 +9,7 @@ use crate::change::{ChangeKey, FOR, check_branch, commit_id, depends_on};
 use crate::error::ForgeError;
 use crate::forge::Forge;
 use crate::patchsets::commit_of;
+use crate::poll::HEADS;
 use crate::refs;
 
 /// How many commits of a change are searched for other changes below it.
@@ -105,6 +107,9 @@ pub struct Closure {
     pub truncated: bool,
 }
 
+/// The patchsets of all that is proposed for a branch of a project: asked for once in a search over many changes.
+type Siblings = BTreeMap<(String, String), Vec<(Oid, ChangeKey, u32)>>;
+
 impl Forge {
     /// The facts about a change.
     ///
@@ -112,6 +117,10 @@ impl Forge {
     /// [`ForgeError::NoProject`], [`ForgeError::NoChange`], [`ForgeError::BadName`],
     /// [`ForgeError::Git`].
     pub fn query(&self, change: &ChangeKey) -> Result<ChangeFacts, ForgeError> {
+        self.query_among(change, &mut Siblings::new())
+    }
+
+    fn query_among(&self, change: &ChangeKey, siblings: &mut Siblings) -> Result<ChangeFacts, ForgeError> {
         // The parts are public, so they may be anything.
         let change = &ChangeKey::new(&change.project, &change.branch, &change.name)?;
         let repo = self.repository(&change.project)?;
@@ -160,7 +169,7 @@ impl Forge {
             owner_name: String::from_utf8_lossy(author.name_bytes()).into_owned(),
             owner_email: String::from_utf8_lossy(author.email_bytes()).into_owned(),
             committed_s: found.time().seconds(),
-            git_needs: if merged { Vec::new() } else { self.git_needs(&repo, change, base, commit)? },
+            git_needs: if merged { Vec::new() } else { self.git_needs(&repo, change, base, commit, siblings)? },
             files,
             files_truncated,
             open: proposed.is_some() && !merged,
@@ -171,7 +180,7 @@ impl Forge {
         })
     }
 
-    /// The changes proposed in a project, whether merged by now or not.
+    /// The changes proposed in a project for a branch it has, whether merged by now or not.
     ///
     /// # Errors
     /// [`ForgeError::NoProject`], [`ForgeError::TooMany`], [`ForgeError::Git`].
@@ -179,7 +188,9 @@ impl Forge {
         let repo = self.repository(project)?;
         let refs = self.read_refs(&repo, project)?;
         let names = refs.keys().filter(|name| name.starts_with(FOR));
-        Ok(names.filter_map(|name| ChangeKey::of_ref(project, name).ok()).collect())
+        let changes = names.filter_map(|name| ChangeKey::of_ref(project, name).ok());
+        // What is proposed for no branch is told as such when it comes, and is in nobody's way.
+        Ok(changes.filter(|change| refs.contains_key(&format!("{HEADS}{}", change.branch))).collect())
     }
 
     /// What a text behind `Depends-On:` names: a change's whole address, or, for people who type,
@@ -226,6 +237,7 @@ impl Forge {
         let limit = self.config.limits.changes;
         let mut looked_at = 0;
         let mut found = Vec::new();
+        let mut siblings = Siblings::new();
         for project in projects {
             for other in self.proposed_changes(project)? {
                 looked_at += 1;
@@ -235,7 +247,7 @@ impl Forge {
                 if other == *change {
                     continue;
                 }
-                let facts = match self.query(&other) {
+                let facts = match self.query_among(&other, &mut siblings) {
                     Ok(facts) => facts,
                     // Closed while we looked.
                     Err(ForgeError::NoChange { .. }) => continue,
@@ -257,6 +269,7 @@ impl Forge {
     /// unresolved.
     pub fn closure(&self, changes: &[ChangeKey]) -> Result<Closure, ForgeError> {
         let mut closure = Closure::default();
+        let mut siblings = Siblings::new();
         let mut rest: VecDeque<ChangeKey> = changes.iter().cloned().collect();
         while let Some(change) = rest.pop_front() {
             if closure.changes.contains_key(&change) {
@@ -266,7 +279,7 @@ impl Forge {
                 closure.truncated = true;
                 break;
             }
-            let facts = self.query(&change)?;
+            let facts = self.query_among(&change, &mut siblings)?;
             if !facts.merged {
                 let needs = self.needs(&facts, &mut closure.unresolved)?;
                 rest.extend(needs.iter().cloned());
@@ -304,23 +317,17 @@ impl Forge {
         change: &ChangeKey,
         base: Option<Oid>,
         commit: Oid,
+        siblings: &mut Siblings,
     ) -> Result<Vec<(ChangeKey, u32)>, ForgeError> {
         let wrap = ForgeError::git(&change.project, "cannot look for changes below a change");
+        let branch = (change.project.clone(), change.branch.clone());
+        let known = match siblings.entry(branch) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => unknown.insert(self.proposed_for(repo, change)?),
+        };
         let mut patchsets: BTreeMap<Oid, (ChangeKey, u32)> = BTreeMap::new();
-        let proposed = repo.references_glob(&format!("{FOR}{}/*", change.branch)).map_err(&wrap)?;
-        for reference in proposed.take(self.config.limits.changes) {
-            let Ok(reference) = reference else { continue };
-            let Ok(name) = reference.name() else { continue };
-            let Ok(other) = ChangeKey::of_ref(&change.project, name) else { continue };
-            if other == *change || other.branch != change.branch {
-                continue;
-            }
-            if let Some(tip) = reference.target().and_then(|id| commit_of(repo, id)) {
-                self.number_patchsets(repo, &other, tip)?;
-            }
-            for (number, id) in self.patchsets(repo, &other)? {
-                patchsets.entry(id).or_insert((other.clone(), number));
-            }
+        for (id, other, number) in known.iter().filter(|(_, other, _)| other != change) {
+            patchsets.entry(*id).or_insert((other.clone(), *number));
         }
         let mut found = Vec::new();
         // Two names for one commit do not need each other.
@@ -348,6 +355,27 @@ impl Forge {
             let Some((id, other)) = next else { break };
             hidden.push(id);
             found.push(other);
+        }
+        Ok(found)
+    }
+
+    /// The patchsets of all that is proposed for a change's branch, its own included.
+    fn proposed_for(&self, repo: &Repository, change: &ChangeKey) -> Result<Vec<(Oid, ChangeKey, u32)>, ForgeError> {
+        let wrap = ForgeError::git(&change.project, "cannot look for changes of a branch");
+        let mut found = Vec::new();
+        let proposed = repo.references_glob(&format!("{FOR}{}/*", change.branch)).map_err(&wrap)?;
+        for reference in proposed.take(self.config.limits.changes) {
+            let Ok(reference) = reference else { continue };
+            let Ok(name) = reference.name() else { continue };
+            let Ok(other) = ChangeKey::of_ref(&change.project, name) else { continue };
+            if other.branch != change.branch {
+                continue;
+            }
+            if let Some(tip) = reference.target().and_then(|id| commit_of(repo, id)) {
+                self.number_patchsets(repo, &other, tip)?;
+            }
+            let patchsets = self.patchsets(repo, &other)?;
+            found.extend(patchsets.into_iter().map(|(number, id)| (id, other.clone(), number)));
         }
         Ok(found)
     }

@@ -210,6 +210,33 @@ fn facts_tell_what_a_change_needs_and_who_needs_it() {
 }
 
 #[test]
+fn what_is_proposed_for_no_branch_is_in_nobodys_way() {
+    let site = Site::new();
+    let (ann, bob) = (site.project("library"), site.project("acme/app"));
+    let base = ann.head();
+    let low = site.change("library", "low");
+    ann.propose(&base, "low", "low");
+    bob.propose(&bob.head(), "use", &format!("use it\n\nDepends-On: {}\n", low.url(HOST)));
+    let using = site.change("acme/app", "use");
+    // More than are searched, none of which could ever merge.
+    let mut config = site.forge.config().clone();
+    config.limits.changes = 10;
+    let forge = Forge::open(config).unwrap();
+    let lost: Vec<String> = (0..30).map(|number| format!("{base}:refs/for/nowhere/c{number}")).collect();
+    let mut push = vec!["push", "--quiet", "origin"];
+    push.extend(lost.iter().map(String::as_str));
+    git(&ann.work, &push);
+    let projects = forge.projects().unwrap();
+    assert_eq!(forge.needed_by(&low, &projects).unwrap(), std::slice::from_ref(&using));
+    assert_eq!(forge.proposed_changes("library").unwrap(), std::slice::from_ref(&low));
+    // Once there is the branch, they count.
+    ann.push(&format!("{base}:refs/heads/nowhere"));
+    assert_eq!(forge.proposed_changes("library").unwrap().len(), 31);
+    let refused = forge.needed_by(&low, &projects).unwrap_err();
+    assert!(matches!(refused, ForgeError::TooMany { what: "open changes", limit: 10, .. }), "{refused}");
+}
+
+#[test]
 fn a_dependency_cycle_and_a_limit_end_a_closure() {
     let site = Site::new();
     let ann = site.project("library");
