@@ -75,12 +75,17 @@ fn made_up() -> Result<Folder, Failure> {
             job % 11,
         )?;
     }
-    let mut tenant = String::from("- tenant:\n    name: bench\n    source:\n      forge:\n        config-projects: [config]\n        untrusted-projects:\n");
+    let mut tenant = String::from(
+        "- tenant:\n    name: bench\n    source:\n      forge:\n        config-projects: [config]\n        untrusted-projects:\n",
+    );
     for project in 0..200 {
         writeln!(tenant, "          - library-{project}")?;
         let jobs: Vec<String> = (0..4).map(|job| format!("job-{}", (project * 7 + job * 13) % 60)).collect();
         let jobs = jobs.join(", ");
-        writeln!(config, "- project: {{name: library-{project}, check: {{jobs: [{jobs}]}}, gate: {{jobs: [{jobs}]}}}}")?;
+        writeln!(
+            config,
+            "- project: {{name: library-{project}, check: {{jobs: [{jobs}]}}, gate: {{jobs: [{jobs}]}}}}"
+        )?;
     }
     let tree = BTreeMap::from([("zuul.yaml".to_owned(), config)]);
     Ok(Folder {
@@ -142,7 +147,8 @@ fn main() -> Result<(), Failure> {
     let tenants = folder.load().map_err(|problems| format!("the tenant file is refused: {problems:?}"))?;
     let asked = all(&tenants);
     let count = u32::try_from(asked.len())?.max(1);
-    let whole = || -> Result<usize, Failure> { Ok(asked.iter().map(|one| black_box(one.freeze()).trace().jobs.len()).sum()) };
+    let whole =
+        || -> Result<usize, Failure> { Ok(asked.iter().map(|one| black_box(one.freeze()).trace().jobs.len()).sum()) };
     let (took, considered) = best(RUNS, whole)?;
     let outcomes: Vec<FreezeOutcome> = asked.iter().map(Asked::freeze).collect();
     let jobs: usize = outcomes.iter().filter_map(FreezeOutcome::graph).map(|graph| graph.jobs.len()).sum();

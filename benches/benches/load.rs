@@ -138,9 +138,10 @@ fn files(folder: &Folder, projects: &[gatelog_rules_config::TenantProject]) -> V
 
 /// 1,280 projects, whose stanzas stand in one config project; 460 jobs with a variant each.
 fn made_up() -> Folder {
-    let mut tenant = "- tenant:\n    name: made-up\n    source:\n      forge:\n        config-projects: [org/config]\n        \
+    let mut tenant =
+        "- tenant:\n    name: made-up\n    source:\n      forge:\n        config-projects: [org/config]\n        \
                       untrusted-projects:\n"
-        .to_owned();
+            .to_owned();
     let mut trees: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
     let mut config = "- pipeline: {name: check, manager: independent}\n- pipeline: {name: gate, manager: dependent}\n\
                       - job: {name: base, parent: null, run: run.yaml}\n"

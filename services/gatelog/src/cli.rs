@@ -540,7 +540,9 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Log(LogCommand::Check(args)) => commands::log_topics::check(&cli.site, args),
         Command::Replay(ReplayCommand::State(args)) => commands::replay::state(&cli.site, args),
         Command::Replay(ReplayCommand::Verify(args)) => commands::replay::verify(&cli.site, args),
-        Command::Explain(ExplainArgs { other: Some(ExplainCommand::Job(args)), .. }) => commands::explain_job::run(args),
+        Command::Explain(ExplainArgs { other: Some(ExplainCommand::Job(args)), .. }) => {
+            commands::explain_job::run(args)
+        }
         Command::Explain(args) => commands::explain::run(&cli.site, args),
         Command::Check(args) => commands::check::run(args),
         Command::Freeze(args) => commands::freeze::run(args),

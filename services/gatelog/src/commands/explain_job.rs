@@ -22,7 +22,8 @@ pub fn run(args: &ExplainJobArgs) -> Result<ExitCode, Failure> {
         said.into_iter().fold(Failure::new(Code::No, "the tenant file is refused"), Failure::detail)
     })?;
     let mut told: Vec<(&str, Explanation)> = Vec::new();
-    for tenant in tenants.iter().filter(|tenant| args.tenant.as_ref().is_none_or(|name| *name == tenant.settings.name)) {
+    for tenant in tenants.iter().filter(|tenant| args.tenant.as_ref().is_none_or(|name| *name == tenant.settings.name))
+    {
         if let Some(explanation) = of_tenant(tenant, args) {
             told.push((&tenant.settings.name, explanation));
         }

@@ -342,7 +342,9 @@ async fn a_buildset_shows_its_graph_builds_resets_and_reports() {
 async fn a_job_is_explained_from_its_trace() {
     let site = told(u64::MAX).await;
     let page = site.ok(&format!("/t/demo/buildset/{SET_A}/why/unit")).await;
-    for says in ["a definition matches", "project stanza", "job base", "attempts", "replaced", "before: ", "The other jobs"] {
+    for says in
+        ["a definition matches", "project stanza", "job base", "attempts", "replaced", "before: ", "The other jobs"]
+    {
         assert!(page.text.contains(says), "{says}: {}", page.text);
     }
     let absent = site.ok(&format!("/t/demo/buildset/{SET_A}/why/not-there")).await;
