@@ -395,7 +395,7 @@ fn config_file(site: &Site, tenant: &str, project: &str) -> String {
     let events = site.events("gate.events");
     let read = events.iter().filter(|event| event["kind"] == "gate.config-read" && event["key"] == tenant);
     let sets = read.flat_map(|event| event["body"]["found"]["sets"].as_array().unwrap());
-    let set = sets.filter(|set| set["at"]["project"] == project).last().unwrap();
+    let set = sets.rev().find(|set| set["at"]["project"] == project).unwrap();
     assert_eq!(set["files"][0]["path"], "zuul.yaml", "{set:#}");
     set["files"][0]["blob"].as_str().unwrap().to_owned()
 }
