@@ -71,6 +71,16 @@ pub enum ReplayError {
         /// The offset.
         offset: u64,
     },
+    /// A blob that a recorded decision stands on is missing or damaged: it cannot be made again.
+    #[error("{partition} event {sequence} cannot be decided again: {message}")]
+    NoBlob {
+        /// The partition.
+        partition: Partition,
+        /// The decision's first event.
+        sequence: u64,
+        /// Which blob, and what is wrong with it.
+        message: String,
+    },
     /// An input is not the one that was decided.
     #[error(
         "the input at {stream} offset {offset} is not the one that was decided: its digest differs from the one in event {sequence}; see `gatelog log verify`"

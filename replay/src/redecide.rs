@@ -76,7 +76,7 @@ struct Again<'a, R: Rules> {
 /// records of its own accord (that it started, that the clock jumped) is taken as recorded.
 ///
 /// # Errors
-/// `InputChanged`, `NoInput`, `FoldRefused`, `Shell`, `Log`, `History`.
+/// `InputChanged`, `NoInput`, `NoBlob`, `FoldRefused`, `Shell`, `Log`, `History`.
 pub fn redecide<R: Rules>(
     log: &dyn Log,
     blobs: &dyn Blobs,
@@ -121,6 +121,12 @@ impl<R: Rules> Again<'_, R> {
         if let Some(header) = &first.decision {
             let made = self.decide(first, header.input_offset, &records)?;
             if made.frames != bytes {
+                if let (None, Some((Outside::BlobMissing | Outside::BlobDamaged, message))) =
+                    (outside_of(&records), outside_of(&made.records))
+                {
+                    let (partition, sequence) = (self.partition, first.sequence);
+                    return Err(ReplayError::NoBlob { partition, sequence, message });
+                }
                 let input = self.input_name(header.input_offset);
                 self.done.difference =
                     Some(difference(self.partition, header.input_offset, input, &records, &bytes, &made.records));
@@ -173,12 +179,9 @@ impl<R: Rules> Again<'_, R> {
                 Shell::new(self.partition, factory, self.tables, copy, tail, &self.described)
             }
         };
-        if let Some(Event::Partition(PartitionEvent::InputRefused(refused))) =
-            records.last().map(|record| &record.event)
-            && let Some(outside) = Outside::of_code(&refused.code)
-        {
+        if let Some((outside, message)) = outside_of(records) {
             // What a log takes and which blobs were there is not the rules' to say: it is a fact of that day.
-            shell.refuse_for(offset, outside, refused.message.clone());
+            shell.refuse_for(offset, outside, message);
             self.done.as_recorded += 1;
         }
         let append = shell.take(Offset(offset), &input, first.wall_at, self.blobs)?;
@@ -191,6 +194,16 @@ impl<R: Rules> Again<'_, R> {
             Ok(input) => input.input.name().to_owned(),
             Err(error) => error.to_string(),
         }
+    }
+}
+
+/// Whether a decision is a refusal for what stood outside of the rules, and its message.
+fn outside_of(records: &[EventRecord]) -> Option<(Outside, String)> {
+    match records.last().map(|record| &record.event) {
+        Some(Event::Partition(PartitionEvent::InputRefused(refused))) => {
+            Some((Outside::of_code(&refused.code)?, refused.message.clone()))
+        }
+        _ => None,
     }
 }
 

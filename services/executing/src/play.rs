@@ -21,6 +21,7 @@ use crate::outcome::{Breach, FailingTask, PlaybookEnding, PlaybookRun};
 use crate::playbooks::PlaybookInPlace;
 use crate::process::{Running, gate, kill_marked};
 use crate::spec::{Connection, Phase};
+use crate::usage::measure;
 use crate::wall::{self, Wall};
 use crate::watch::{Bounds, Post};
 use crate::yaml::Yaml;
@@ -171,8 +172,10 @@ impl Build {
         if playbook.spec.phase == Phase::Cleanup
             && let Some(disk) = bounds.disk.as_mut()
         {
-            // Whatever came before, there is room to tidy up.
-            *disk = disk.saturating_add(*disk / 4).saturating_add(LAST_ROOM);
+            // Whatever came before, there is room to tidy up: also where a build had written more than its limit
+            // before it was ended.
+            let there = measure(&bounds.places, disk.saturating_mul(4)).map_or(0, |usage| usage.bytes);
+            *disk = there.max(*disk).saturating_add(*disk / 4).saturating_add(LAST_ROOM);
         }
         let confinement = Confinement::of(limits);
         let group = self.group.clone();

@@ -367,19 +367,25 @@ fn a_missing_or_damaged_blob_is_an_error_of_its_tenant_alone() {
         server.stop();
     }
 
-    // A frozen graph: replay needs it, and names it.
+    // A frozen graph: the log is not whole without it. What the gate needs of it stands in the event, so all is
+    // decided the same.
     let graph = named_blobs(&site, "test", "gate.frozen", &["done", "outcome", "Frozen", "graph"]).pop();
     let graph = graph.unwrap_or_else(|| panic!("{:#?}", site.events("gate.events")));
-    let path = blob_path(&site, &graph);
-    let sound = std::fs::read(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
-    for command in [["log", "verify"], ["replay", "verify"]] {
-        let (code, out, err) = site.gatelog(&command);
-        println!("{command:?} without a graph: {code} {}", err.lines().next().unwrap_or_default());
-        assert_eq!(code, 7, "{out}{err}");
-        contains(&format!("{out}{err}"), &[graph.as_str()]);
+    // A layout: the gate reads it at each decision, so nothing can be decided again without it.
+    for (what, hash, without) in [("graph", graph.as_str(), 0), ("layout", layout.as_str(), 7)] {
+        let path = blob_path(&site, hash);
+        let sound = std::fs::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        for (command, expected) in [(["log", "verify"], 7), (["replay", "verify"], without)] {
+            let (code, out, err) = site.gatelog(&command);
+            println!("{command:?} without a {what}: {code} {}", err.lines().next().unwrap_or_default());
+            assert_eq!(code, expected, "{out}{err}");
+            if code != 0 {
+                contains(&format!("{out}{err}"), &[hash]);
+            }
+        }
+        write(&path, &sound);
     }
-    write(&path, &sound);
     for command in [["log", "verify"], ["replay", "verify"]] {
         let (code, out, err) = site.gatelog(&command);
         assert_eq!(code, 0, "{out}{err}");

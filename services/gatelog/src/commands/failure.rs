@@ -234,6 +234,7 @@ impl From<ReplayError> for Failure {
             ReplayError::NotYet { .. } | ReplayError::NoEvent(_) | ReplayError::BeforeGenesis { .. } => Code::NotFound,
             ReplayError::RungDiffers { .. }
             | ReplayError::NoInput { .. }
+            | ReplayError::NoBlob { .. }
             | ReplayError::InputChanged { .. }
             | ReplayError::Frame { .. }
             | ReplayError::Body { .. } => Code::Integrity,
