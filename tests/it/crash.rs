@@ -25,7 +25,7 @@ impl Victim for Alone<'_> {
         self.server.kill_now();
         // Nothing runs on without its server.
         eventually("nothing is left running after the kill", || {
-            process::processes_of(self.site.path()).is_empty().then_some(())
+            process::running_of(self.site.path()).is_empty().then_some(())
         });
         self.server = self.site.launch();
         self.ready = false;

@@ -34,7 +34,7 @@ impl Victim for Pair<'_> {
         self.executor.kill_now();
         // No build runs on without its executor.
         eventually("nothing is left running after the kill", || {
-            process::processes_of(&self.site.executor()).is_empty().then_some(())
+            process::running_of(&self.site.executor()).is_empty().then_some(())
         });
         self.executor = self.site.launch_executor();
         "executor"

@@ -213,3 +213,15 @@ pub fn processes_of(site: &Path) -> Vec<String> {
     }
     found
 }
+
+/// What of a site still does anything: [`processes_of`] without a sandbox that was never finished. Bubblewrap's inner
+/// process waits for its maker before it asks to die with it, so one whose maker is killed in that moment waits for
+/// ever, alone; the next start of the executor ends it.
+pub fn running_of(site: &Path) -> Vec<String> {
+    let unfinished = |pid: &str| {
+        let read = |name: String| std::fs::read_to_string(format!("/proc/{pid}/{name}"));
+        read("comm".to_owned()).is_ok_and(|name| name.trim() == "bwrap")
+            && read(format!("task/{pid}/children")).is_ok_and(|children| children.trim().is_empty())
+    };
+    processes_of(site).into_iter().filter(|one| !unfinished(one.split(' ').next().unwrap_or_default())).collect()
+}
