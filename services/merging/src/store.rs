@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use git2::{Oid, Repository};
 
@@ -17,8 +18,10 @@ const LOOSE_MAX: usize = 48;
 const SMALL: u64 = 1 << 20;
 /// More small packs than this become one.
 const SMALL_PACKS_MAX: usize = 12;
-/// How often a copy begins anew because files went away under it.
-const ATTEMPTS: usize = 4;
+/// How often a copy begins anew because files went away under it, and how long it waits before: whoever gathers takes
+/// one file after the other away, each of which would end an attempt.
+const ATTEMPTS: usize = 400;
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// What lies in a repository's `objects`.
 #[derive(Debug, Default)]
@@ -135,7 +138,10 @@ pub(crate) fn copy_files(
         }
         match listing.copy(to, link) {
             // Gathered by somebody else meanwhile: the objects are there, elsewhere.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && attempt < ATTEMPTS => attempt += 1,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && attempt < ATTEMPTS => {
+                attempt += 1;
+                std::thread::sleep(PAUSE);
+            }
             done => return done,
         }
     }
