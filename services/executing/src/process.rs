@@ -142,9 +142,13 @@ pub(crate) fn admit(child: &mut Child, hold: Option<Hold>) -> io::Result<OwnedFd
             Ok(()) => gate.write_all(b"\n")?,
             Err(error) => {
                 // A sandbox that failed by itself took its process numbers with it, and says better what was wrong.
-                std::thread::sleep(Duration::from_millis(50));
-                if child.try_wait()?.is_none() {
-                    return Err(error);
+                // On a busy host it takes a while until it is seen to have ended.
+                let until = Instant::now() + Duration::from_secs(2);
+                while child.try_wait()?.is_none() {
+                    if Instant::now() >= until {
+                        return Err(error);
+                    }
+                    std::thread::sleep(Duration::from_millis(10));
                 }
             }
         }
