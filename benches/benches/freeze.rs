@@ -7,12 +7,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::hint::black_box;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gatelog_benches::Failure;
 use gatelog_benches::measure::{Spread, best, timed};
 use gatelog_benches::table::{Table, time, times};
+use gatelog_benches::{Failure, corpus};
 use gatelog_record::codec;
 use gatelog_rules_config::folder::{Folder, LoadedTenant};
 use gatelog_rules_config::freeze::fold;
@@ -21,40 +20,6 @@ use gatelog_rules_config::{FreezeOptions, FreezeOutcome, FreezeSubject, freeze};
 const RUNS: usize = 5;
 /// With this branch in addition to those of each project the corpus has 11,102 graphs and refusals.
 const EXTRA_BRANCH: &str = "stable/2025.1";
-
-fn walk(base: &Path, directory: &Path, files: &mut BTreeMap<String, String>) -> Result<(), Failure> {
-    for entry in std::fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            walk(base, &path, files)?;
-            continue;
-        }
-        let name = path.strip_prefix(base)?.to_string_lossy().into_owned();
-        if name.ends_with(".yaml") || name.ends_with(".zuul.ignore") {
-            files.insert(name, String::from_utf8_lossy(&std::fs::read(&path)?).into_owned());
-        }
-    }
-    Ok(())
-}
-
-fn corpus(root: &Path) -> Result<Folder, Failure> {
-    let text = |name: &str| std::fs::read_to_string(root.join(name));
-    let mut folder = Folder {
-        tenant_file: text("main.yaml")?,
-        conf: text("zuul.conf")?,
-        branches: serde_json::from_str(&text("branches.json")?)?,
-        site: true,
-        ..Folder::default()
-    };
-    for entry in std::fs::read_dir(root.join("git"))? {
-        let path = entry?.path();
-        let mut files = BTreeMap::new();
-        walk(&path, &path, &mut files)?;
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        folder.trees.insert(name, files);
-    }
-    Ok(folder)
-}
 
 /// A site of 200 projects and 60 jobs, six deep, with what jobs usually say.
 fn made_up() -> Result<Folder, Failure> {
@@ -138,10 +103,9 @@ fn all(tenants: &[LoadedTenant]) -> Vec<Asked<'_>> {
 }
 
 fn main() -> Result<(), Failure> {
-    let given = std::env::var_os("GATELOG_CORPUS").map(|path| PathBuf::from(path).join("openstack"));
-    let given = given.filter(|path| path.is_dir());
+    let given = corpus::given();
     let (site, folder) = match &given {
-        Some(root) => ("the OpenStack corpus", corpus(root)?),
+        Some(root) => ("the OpenStack corpus", corpus::read(root)?),
         None => ("a made-up site", made_up()?),
     };
     let tenants = folder.load().map_err(|problems| format!("the tenant file is refused: {problems:?}"))?;

@@ -7,11 +7,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::hint::black_box;
-use std::path::{Path, PathBuf};
 
-use gatelog_benches::Failure;
 use gatelog_benches::measure::{Took, best, timed};
 use gatelog_benches::table::{Table, time, times};
+use gatelog_benches::{Failure, corpus};
 use gatelog_rules_config::dialect::Spelling;
 use gatelog_rules_config::folder::Folder;
 use gatelog_rules_config::{ConfigFile, LoadInput, ParseCache, load, load_cached, yaml};
@@ -19,9 +18,8 @@ use gatelog_rules_config::{ConfigFile, LoadInput, ParseCache, load, load_cached,
 const ROUNDS: usize = 15;
 
 fn main() -> Result<(), Failure> {
-    let given = std::env::var_os("GATELOG_CORPUS").map(|corpus| PathBuf::from(corpus).join("openstack"));
-    let (name, folder) = match given.filter(|path| path.is_dir()) {
-        Some(path) => ("the openstack corpus", read(&path)?),
+    let (name, folder) = match corpus::given() {
+        Some(path) => ("the openstack corpus", corpus::read(&path)?),
         None => {
             println!("SKIPPED the openstack corpus: GATELOG_CORPUS names no folder with it; a made-up site instead");
             ("a made-up site", made_up())
@@ -82,37 +80,6 @@ fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.split_whitespace().next()?.parse().ok()
-}
-
-fn read(root: &Path) -> Result<Folder, Failure> {
-    let mut folder = Folder {
-        tenant_file: std::fs::read_to_string(root.join("main.yaml"))?,
-        conf: std::fs::read_to_string(root.join("zuul.conf"))?,
-        branches: serde_json::from_str(&std::fs::read_to_string(root.join("branches.json"))?)?,
-        site: true,
-        ..Folder::default()
-    };
-    for entry in std::fs::read_dir(root.join("git"))? {
-        let path = entry?.path();
-        let mut files = BTreeMap::new();
-        walk(&path, &path, &mut files)?;
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        folder.trees.insert(name, files);
-    }
-    Ok(folder)
-}
-
-fn walk(base: &Path, directory: &Path, files: &mut BTreeMap<String, String>) -> Result<(), Failure> {
-    for entry in std::fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            walk(base, &path, files)?;
-        } else if path.extension().is_some_and(|extension| extension == "yaml") {
-            let name = path.strip_prefix(base)?.to_string_lossy().into_owned();
-            files.insert(name, String::from_utf8_lossy(&std::fs::read(&path)?).into_owned());
-        }
-    }
-    Ok(())
 }
 
 /// The configuration files of all projects.

@@ -1,5 +1,6 @@
 //! What the benchmarks share: histories to work on, measuring, and tables that put each figure beside its limit.
 
+pub mod corpus;
 pub mod measure;
 pub mod site;
 pub mod table;

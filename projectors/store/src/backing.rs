@@ -424,7 +424,8 @@ impl<T: TableDef> Table<T> for RocksTable<T> {
                 .map_err(|error| TableError::Store { table: T::NAME, message: error.to_string() })?;
             *slot = Change::Written(written);
         } else {
-            self.change(key, end)?;
+            end(Arc::make_mut(&mut row));
+            self.set(key.clone(), Some(Arc::clone(&row)));
         }
         if begin(Arc::make_mut(&mut row)) {
             self.set(next, Some(row));

@@ -94,7 +94,7 @@ pub trait Table<T: TableDef> {
     }
 
     /// The row of `key` stays as `end` leaves it, and another goes on from it under the key `next`, as `begin` makes
-    /// it of the first; says whether there was one. A backing need not copy the row. Where `begin` says no, its event
+    /// it of the ended one; says whether there was one. A backing need not copy the row. Where `begin` says no, its event
     /// is refused, and what the tables hold is taken back with it.
     fn succeed(
         &mut self,
@@ -104,8 +104,10 @@ pub trait Table<T: TableDef> {
         begin: &mut dyn FnMut(&mut T::Row) -> bool,
     ) -> Result<bool, TableError> {
         let Some(mut row) = self.get(key)?.map(Cow::into_owned) else { return Ok(false) };
+        end(&mut row);
+        let ended = row.clone();
         if begin(&mut row) {
-            self.change(key, end)?;
+            self.put(key.clone(), ended)?;
             self.put(next, row)?;
         }
         Ok(true)

@@ -66,9 +66,9 @@ impl Broker {
         let jars = jars()?;
         let dir = std::env::temp_dir().join(format!("gatelog-kafka-{}-{}", std::process::id(), token()?));
         fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-        let port = free_port()?;
+        let [port, controller] = free_ports()?;
         let mut broker = Broker { dir, jars, port, keeper: None };
-        broker.format(free_port()?)?;
+        broker.format(controller)?;
         broker.run()?;
         Ok(broker)
     }
@@ -221,9 +221,12 @@ fn token() -> Result<String, String> {
     Ok(format!("{:016x}", u64::from_be_bytes(bytes)))
 }
 
-fn free_port() -> Result<u16, String> {
-    let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| format!("no free port: {error}"))?;
-    listener.local_addr().map(|address| address.port()).map_err(|error| error.to_string())
+/// Two ports nobody listens on. Both are held until both are known: else the second may be the first again.
+fn free_ports() -> Result<[u16; 2], String> {
+    let held = || TcpListener::bind("127.0.0.1:0").map_err(|error| format!("no free port: {error}"));
+    let (one, other) = (held()?, held()?);
+    let port = |held: TcpListener| held.local_addr().map(|address| address.port()).map_err(|error| error.to_string());
+    Ok([port(one)?, port(other)?])
 }
 
 /// The directory with Kafka's jars; had by Maven the first time.
