@@ -120,6 +120,8 @@ family! {
         0x012a "gate.build-resumed" 1 BuildResumed(gate::BuildResumed);
         /// What became of artifacts that others may need was noted.
         0x012b "gate.artifacts-noted" 1 ArtifactsNoted(gate::ArtifactsNoted);
+        /// An attempt that still runs will fail.
+        0x012c "gate.build-failing" 1 BuildFailing(gate::BuildFailing);
     }
 }
 

@@ -52,6 +52,8 @@ family! {
         0x8110 "gate.in.promote-asked" 1 PromoteAsked(gate::PromoteAsked);
         /// An attempt waits for the jobs that need it.
         0x8111 "gate.in.attempt-paused" 1 AttemptPaused(gate::AttemptPaused);
+        /// An attempt that still runs will fail.
+        0x8112 "gate.in.attempt-failing" 1 AttemptFailing(gate::AttemptFailing);
     }
 }
 

@@ -318,6 +318,9 @@ impl Names {
                     .map(|(name, made)| format!("{name}{}", if *made { "" } else { " (not made)" }));
                 format!("artifacts of {}: {}", self.item(noted.item), names.collect::<Vec<_>>().join(", "))
             }
+            GateEvent::BuildFailing(event) => {
+                format!("{} will fail: {}", self.build(event.failing.build), event.failing.detail)
+            }
             GateEvent::BuildResumed(resumed) => format!("{} goes on", self.build(resumed.build)),
             GateEvent::WaitChanged(changed) => self.wait(changed),
             GateEvent::SubmitRequested(wanted) => {
@@ -490,6 +493,10 @@ impl Names {
             }
             GateInput::AttemptPaused(paused) => {
                 format!("attempt {} of {} waits for the jobs that need it", paused.attempt, self.build(paused.build))
+            }
+            GateInput::AttemptFailing(failing) => {
+                let build = self.build(failing.build);
+                format!("attempt {} of {build} will fail: {}", failing.attempt, failing.detail)
             }
             GateInput::DequeueAsked(asked) => {
                 format!("{} is asked out of {}: {}", asked.change.change, asked.pipeline, asked.reason)

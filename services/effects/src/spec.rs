@@ -163,6 +163,12 @@ impl JobSpec {
                     pre: seconds(self.job.pre_timeout),
                     post: seconds(self.job.post_timeout),
                 },
+                failure_output: self
+                    .job
+                    .failure_output
+                    .iter()
+                    .map(|pattern| (pattern.regex().to_owned(), pattern.negate()))
+                    .collect(),
             },
             item: refs.last().cloned().unwrap_or_default(),
             items: refs,

@@ -19,7 +19,7 @@ use gatelog_executing::{
 };
 use gatelog_merging::{BranchState, MergeError, ObjectSharing, WorkspaceRequest};
 use gatelog_record::draft::capacity::{LeaseReleased, NodeGrant};
-use gatelog_record::draft::gate::{Artifact, AttemptFinished, AttemptStarted, BuildResult};
+use gatelog_record::draft::gate::{Artifact, AttemptFailing, AttemptFinished, AttemptStarted, BuildResult};
 use gatelog_record::input::{CapacityInput, GateInput};
 use gatelog_record::{
     BlobHash, BuildId, BuildsetId, EventRef, Input, InputId, InputRecord, LeaseId, Partition, Stream, Timestamp, Value,
@@ -276,8 +276,14 @@ impl Worker {
             let reason = outer.wait().await;
             inner.abort(reason);
         });
+        let (worker, told, early) = (self.clone(), lease.clone(), build.control());
+        let telling = tokio::spawn(async move {
+            let why = early.wait_failing().await;
+            let _ = tokio::task::spawn_blocking(move || worker.failing(&told, why)).await;
+        });
         let outcome = build.run().await;
         link.abort();
+        telling.abort();
         Ok((outcome, buildset, web_root))
     }
 
@@ -346,6 +352,13 @@ impl Worker {
             artifacts: parents.artifacts,
         };
         Ok((spec, attempt, parents.web_root))
+    }
+
+    /// The attempt will fail, although it still runs: those behind it need not wait for its end.
+    fn failing(&self, lease: &Held, detail: String) {
+        let (tenant, worker) = (lease.tenant.clone(), self.name.clone());
+        let failing = AttemptFailing { tenant, build: lease.build, attempt: lease.attempt, worker, detail };
+        self.tell_owner(lease, "failing", GateInput::AttemptFailing(failing));
     }
 
     fn finished(&self, lease: &Held, began: Timestamp, outcome: Result<(BuildOutcome, BuildsetId, String), Failed>) {

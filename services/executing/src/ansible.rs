@@ -9,7 +9,7 @@ use crate::jobdir::{JobDir, write};
 use crate::playbooks::PlaybookInPlace;
 use crate::process::MARK;
 use crate::sandbox::{Mount, Profile};
-use crate::spec::{BuildSpec, Connection};
+use crate::spec::{BuildSpec, Connection, Phase};
 use crate::toolchain::Toolchain;
 
 const STREAM: &str = include_str!("plugins/gatelog_stream.py");
@@ -139,6 +139,17 @@ pub(crate) fn profile(
     profile.directory = Some(job_dir.work());
     profile.environment = environment(config, toolchain, job_dir, playbook);
     profile
+}
+
+/// What the callback plugin is told to look for, where it is wanted at once that the playbook will fail. Zuul: in
+/// run, and in post-run of an attempt that is not repeated.
+pub(crate) fn early_failure(spec: &BuildSpec, playbook: &PlaybookInPlace, course: &Course) -> Option<String> {
+    let wanted = match playbook.spec.phase {
+        Phase::Run => true,
+        Phase::Post => !course.will_retry,
+        Phase::Pre | Phase::Cleanup => false,
+    };
+    wanted.then(|| serde_json::json!(spec.job.failure_output).to_string())
 }
 
 /// Where the callback plugin writes one playbook's results.

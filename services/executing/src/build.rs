@@ -149,6 +149,13 @@ impl Build {
                 break;
             }
         }
+        // Zuul: what was known to fail does not succeed after all.
+        if verdict.is_none()
+            && let Some(why) = self.control.failing()
+        {
+            progress.detail.get_or_insert(why);
+            verdict = Some(BuildResult::Failure(FailureCause::Run));
+        }
         // Zuul: nothing is run where nothing more can be written.
         let full = verdict == Some(BuildResult::Failure(FailureCause::DiskLimit));
         if verdict != Some(BuildResult::Aborted) && !full {
@@ -192,7 +199,7 @@ impl Build {
             let replaceable = matches!(verdict, None | Some(BuildResult::Failure(FailureCause::Run)));
             match ending {
                 PlaybookEnding::Ok => {}
-                PlaybookEnding::Unreachable if replaceable => {
+                PlaybookEnding::Unreachable if replaceable && self.control.failing().is_none() => {
                     verdict = Some(BuildResult::Retry(RetryCause::Unreachable));
                 }
                 PlaybookEnding::DiskLimit if replaceable => {
@@ -217,6 +224,11 @@ impl Build {
             PlaybookEnding::Failed(_) => BuildResult::Failure(FailureCause::Run),
             PlaybookEnding::TimedOut if pre => BuildResult::Retry(RetryCause::PreTimedOut),
             PlaybookEnding::TimedOut => BuildResult::TimedOut,
+            // Zuul: what was known to fail is not repeated.
+            PlaybookEnding::Unreachable if self.control.failing().is_some() => BuildResult::Failure(FailureCause::Run),
+            PlaybookEnding::Killed(_) if self.control.failing().is_some() => {
+                BuildResult::Error("the job was about to fail when something on this host killed it".into())
+            }
             PlaybookEnding::Unreachable => BuildResult::Retry(RetryCause::Unreachable),
             PlaybookEnding::Aborted => BuildResult::Aborted,
             PlaybookEnding::OutputLimit => BuildResult::Failure(FailureCause::OutputLimit),

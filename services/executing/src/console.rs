@@ -14,6 +14,9 @@ use tokio::sync::watch;
 /// The most bytes one read returns.
 pub const MAX_READ: usize = 1 << 20;
 
+/// A line that begins so is not shown: the callback plugin says by it that the playbook can only fail.
+const EARLY_FAILURE: &str = "gatelog: early failure: ";
+
 /// How far a console has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Progress {
@@ -198,12 +201,15 @@ pub(crate) struct Lines {
     /// The first complaint, or else the last line, that the callback did not write: what went wrong
     /// where Ansible could not say so itself.
     pub(crate) complaint: Option<String>,
+    /// Why the playbook will fail, once that is certain.
+    pub(crate) failing: Option<String>,
 }
 
 impl Lines {
     /// Lines of at most `limit` bytes.
     pub(crate) fn new(limit: usize) -> Lines {
-        Lines { limit: limit.max(64), line: Vec::new(), cut: 0, stamp: String::new(), complaint: None }
+        let (line, stamp) = (Vec::new(), String::new());
+        Lines { limit: limit.max(64), line, cut: 0, stamp, complaint: None, failing: None }
     }
 
     /// Takes bytes as they come; appends the lines that are complete to `out`.
@@ -236,6 +242,12 @@ impl Lines {
     fn finish_line(&mut self, out: &mut Vec<u8>) {
         let text = String::from_utf8_lossy(&self.line);
         let text = text.trim_end_matches('\r');
+        if let Some(why) = text.strip_prefix(EARLY_FAILURE) {
+            self.failing.get_or_insert_with(|| why.to_owned());
+            self.line.clear();
+            self.cut = 0;
+            return;
+        }
         if !has_stamp(text) {
             if self.stamp.is_empty() {
                 self.stamp = stamp(now());
@@ -290,6 +302,19 @@ mod tests {
         );
         assert_eq!(all.len(), 3);
         assert_eq!(lines.complaint.as_deref().map(str::len), Some(64));
+    }
+
+    #[test]
+    fn an_early_failure_is_told_once_and_not_shown() {
+        let mut lines = Lines::new(4096);
+        let mut out = Vec::new();
+        lines.feed(b"before\ngatelog: early failure: task \"compile\" failed\nafter\n", &mut out);
+        assert_eq!(lines.failing.as_deref(), Some("task \"compile\" failed"));
+        lines.feed(b"gatelog: early failure: another\n", &mut out);
+        assert_eq!(lines.failing.as_deref(), Some("task \"compile\" failed"));
+        let text = String::from_utf8(out).unwrap();
+        let shown: Vec<&str> = text.lines().filter_map(|line| Some(line.split_once(" | ")?.1)).collect();
+        assert_eq!(shown, ["before", "after"]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Stopping a build from outside.
+//! A handle on a build: stopping it from outside, and hearing early that it will fail.
 
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ pub enum AbortReason {
 #[derive(Clone, Debug)]
 pub struct BuildControl {
     abort: Arc<watch::Sender<Option<AbortReason>>>,
+    failing: Arc<watch::Sender<Option<String>>>,
 }
 
 impl Default for BuildControl {
@@ -28,7 +29,7 @@ impl Default for BuildControl {
 impl BuildControl {
     /// A handle that nobody has used yet.
     pub fn new() -> BuildControl {
-        BuildControl { abort: Arc::new(watch::channel(None).0) }
+        BuildControl { abort: Arc::new(watch::channel(None).0), failing: Arc::new(watch::channel(None).0) }
     }
 
     /// Stops the build, now or as soon as it starts. A second call changes nothing, except that a
@@ -51,6 +52,37 @@ impl BuildControl {
     /// Whether the build was stopped.
     pub fn is_aborted(&self) -> bool {
         self.aborted().is_some()
+    }
+
+    /// From here on the build will fail, and nothing undoes that. Only the first reason is kept.
+    pub(crate) fn note_failing(&self, why: String) {
+        self.failing.send_if_modified(|current| {
+            let first = current.is_none();
+            if first {
+                *current = Some(why);
+            }
+            first
+        });
+    }
+
+    /// Why the build will fail, although it still runs. Zuul: early failure.
+    pub fn failing(&self) -> Option<String> {
+        self.failing.borrow().clone()
+    }
+
+    /// Completes, with the reason, when it is certain that the build will fail although it still runs.
+    pub async fn wait_failing(&self) -> String {
+        let mut receiver = self.failing.subscribe();
+        loop {
+            let known = receiver.borrow_and_update().clone();
+            if let Some(why) = known {
+                return why;
+            }
+            // The sender lives as long as `self`, so this ends only with a change.
+            if receiver.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     /// Completes when the build is stopped.

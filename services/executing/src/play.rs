@@ -219,6 +219,9 @@ impl Build {
         let words = ansible::command(toolchain, &self.job_dir, inventory, playbook, course);
         let console = self.console_path();
         let mut profile = ansible::profile(config, toolchain, &self.job_dir, &self.spec, playbook, &console);
+        if let Some(patterns) = ansible::early_failure(&self.spec, playbook, course) {
+            profile.environment.insert("GATELOG_EARLY_FAILURE".into(), patterns.into());
+        }
         if self.executor.wall == Ok(Wall::User) {
             profile.processes = config.limits.processes.map(kernel_process_limit);
         }
@@ -256,6 +259,9 @@ impl Build {
                     Ok(count) => {
                         pace.take(count);
                         lines.feed(buffer.get(..count).unwrap_or_default(), &mut out);
+                        if let Some(why) = &lines.failing {
+                            self.control.note_failing(why.clone());
+                        }
                         let over = self.console.push(&out).is_err();
                         out.clear();
                         if over && stopped.is_none() {
@@ -303,6 +309,9 @@ impl Build {
             }
         }
         lines.finish(&mut out);
+        if let Some(why) = lines.failing.take() {
+            self.control.note_failing(why);
+        }
         // At the end of the console there is nobody left to stop.
         let _ = self.console.push(&out);
         if stopped.is_none() {

@@ -72,6 +72,9 @@ pub struct JobSpec {
     pub workspace_scheme: WorkspaceScheme,
     /// How long it may take.
     pub timeouts: Timeouts,
+    /// Zuul: `failure-output`. A line of a command's output that begins so means that the job fails; each is a
+    /// regular expression of Python's and whether it is negated.
+    pub failure_output: Vec<(String, bool)>,
 }
 
 /// Limits of time, in seconds; `None` means the executor's own limit.

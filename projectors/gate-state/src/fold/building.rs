@@ -2,7 +2,7 @@
 
 use gatelog_record::draft::capacity::LeaseEndAsked;
 use gatelog_record::draft::gate::{
-    ArtifactsNoted, BuildFinished, BuildPaused, BuildResumed, BuildSettled, BuildStarted, LeaseEndWanted, LeaseWanted,
+    ArtifactsNoted, BuildFailing, BuildFinished, BuildPaused, BuildResumed, BuildSettled, BuildStarted, LeaseEndWanted, LeaseWanted,
     WaitSubject,
 };
 use gatelog_record::input::CapacityInput;
@@ -47,6 +47,7 @@ impl<B: Backing> GateTables<B> {
             row.worker = None;
             row.started_at = None;
             row.finished_at = None;
+            row.pre_fail = false;
         })
     }
 
@@ -79,6 +80,21 @@ impl<B: Backing> GateTables<B> {
         row.paused = true;
         row.child_jobs = child_jobs(&paused.data);
         Ok(self.builds.put(paused.build, row)?)
+    }
+
+    pub(super) fn build_failing(&mut self, event: &BuildFailing) -> Result<(), FoldRefused> {
+        let failing = &event.failing;
+        let row = self.builds.need(&failing.build)?;
+        if row.state != BuildState::Running || row.attempt != failing.attempt {
+            return Err(FoldRefused::Illegal(format!(
+                "build {} will fail in attempt {} while it is {:?} with attempt {}",
+                failing.build, failing.attempt, row.state, row.attempt
+            )));
+        }
+        self.builds.update(&failing.build, |row| {
+            row.pre_fail = true;
+            row.detail = Some(failing.detail.clone());
+        })
     }
 
     pub(super) fn artifacts_noted(&mut self, event: &ArtifactsNoted) -> Result<(), FoldRefused> {
@@ -142,6 +158,7 @@ impl<B: Backing> GateTables<B> {
             row.detail.clone_from(&finished.detail);
             row.result = event.result;
             row.state = if event.retry { BuildState::Waiting } else { BuildState::Done };
+            row.pre_fail &= !event.retry;
             if !event.retry {
                 row.child_jobs = child_jobs(&finished.data);
             }

@@ -71,6 +71,7 @@ impl<B: Backing> GateLive<B> {
             GateEvent::BuildStarted(event) => gate.build_started(event),
             GateEvent::BuildPaused(event) => gate.build_paused(event),
             GateEvent::BuildResumed(event) => gate.build_resumed(event),
+            GateEvent::BuildFailing(event) => gate.build_failing(event),
             GateEvent::ArtifactsNoted(event) => gate.artifacts_noted(event),
             GateEvent::BuildFinished(event) => gate.build_finished(event),
             GateEvent::BuildSettled(event) => gate.build_settled(event),

@@ -187,6 +187,7 @@ impl<B: Backing> GateTables<B> {
                             settled: None,
                             child_jobs: None,
                             paused: false,
+                            pre_fail: false,
                         },
                     )?;
                 }

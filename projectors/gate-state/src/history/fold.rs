@@ -86,6 +86,7 @@ impl<B: Backing> GateRead<B> {
             | GateEvent::FailuresCounted(_)
             | GateEvent::BuildPaused(_)
             | GateEvent::BuildResumed(_)
+            | GateEvent::BuildFailing(_)
             | GateEvent::ArtifactsNoted(_)
             | GateEvent::WorkResent(_) => Ok(()),
         }
@@ -688,6 +689,7 @@ fn about(event: &GateEvent) -> (Option<ItemId>, Option<gatelog_record::BuildId>)
         GateEvent::BuildFinished(event) => (Some(event.item), Some(event.finished.build)),
         GateEvent::BuildPaused(event) => (Some(event.item), Some(event.paused.build)),
         GateEvent::BuildResumed(event) => (Some(event.item), Some(event.build)),
+        GateEvent::BuildFailing(event) => (Some(event.item), Some(event.failing.build)),
         GateEvent::ArtifactsNoted(event) => (Some(event.item), None),
         GateEvent::BuildSettled(event) => (Some(event.item), Some(event.build)),
         GateEvent::ItemFailing(event) => (Some(event.item), None),

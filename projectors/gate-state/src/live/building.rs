@@ -65,12 +65,20 @@ pub struct BuildRow {
     pub child_jobs: Option<Vec<String>>,
     /// Whether its newest attempt succeeded so far and waits for the jobs that need it.
     pub paused: bool,
+    /// Whether its newest attempt will fail, although it still runs. Zuul: `pre_fail`.
+    pub pre_fail: bool,
 }
 
 impl BuildRow {
     /// Whether an attempt of it has a lease or asked for one.
     pub fn holds_lease(&self) -> bool {
         matches!(self.state, BuildState::Leased | BuildState::Running)
+    }
+
+    /// Whether it failed, or will.
+    pub fn fails(&self) -> bool {
+        let failed = |result| !matches!(result, BuildResult::Success | BuildResult::Skipped);
+        self.result.map_or(self.pre_fail, failed)
     }
 }
 

@@ -4,11 +4,16 @@
 Each line is `<UTC time> | <host> | <text>` and goes to standard output, where the executor takes
 it. At the end of a playbook one JSON document with all results is written to the file named by
 GATELOG_PLAYBOOK_JSON; the executor puts these together into job-output.json.
+
+As soon as it is certain that the playbook fails, one line of another form tells the executor so;
+it is not shown. GATELOG_EARLY_FAILURE, where it is set, holds the job's `failure-output`: a list of
+pairs, a regular expression and whether it is negated.
 """
 
 import datetime
 import json
 import os
+import re
 
 from ansible.plugins.callback import CallbackBase
 
@@ -28,6 +33,8 @@ QUIET = {
     "ansible_facts", "ansible_loop_var", "ansible_index_var", "diff", "attempts", "unreachable", "finished",
 }
 COMMANDS = {"command", "shell", "raw", "script", "win_command", "win_shell"}
+# What begins with this is for the executor.
+EARLY = "gatelog: early failure: "
 # One value of a result is kept up to this many characters; a console is no place for more.
 LONGEST = 1 << 20
 
@@ -79,6 +86,8 @@ class CallbackModule(CallbackBase):
         self.plays = []
         self.failures = []
         self.unreachable = set()
+        # None: nobody wants to know, or it was told already.
+        self.early = self.patterns()
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -87,6 +96,35 @@ class CallbackModule(CallbackBase):
         lines = str(text).splitlines() or [""]
         block = "".join(before + line + "\n" for line in lines)
         os.write(1, block.encode("utf-8", "replace"))
+
+    # -- early failure -------------------------------------------------------------------------
+
+    def patterns(self):
+        text = os.environ.get("GATELOG_EARLY_FAILURE")
+        if not text:
+            return None
+        found = []
+        for expression, negate in json.loads(text):
+            try:
+                found.append((re.compile(expression), negate))
+            except re.error as error:
+                self.say("WARNING: failure-output %r is left out: %s" % (expression, error))
+        return found
+
+    def will_fail(self, why):
+        if self.early is None:
+            return
+        self.early = None
+        os.write(1, (EARLY + " ".join(why.split())[:500] + "\n").encode("utf-8", "replace"))
+
+    def look(self, text, host):
+        for line in text.splitlines() if self.early else ():
+            for pattern, negate in self.early:
+                if bool(pattern.match(line)) != negate:
+                    said = 'a line of %s matches failure-output "%s"' % (host, pattern.pattern)
+                    self.say("Early failure: " + said, host)
+                    self.will_fail(said)
+                    return
 
     def name_of(self, result):
         host = part(result, "host").get_name()
@@ -167,6 +205,8 @@ class CallbackModule(CallbackBase):
             text = value.get(key)
             if text:
                 self.say(text, host)
+                if key == "stdout":
+                    self.look(str(text), host)
 
     def details(self, value, host):
         if value.get("msg"):
@@ -230,12 +270,16 @@ class CallbackModule(CallbackBase):
         if value.get("results") and isinstance(value["results"], list):
             said = [item.get("msg") for item in value["results"] if isinstance(item, dict) and item.get("failed")]
             message = next((text for text in said if text), message)
+        rescued = self.has_rescue(part(result, "task"))
+        if not rescued:
+            name, host = part(result, "task").get_name().strip(), part(result, "host").get_name()
+            self.will_fail("task %s failed on %s: %s" % (json.dumps(name), host, message))
         self.failures.append({
             "play": self.plays[-1]["play"]["name"] if self.plays else "",
             "task": part(result, "task").get_name().strip(),
             "host": part(result, "host").get_name(),
             "message": str(message)[:500],
-            "rescued": self.has_rescue(part(result, "task")),
+            "rescued": rescued,
         })
 
     def has_rescue(self, task):
@@ -257,6 +301,8 @@ class CallbackModule(CallbackBase):
         self.say("unreachable", self.name_of(result))
         if not getattr(part(result, "task"), "ignore_unreachable", False):
             self.unreachable.add(name)
+            # Such an attempt may be repeated.
+            self.early = None
 
     def v2_runner_retry(self, result):
         value = part(result, "result")

@@ -70,6 +70,7 @@ impl<'a> Decision<'a> {
             GateInput::DequeueAsked(asked) => self.dequeue_asked(asked),
             GateInput::PromoteAsked(asked) => self.promote_asked(asked),
             GateInput::AttemptPaused(paused) => self.attempt_paused(paused),
+            GateInput::AttemptFailing(failing) => self.attempt_failing(failing),
             GateInput::PrepareDone(done) => self.prepare_done(done),
             GateInput::FreezeDone(done) => self.freeze_done(done),
             GateInput::AttemptStarted(started) => self.attempt_started(started),
@@ -209,5 +210,6 @@ fn tenant_named(input: &GateInput) -> Option<&str> {
         GateInput::DequeueAsked(body) => &body.tenant,
         GateInput::PromoteAsked(body) => &body.tenant,
         GateInput::AttemptPaused(body) => &body.tenant,
+        GateInput::AttemptFailing(body) => &body.tenant,
     })
 }

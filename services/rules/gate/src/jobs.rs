@@ -6,8 +6,8 @@ use gatelog_deciding::Refusal;
 use gatelog_gate_state::live::{BuildRow, BuildState};
 use gatelog_record::draft::capacity::{LeaseAsked, SemaphoreWanted};
 use gatelog_record::draft::gate::{
-    AttemptFinished, AttemptPaused, AttemptStarted, BuildFinished, BuildPaused, BuildResult, BuildResumed,
-    BuildSettled, BuildStarted, LeaseEndWanted, LeaseLost, LeaseWanted, ReportAction,
+    AttemptFailing, AttemptFinished, AttemptPaused, AttemptStarted, BuildFailing, BuildFinished, BuildPaused,
+    BuildResult, BuildResumed, BuildSettled, BuildStarted, LeaseEndWanted, LeaseLost, LeaseWanted, ReportAction,
 };
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BuildId, BuildsetId, Domain, ItemId, Partition, Value};
@@ -308,6 +308,17 @@ impl Decision<'_> {
         self.emit(GateEvent::BuildPaused(BuildPaused { paused: paused.clone(), item, buildset }))
     }
 
+    /// A worker says that an attempt will fail. Zuul: `pre_fail`.
+    pub(crate) fn attempt_failing(&mut self, failing: &AttemptFailing) -> Result<(), Refusal> {
+        let subject = format!("early failure of build {} attempt {}", failing.build, failing.attempt);
+        let Some(row) = self.current_attempt(failing.build, failing.attempt, &subject)? else { return Ok(()) };
+        if row.state != BuildState::Running || row.pre_fail {
+            return self.ignore(subject, "already-had");
+        }
+        let (item, buildset) = (row.item, row.buildset);
+        self.emit(GateEvent::BuildFailing(BuildFailing { failing: failing.clone(), item, buildset }))
+    }
+
     /// A worker ended an attempt.
     pub(crate) fn attempt_finished(&mut self, finished: &AttemptFinished) -> Result<(), Refusal> {
         let subject = format!("build {} attempt {}", finished.build, finished.attempt);
@@ -335,6 +346,8 @@ impl Decision<'_> {
         let attempts = row.job.attempts.max(1);
         let left = row.attempt < attempts;
         let result = match finished.result {
+            // Zuul: what was known to fail does not succeed after all, and is not repeated.
+            BuildResult::Success | BuildResult::Retry if row.pre_fail => Some(BuildResult::Failure),
             // Zuul: a build whose worker died is tried again whatever the count says.
             BuildResult::Aborted if row.attempt < MAX_ATTEMPTS => None,
             BuildResult::Retry | BuildResult::MergeConflict if left => None,

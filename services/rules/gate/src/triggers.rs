@@ -246,12 +246,14 @@ impl Decision<'_> {
         })
     }
 
-    /// Somebody asks to dequeue a change. Zuul: the first live item that holds it goes.
+    /// Somebody asks to dequeue a change. Zuul: the first live item that holds it, or anything of its ref, goes.
     pub(crate) fn dequeue_asked(&mut self, asked: &DequeueAsked) -> Result<(), Refusal> {
-        let found = self
-            .items_of(&asked.tenant, &asked.change)
-            .into_iter()
-            .find(|item| self.item(*item).is_some_and(|row| row.pipeline == asked.pipeline && row.live));
+        let key = &asked.change;
+        let known = self.change(&asked.tenant, key).map(|row| row.facts.subject.git_ref.clone());
+        let git_ref = known.unwrap_or_else(|| key.change.clone());
+        let meant =
+            |one: &Subject| one.project == key.project && (one.git_ref == git_ref || subject_name(one) == key.change);
+        let found = self.first_live(&asked.tenant, &asked.pipeline, meant);
         let Some(item) = found else { return self.nothing("not-in-pipeline") };
         if self.is_merging(item) {
             return self.nothing("being-merged");

@@ -149,6 +149,32 @@ pub struct BuildResumed {
     pub buildset: BuildsetId,
 }
 
+/// Input: something happened in a running attempt by which it will fail, whatever comes after. Zuul: `pre_fail`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AttemptFailing {
+    /// The tenant.
+    pub tenant: String,
+    /// The build.
+    pub build: BuildId,
+    /// Which attempt.
+    pub attempt: u32,
+    /// The worker.
+    pub worker: String,
+    /// What happened, for people: the task that failed, the line that matched.
+    pub detail: String,
+}
+
+/// A running attempt will fail: its build counts as failed from here on, and nothing undoes that.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BuildFailing {
+    /// What the worker said.
+    pub failing: AttemptFailing,
+    /// The item.
+    pub item: ItemId,
+    /// The buildset.
+    pub buildset: BuildsetId,
+}
+
 /// What became of the artifacts that an item's jobs make, when the item left: jobs of changes that need
 /// these may ask later.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -6,6 +6,8 @@ mod independent;
 mod serial;
 mod supercedent;
 
+use std::ops::Bound;
+
 use gatelog_deciding::Refusal;
 use gatelog_record::ItemId;
 use gatelog_record::draft::gate::{ChangeKey, EnqueueRefused, ItemEnqueued, PipelineVerdict, ReportAction, Subject};
@@ -185,18 +187,33 @@ impl Decision<'_> {
         Ok(item)
     }
 
-    /// Zuul: a change that enters a pipeline leaves those this one supersedes.
+    /// Zuul: a change that enters a pipeline leaves those this one supersedes: in each the first item that holds
+    /// the change at this patchset, or anything of the same ref.
     fn supersede(&mut self, entry: &Entry<'_>, subject: &Subject) -> Result<(), Refusal> {
         for other in &entry.pipeline.supercedes {
-            for item in self.items_in(entry.tenant, other, subject) {
-                let Some(row) = self.item(item) else { continue };
-                if row.live && row.subjects.iter().any(|one| same(one, subject)) && !self.is_merging(item) {
-                    let detail = format!("It entered {}, which supersedes this pipeline.", entry.pipeline.name);
-                    self.leave_silently(item, "superseded", &detail)?;
-                }
+            let meant = |one: &Subject| {
+                one.project == subject.project && (one.git_ref == subject.git_ref || same(one, subject))
+            };
+            if let Some(item) = self.first_live(entry.tenant, other, meant)
+                && !self.is_merging(item)
+            {
+                let detail = format!("It entered {}, which supersedes this pipeline.", entry.pipeline.name);
+                self.leave_silently(item, "superseded", &detail)?;
             }
         }
         Ok(())
+    }
+
+    /// The first live item of a pipeline that holds something: in each queue the first, and of these the oldest.
+    pub(crate) fn first_live(&self, tenant: &str, pipeline: &str, holds: impl Fn(&Subject) -> bool) -> Option<ItemId> {
+        let from = (tenant.to_owned(), pipeline.to_owned(), String::new());
+        let queues = self.gate().queues.rows(Bound::Included(&from), Bound::Unbounded);
+        let own = queues.take_while(|(key, _)| key.0 == tenant && key.1 == pipeline);
+        let fits = |item: &&ItemId| {
+            self.item(**item).is_some_and(|row| row.live && row.subjects.iter().any(&holds))
+        };
+        own.filter_map(|(_, row)| row.items.iter().find(fits).copied())
+            .min_by_key(|item| self.item(*item).map(|row| row.enqueued))
     }
 
     /// The facts' subject of a change, which is at its current patchset.

@@ -45,6 +45,8 @@ pub struct Change {
     pub open: bool,
     pub merged: bool,
     pub approved: bool,
+    /// Its ref, where it is not one of its own.
+    pub git_ref: Option<String>,
 }
 
 #[derive(Default)]
@@ -104,7 +106,7 @@ impl Forge {
             connection: CONNECTION.into(),
             project: canonical(&change.project),
             branch: Some(change.branch.clone()),
-            git_ref: format!("refs/changes/{name}/{patchset}"),
+            git_ref: change.git_ref.clone().unwrap_or_else(|| format!("refs/changes/{name}/{patchset}")),
             change: Some(format!("{}/{name}", change.branch)),
             patchset: Some(patchset.to_string()),
             commit: Some(format!("{name}-ps{patchset}")),

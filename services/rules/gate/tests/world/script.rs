@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gatelog_gate_state::live::{BuildState, ItemRow, WaitKey};
 use gatelog_record::draft::gate::{
-    AttemptPaused, BuildResult, DequeueAsked, EnqueueAsked, LeaseLost, PromoteAsked, TenantLoaded, TenantProject,
+    AttemptFailing, AttemptPaused, BuildResult, DequeueAsked, EnqueueAsked, LeaseLost, PromoteAsked, TenantLoaded, TenantProject,
     WaitSubject,
 };
 use gatelog_record::draft::intake::{ForgeEvent, TenantFile};
@@ -87,6 +87,11 @@ fn equal<T: PartialEq + std::fmt::Debug>(what: &str, expected: T, found: T) -> R
     if expected == found { Ok(()) } else { Err(format!("{what}: expected {expected:?}, found {found:?}")) }
 }
 
+fn result_of(word: &str) -> Option<BuildResult> {
+    use BuildResult::{Failure, PostFailure, Retry, Skipped, Success, TimedOut};
+    [Failure, PostFailure, Retry, Skipped, Success, TimedOut].into_iter().find(|result| result.word() == word)
+}
+
 impl Story {
     /// One sentence.
     pub fn say(&mut self, words: &[&str], block: &str) -> Result<(), String> {
@@ -129,6 +134,11 @@ impl Story {
             ["an", "event", "of", project, "comes"] => {
                 let event = self.forge_event(project, "master", "change-proposed", None);
                 self.world.intake(&IntakeInput::ForgeEvent(event))
+            }
+            [one, "shares", "the", "ref", "of", other] => {
+                let git_ref = self.world.forge.subject(other).ok_or("no such change")?.git_ref;
+                self.change(one)?.git_ref = Some(git_ref);
+                self.event(one, "change-edited")
             }
             [one, "conflicts", "with", other] => {
                 self.world.forge.conflicts.insert(((*one).into(), (*other).into()));
@@ -459,6 +469,16 @@ impl Story {
                 let paused = AttemptPaused { tenant, build, attempt: row.attempt, worker, data: Value::Null };
                 self.world.say(TENANT, GateInput::AttemptPaused(paused))
             }
+            ["will", "fail"] => {
+                if row.state == BuildState::Leased {
+                    self.world.start_build(build)?;
+                }
+                let (tenant, worker) = (TENANT.into(), "worker-1".into());
+                let detail = "a task failed".into();
+                let failing = AttemptFailing { tenant, build, attempt: row.attempt, worker, detail };
+                self.world.say(TENANT, GateInput::AttemptFailing(failing))
+            }
+            ["ends", word] => end(result_of(word).ok_or_else(|| format!("no result is called {word}"))?),
             ["retries"] => end(BuildResult::Retry),
             ["aborts"] => end(BuildResult::Aborted),
             ["loses", "its", "worker"] => {
