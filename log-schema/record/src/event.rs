@@ -122,6 +122,8 @@ family! {
         0x012b "gate.artifacts-noted" 1 ArtifactsNoted(gate::ArtifactsNoted);
         /// An attempt that still runs will fail.
         0x012c "gate.build-failing" 1 BuildFailing(gate::BuildFailing);
+        /// Outside events wait, or are dropped, or are dealt with again.
+        0x012d "gate.intake-changed" 1 IntakeChanged(gate::IntakeChanged);
     }
 }
 

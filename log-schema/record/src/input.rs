@@ -54,6 +54,8 @@ family! {
         0x8111 "gate.in.attempt-paused" 1 AttemptPaused(gate::AttemptPaused);
         /// An attempt that still runs will fail.
         0x8112 "gate.in.attempt-failing" 1 AttemptFailing(gate::AttemptFailing);
+        /// Somebody asks that outside events wait, or are dropped, or are dealt with again.
+        0x8113 "gate.in.intake-asked" 1 IntakeAsked(gate::IntakeAsked);
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use gatelog_record::draft::gate::{
     ChangesWanted, ConfigScope, EnqueueAsked, FactsPurpose, FreezeOutcome, Frozen, ItemEnqueued, LayoutMade,
-    LayoutOutcome, PrepareOutcome, Prepared, Subject, SubmitOutcome, Submitted, TriggerCause, WaitChanged, WaitSubject,
+    LayoutOutcome, PrepareOutcome, Prepared, Subject, SubmitOutcome, Submitted, TriggerCause, TriggerIntake, WaitChanged,
+    WaitSubject,
 };
 use gatelog_record::draft::intake::ForgeEvent;
 use gatelog_record::event::{CapacityEvent, GateEvent, PartitionEvent};
@@ -318,6 +319,10 @@ impl Names {
                     .map(|(name, made)| format!("{name}{}", if *made { "" } else { " (not made)" }));
                 format!("artifacts of {}: {}", self.item(noted.item), names.collect::<Vec<_>>().join(", "))
             }
+            GateEvent::IntakeChanged(event) => {
+                let (tenant, reason) = (&event.asked.tenant, &event.asked.reason);
+                format!("outside events of {tenant} {} from here on: {reason}", fate(event.asked.triggers))
+            }
             GateEvent::BuildFailing(event) => {
                 format!("{} will fail: {}", self.build(event.failing.build), event.failing.detail)
             }
@@ -494,6 +499,9 @@ impl Names {
             GateInput::AttemptPaused(paused) => {
                 format!("attempt {} of {} waits for the jobs that need it", paused.attempt, self.build(paused.build))
             }
+            GateInput::IntakeAsked(asked) => {
+                format!("it is asked that outside events of {} {}: {}", asked.tenant, fate(asked.triggers), asked.reason)
+            }
             GateInput::AttemptFailing(failing) => {
                 let build = self.build(failing.build);
                 format!("attempt {} of {build} will fail: {}", failing.attempt, failing.detail)
@@ -509,6 +517,7 @@ impl Names {
             CapacityInput::WorkerSeen(seen) => {
                 format!("worker {} offers {}", seen.worker, count(seen.slots as usize, "slot"))
             }
+            CapacityInput::WorkerSilent(silent) if silent.silent_ms <= 0 => format!("worker {} stops", silent.worker),
             CapacityInput::WorkerSilent(silent) => {
                 format!("worker {} is silent for {}", silent.worker, span(silent.silent_ms))
             }
@@ -552,6 +561,14 @@ fn or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {
 /// What an item holds.
 pub(crate) fn subjects(enqueued: &ItemEnqueued) -> String {
     enqueued.subjects.iter().map(subject).collect::<Vec<_>>().join(" + ")
+}
+
+fn fate(triggers: TriggerIntake) -> &'static str {
+    match triggers {
+        TriggerIntake::Open => "are dealt with",
+        TriggerIntake::Paused => "wait",
+        TriggerIntake::Discarding => "are dropped",
+    }
 }
 
 fn enqueue_asked(asked: &EnqueueAsked) -> String {

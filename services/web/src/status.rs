@@ -7,7 +7,7 @@ use gatelog_gate_state::GateLive;
 use gatelog_gate_state::live::{
     BuildRow, BuildState, BuildsetRow, ItemRow, ProblemKind, QueueRow, WaitKey, subject_name,
 };
-use gatelog_record::draft::gate::{BuildResult, Subject, WaitSubject};
+use gatelog_record::draft::gate::{BuildResult, Subject, TriggerIntake, WaitSubject};
 use gatelog_record::{BuildId, ItemId};
 use gatelog_rules_config::Pipeline;
 use gatelog_tables::{Backing, Table, TableError};
@@ -110,6 +110,9 @@ impl<'r, B: Backing> Status<'r, B> {
             triggers += 1;
         }
         let wait = self.wait(WaitSubject::Tenant(self.tenant.to_owned()))?;
+        let row = self.live.gate.tenants.get(&self.tenant.to_owned())?;
+        let (intake, reason) =
+            row.map_or_else(Default::default, |row| (row.triggers, Some(row.triggers_reason.clone())));
         Ok(json!({
             "zuul_version": self.reading.app.site.version,
             "position": self.reading.app.position(self.reading.at),
@@ -118,10 +121,10 @@ impl<'r, B: Backing> Status<'r, B> {
             "management_event_queue": { "length": 0 },
             "connection_event_queues": {},
             "state": {
-                "trigger_queue_discarding": false,
-                "trigger_queue_paused": false,
+                "trigger_queue_discarding": intake == TriggerIntake::Discarding,
+                "trigger_queue_paused": intake == TriggerIntake::Paused,
                 "result_queue_paused": false,
-                "reason": null,
+                "reason": reason.filter(|reason| !reason.is_empty()),
                 "info": null,
             },
             "last_reconfigured": in_force.map(|entry| ms(entry.activated_at)),

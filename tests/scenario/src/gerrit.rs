@@ -523,6 +523,15 @@ impl Gerrit {
         open.filter(|other| needs(other)).map(|other| other.number).collect()
     }
 
+    /// The other open changes of a change's topic.
+    fn of_topic(&self, change: &Change) -> Vec<u32> {
+        let Some(topic) = &change.topic else { return Vec::new() };
+        let same = |other: &&Change| {
+            other.status == Status::New && other.topic.as_ref() == Some(topic) && other.number != change.number
+        };
+        self.changes.values().filter(same).map(|other| other.number).collect()
+    }
+
     fn facts(&self, number: u32, with_needed_by: bool) -> Option<ChangeFacts> {
         let change = self.changes.get(&number)?;
         let newest = change.patchsets.last()?;
@@ -547,6 +556,9 @@ impl Gerrit {
         let mut attributes = BTreeMap::from([("missing-labels".to_owned(), Value::List(missing))]);
         if let Some(topic) = &change.topic {
             attributes.insert("topic".into(), topic.as_str().into());
+            let others = self.of_topic(change).into_iter().filter_map(|other| self.key(other));
+            let told = others.map(|key| map([("project", key.project.into()), ("change", key.change.into())]));
+            attributes.insert("topic-changes".into(), Value::List(told.collect()));
         }
         if let Some(stacked) = stacked {
             attributes.insert(
@@ -594,6 +606,7 @@ impl Gerrit {
             let Some(facts) = self.facts(number, with_needed_by) else { continue };
             let next = facts.needs.iter().chain(&facts.needed_by).filter_map(|key| key.change.parse::<u32>().ok());
             todo.extend(next);
+            todo.extend(self.changes.get(&number).map(|change| self.of_topic(change)).unwrap_or_default());
             found.push(facts);
         }
         found

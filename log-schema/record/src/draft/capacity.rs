@@ -25,7 +25,7 @@ pub struct WorkerSeen {
     pub labels: Vec<String>,
 }
 
-/// Nothing has been heard of a worker for too long.
+/// Nothing has been heard of a worker for too long; or, with a silence of 0, it says itself that it has stopped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkerSilent {
     /// The worker.

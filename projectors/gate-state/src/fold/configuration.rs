@@ -81,7 +81,9 @@ impl<B: Backing> GateTables<B> {
             stale: true,
             config_reads: before.as_ref().map(|row| row.config_reads.clone()).unwrap_or_default(),
             layout_work: before.as_ref().and_then(|row| row.layout_work),
-            layout_problem: before.and_then(|row| row.layout_problem),
+            layout_problem: before.as_ref().and_then(|row| row.layout_problem.clone()),
+            triggers: before.as_ref().map(|row| row.triggers).unwrap_or_default(),
+            triggers_reason: before.map(|row| row.triggers_reason).unwrap_or_default(),
         };
         for key in keys_of(&self.config_files, &loaded.tenant, None)? {
             if row.project(&key.1).is_none() {

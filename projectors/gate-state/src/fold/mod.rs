@@ -41,6 +41,7 @@ impl<B: Backing> GateLive<B> {
             GateEvent::ChangesForgotten(event) => gate.changes_forgotten(event),
             GateEvent::TriggerWaiting(event) => gate.trigger_waiting(record, event),
             GateEvent::TriggerSettled(event) => gate.trigger_settled(event),
+            GateEvent::IntakeChanged(event) => gate.intake_changed(event),
             GateEvent::WaitChanged(event) => gate.wait_changed(event),
             GateEvent::WorkResent(event) => gate.work_resent(event),
             // These say what was not done; nothing live remembers it.

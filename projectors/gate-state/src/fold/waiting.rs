@@ -2,8 +2,8 @@
 
 use gatelog_record::EventRecord;
 use gatelog_record::draft::gate::{
-    ChangesForgotten, ChangesObserved, ChangesWanted, FactsPurpose, TriggerSettled, TriggerWaiting, WaitChanged,
-    WorkResent,
+    ChangesForgotten, ChangesObserved, ChangesWanted, FactsPurpose, IntakeChanged, TriggerSettled, TriggerWaiting,
+    WaitChanged, WorkResent,
 };
 use gatelog_tables::{Backing, FoldRefused, Table, TableExt};
 
@@ -82,6 +82,14 @@ impl<B: Backing> GateTables<B> {
                 failed: None,
             },
         )
+    }
+
+    pub(super) fn intake_changed(&mut self, event: &IntakeChanged) -> Result<(), FoldRefused> {
+        let asked = &event.asked;
+        self.tenants.update(&asked.tenant, |tenant| {
+            tenant.triggers = asked.triggers;
+            tenant.triggers_reason.clone_from(&asked.reason);
+        })
     }
 
     pub(super) fn trigger_settled(&mut self, event: &TriggerSettled) -> Result<(), FoldRefused> {

@@ -87,6 +87,7 @@ impl<B: Backing> GateRead<B> {
             | GateEvent::BuildPaused(_)
             | GateEvent::BuildResumed(_)
             | GateEvent::BuildFailing(_)
+            | GateEvent::IntakeChanged(_)
             | GateEvent::ArtifactsNoted(_)
             | GateEvent::WorkResent(_) => Ok(()),
         }
@@ -716,6 +717,7 @@ fn about(event: &GateEvent) -> (Option<ItemId>, Option<gatelog_record::BuildId>)
         | GateEvent::Unrouted(_)
         | GateEvent::EnqueueRefused(_)
         | GateEvent::OutcomeIgnored(_)
+        | GateEvent::IntakeChanged(_)
         | GateEvent::WindowChanged(_)
         | GateEvent::QueueReordered(_)
         | GateEvent::FailuresCounted(_)

@@ -1,6 +1,8 @@
 //! Tenants, their configuration files, their layouts, the tips of their branches.
 
-use gatelog_record::draft::gate::{ConfigFileSet, ProjectBranch, ProjectProblem, TenantLoaded, TenantProject};
+use gatelog_record::draft::gate::{
+    ConfigFileSet, ProjectBranch, ProjectProblem, TenantLoaded, TenantProject, TriggerIntake,
+};
 use gatelog_record::{BlobHash, Timestamp, WorkId};
 use gatelog_tables::TableDef;
 use gatelog_tables::table::Life;
@@ -34,6 +36,10 @@ pub struct TenantRow {
     pub layout_work: Option<WorkId>,
     /// Why the newest layout could not be made: code and text. The one before stays in force.
     pub layout_problem: Option<(String, String)>,
+    /// What becomes of outside events.
+    pub triggers: TriggerIntake,
+    /// Why, in the words of whoever asked.
+    pub triggers_reason: String,
 }
 
 impl TenantRow {

@@ -231,19 +231,16 @@ impl Forge {
     /// The open changes of some projects that need this one, directly. Zuul: the reverse search
     /// for `Depends-On`, and changes built on this one's commits.
     ///
+    /// Of a project with more open changes than the limit only so many are looked at, by name: one that is
+    /// passed over is not found here, and is known as soon as somebody asks for it by itself.
+    ///
     /// # Errors
-    /// [`ForgeError::TooMany`] when more changes are open than the limit, [`ForgeError::Git`].
+    /// [`ForgeError::NoProject`], [`ForgeError::Git`].
     pub fn needed_by(&self, change: &ChangeKey, projects: &[String]) -> Result<Vec<ChangeKey>, ForgeError> {
-        let limit = self.config.limits.changes;
-        let mut looked_at = 0;
         let mut found = Vec::new();
         let mut siblings = Siblings::new();
         for project in projects {
-            for other in self.proposed_changes(project)? {
-                looked_at += 1;
-                if looked_at > limit {
-                    return Err(ForgeError::TooMany { what: "open changes", subject: project.clone(), limit });
-                }
+            for other in self.proposed_changes(project)?.into_iter().take(self.config.limits.changes) {
                 if other == *change {
                     continue;
                 }

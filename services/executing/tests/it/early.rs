@@ -3,26 +3,26 @@
 use std::time::Duration;
 
 use gatelog_executing::spec::Phase;
-use gatelog_executing::{BuildOutcome, BuildResult, FailureCause, RetryCause};
+use gatelog_executing::{BuildOutcome, BuildResult, BuildSpec, FailureCause, RetryCause};
 
-use super::site::{self, Site, play, until};
-use super::{is_running, nap};
+use super::nap;
+use super::site::{self, Site, play};
 
-/// Runs a build whose last task sleeps; what is known of it while it does.
-async fn known_while_it_sleeps(
-    site: &Site,
-    spec: gatelog_executing::BuildSpec,
-    word: &str,
-) -> (Option<String>, BuildOutcome) {
-    let (build, attempt) = (spec.build, spec.attempt);
-    let build_of_it = site.executor.prepare(spec, site.workspace()).await.unwrap();
-    let control = build_of_it.control();
-    let running = tokio::spawn(build_of_it.run());
-    until("the job is in its last task", || is_running(word)).await;
-    assert_eq!(site.executor.running(), [(build, attempt)]);
-    let known = tokio::time::timeout(Duration::from_secs(20), control.wait_failing()).await.ok();
-    let sleeping = std::process::Command::new("pkill").args(["-x", "-f", &format!("sleep {word}")]).status();
-    assert!(sleeping.is_ok_and(|status| status.success()), "the sleep could not be ended");
+/// A task that ends when it is told to.
+const WAIT: &str = "command: bash -c 'for i in $(seq 600); do test -e {{ zuul.executor.work_root }}/go && exit; sleep 0.1; done'";
+
+/// Runs a build whose last task waits; what is known of it meanwhile.
+async fn known_while_it_runs(site: &Site, spec: BuildSpec) -> (Option<String>, BuildOutcome) {
+    let id = (spec.build, spec.attempt);
+    let build = site.executor.prepare(spec, site.workspace()).await.unwrap();
+    let control = build.control();
+    let running = tokio::spawn(build.run());
+    let known = tokio::time::timeout(Duration::from_secs(60), control.wait_failing()).await.ok();
+    assert_eq!(site.executor.running(), [id]);
+    let builds = std::fs::read_dir(site.folder.path().join("executor/builds")).unwrap();
+    for build in builds.map(|entry| entry.unwrap().path()).filter(|build| !build.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))) {
+        std::fs::write(build.join("work/go"), b"").unwrap();
+    }
     (known, running.await.unwrap())
 }
 
@@ -30,23 +30,22 @@ async fn known_while_it_sleeps(
 async fn a_failure_is_told_before_the_job_ends_and_counts() {
     let Some(site) = Site::open("early failure", |_| {}).await else { return };
     let app = site.commit("org/app", &[("app.txt", "app")]);
-    let sleep = |word: &str| format!("    - command: sleep {word}\n      ignore_errors: true\n");
     let rescued = "    - block:\n        - command: test rescue = this\n      rescue:\n        - debug: {msg: rescued}\n    - command: test ignore = this\n      ignore_errors: true\n";
     let broken = format!(
-        "    - block:\n        - name: compile\n          shell: echo 'no such symbol'; exit 3\n      always:\n        - command: sleep {}\n          ignore_errors: true\n",
-        nap(31)
+        "    - block:\n        - name: compile\n          shell: echo 'no such symbol'; exit 3\n      always:\n        - {WAIT}\n"
     );
+    let output = format!("{rescued}    - shell: echo fine; echo 'SEVERE: lost'\n    - {WAIT}\n");
     let config = site.commit(
         "config",
         &[
             ("broken.yaml", &play(&broken)),
-            ("output.yaml", &play(&format!("{rescued}    - shell: echo fine; echo 'SEVERE: lost'\n{}", sleep(&nap(32))))),
+            ("output.yaml", &play(&output)),
             ("ok.yaml", &play(rescued)),
         ],
     );
 
     let spec = site.spec(&config, &app, &[(Phase::Run, "broken.yaml", 0)]);
-    let (known, outcome) = known_while_it_sleeps(&site, spec, &nap(31)).await;
+    let (known, outcome) = known_while_it_runs(&site, spec).await;
     let known = known.unwrap_or_default();
     assert!(known.starts_with("task \"compile\" failed on localhost"), "{known}");
     let text = site::console(&outcome);
@@ -56,7 +55,7 @@ async fn a_failure_is_told_before_the_job_ends_and_counts() {
     // A line of the output says so, although every task succeeds.
     let mut spec = site.spec(&config, &app, &[(Phase::Run, "output.yaml", 0), (Phase::Post, "ok.yaml", 0)]);
     spec.job.failure_output = vec![("WARN".into(), false), ("SEVERE: .*".into(), false)];
-    let (known, outcome) = known_while_it_sleeps(&site, spec, &nap(32)).await;
+    let (known, outcome) = known_while_it_runs(&site, spec).await;
     assert_eq!(known.as_deref(), Some("a line of localhost matches failure-output \"SEVERE: .*\""));
     let text = site::console(&outcome);
     assert_eq!(outcome.result, BuildResult::Failure(FailureCause::Run), "{text}");

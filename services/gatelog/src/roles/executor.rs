@@ -12,7 +12,7 @@ use gatelog_effects::connection::chain;
 use gatelog_effects::git::Repositories;
 use gatelog_effects::worker::{Incarnation, LeaseSource, Worker};
 use gatelog_executing::Executor;
-use gatelog_record::draft::capacity::WorkerSeen;
+use gatelog_record::draft::capacity::{WorkerSeen, WorkerSilent};
 use gatelog_record::input::CapacityInput;
 use gatelog_record::{InputId, InputRecord, Stream};
 use gatelog_tables::Table;
@@ -79,8 +79,27 @@ pub fn start(
     let announcing = announcing(process, &incarnation, address)?;
     let muteness = muteness(process, incarnation)?;
     let runtime = process.runtime.clone();
-    let following = process.thread("worker", move || worker.follow(&leases, &runtime))?;
+    let following = process.thread("worker", move || {
+        worker.follow(&leases, &runtime);
+        leave(&worker);
+    })?;
     Ok(vec![following, announcing, muteness])
+}
+
+/// The worker has stopped all it ran and begins nothing more: its builds need not wait until its silence is noticed.
+fn leave(worker: &Worker) {
+    let (name, (incarnation, _)) = (worker.name.clone(), worker.incarnation.get());
+    let id = InputId::new(format!("worker/{name}/{incarnation}/left"));
+    let input = CapacityInput::WorkerSilent(WorkerSilent { worker: name, incarnation, silent_ms: 0 });
+    match InputRecord::new(id, "main", (worker.now)(), input).close() {
+        Ok(frame) => {
+            let told = worker.log.append_inputs(Stream::Inputs(worker.capacity), vec![frame.encode()]);
+            if !matches!(told.wait_for(PATIENCE), Ok(Some(Ok(_)))) {
+                tracing::warn!("nobody could be told that the worker stops: its builds begin again once it is missed");
+            }
+        }
+        Err(error) => tracing::error!(error = %chain(&error), "the worker's end cannot be told"),
+    }
 }
 
 fn cloud(process: &Process) -> Result<Arc<dyn Cloud>, StartError> {

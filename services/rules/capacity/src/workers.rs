@@ -41,12 +41,13 @@ pub(crate) fn silent(making: &mut Making<'_>, limits: &Limits, silent: &WorkerSi
         None => nothing(making, "unknown-worker"),
         Some(row) if row.offer.incarnation != silent.incarnation => nothing(making, "old-incarnation"),
         Some(_) => {
-            let message = format!(
-                "nothing was heard of worker {} for {} seconds",
-                silent.worker,
-                silent.silent_ms.max(0) / 1_000
-            );
-            lost(making, &silent.worker, &silent.incarnation, "silent", &message)?;
+            let worker = &silent.worker;
+            let (reason, message) = match silent.silent_ms {
+                // It says so itself.
+                ..=0 => ("left", format!("worker {worker} was stopped")),
+                silent_ms => ("silent", format!("nothing was heard of worker {worker} for {} seconds", silent_ms / 1_000)),
+            };
+            lost(making, worker, &silent.incarnation, reason, &message)?;
             grant(making, limits, None)
         }
     }

@@ -146,6 +146,7 @@ impl<'a> Assembly<'a> {
                 max_job_timeout: tenant.max_job_timeout,
                 max_nodes_per_job: tenant.max_nodes_per_job,
                 max_changes_per_pipeline: tenant.max_changes_per_pipeline,
+                max_dependencies: tenant.max_dependencies,
                 use_nodepool: tenant.use_nodepool,
                 playbook_home: tenant.playbook_home().map(|project| project.canonical_name.clone()),
                 projects: projects

@@ -73,6 +73,8 @@ pub struct Layout {
     pub max_nodes_per_job: Option<i64>,
     /// Most changes in one pipeline; none is without limit.
     pub max_changes_per_pipeline: Option<i64>,
+    /// Most changes that may need others among those one change hangs together with; none is without limit.
+    pub max_dependencies: Option<i64>,
     /// Whether labels nobody defines may be asked for all the same.
     pub use_nodepool: bool,
     /// Its projects by canonical name.

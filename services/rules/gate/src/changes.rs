@@ -116,6 +116,7 @@ impl Decision<'_> {
                 && keep.insert(key)
             {
                 todo.extend(row.facts.needs.iter().cloned());
+                todo.extend(crate::dependencies::of_topic(&row.facts));
                 if waiting {
                     todo.extend(row.facts.needed_by.iter().cloned());
                 }

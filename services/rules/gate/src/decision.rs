@@ -71,6 +71,7 @@ impl<'a> Decision<'a> {
             GateInput::PromoteAsked(asked) => self.promote_asked(asked),
             GateInput::AttemptPaused(paused) => self.attempt_paused(paused),
             GateInput::AttemptFailing(failing) => self.attempt_failing(failing),
+            GateInput::IntakeAsked(asked) => self.intake_asked(asked),
             GateInput::PrepareDone(done) => self.prepare_done(done),
             GateInput::FreezeDone(done) => self.freeze_done(done),
             GateInput::AttemptStarted(started) => self.attempt_started(started),
@@ -211,5 +212,6 @@ fn tenant_named(input: &GateInput) -> Option<&str> {
         GateInput::PromoteAsked(body) => &body.tenant,
         GateInput::AttemptPaused(body) => &body.tenant,
         GateInput::AttemptFailing(body) => &body.tenant,
+        GateInput::IntakeAsked(body) => &body.tenant,
     })
 }

@@ -3,7 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gatelog_record::draft::gate::{ChangeKey, Subject};
+use gatelog_gate_state::live::ItemRow;
+use gatelog_record::Value;
+use gatelog_record::draft::gate::{ChangeFacts, ChangeKey, Subject};
+use gatelog_rules_config::Pipeline;
+use gatelog_rules_config::objects::pipeline::Manager;
 
 use crate::decision::Decision;
 
@@ -22,6 +26,8 @@ pub(crate) enum NeedsError {
     Closed(ChangeKey, String),
     /// There are too many.
     TooMany,
+    /// More than the tenant allows need others. Zuul: `max-dependencies`.
+    OverLimit(u64),
 }
 
 impl NeedsError {
@@ -32,6 +38,9 @@ impl NeedsError {
                 ("needs-missing", format!("It depends on {} of {}, which does not exist.", key.change, key.project))
             }
             NeedsError::Closed(_, name) => ("needs-abandoned", format!("It depends on {name}, which was abandoned.")),
+            NeedsError::OverLimit(limit) => {
+                ("needs-limit", format!("Of what it depends on more than the tenant's limit of {limit} need others."))
+            }
             NeedsError::TooMany => ("needs-limit", format!("It depends on more than {MAX_NEEDS} changes.")),
         }
     }
@@ -44,6 +53,17 @@ struct Visit {
     /// The earliest change on the way that can be reached from here.
     low: usize,
     at: usize,
+}
+
+/// The other open changes of a change's topic, as the code-review system told them.
+pub(crate) fn of_topic(facts: &ChangeFacts) -> Vec<ChangeKey> {
+    let told = facts.attributes.as_map().and_then(|map| map.get("topic-changes")).and_then(Value::as_list);
+    let text = |map: &BTreeMap<String, Value>, key: &str| map.get(key).and_then(Value::as_str).map(str::to_owned);
+    let key = |entry: &Value| {
+        let map = entry.as_map()?;
+        Some(ChangeKey { project: text(map, "project")?, change: text(map, "change")? })
+    };
+    told.unwrap_or_default().iter().filter_map(key).collect()
 }
 
 impl Decision<'_> {
@@ -62,6 +82,9 @@ impl Decision<'_> {
             Visit { key, rest, low: at, at }
         };
         path.push(visit(&mut seen, &mut open, change.clone()));
+        let limit = self.layout(tenant).ok().flatten().and_then(|layout| layout.max_dependencies());
+        // Those that need something which is not merged.
+        let mut needy: BTreeSet<ChangeKey> = BTreeSet::new();
         while let Some(top) = path.last_mut() {
             let Some(next) = top.rest.next() else {
                 let Some(done) = path.pop() else { break };
@@ -74,6 +97,13 @@ impl Decision<'_> {
                 }
                 continue;
             };
+            let merged = self.change(tenant, &next).map(|row| row.facts.merged);
+            if let Some(limit) = limit.filter(|_| merged == Some(false)) {
+                if needy.len() as u64 > limit {
+                    return Err(NeedsError::OverLimit(limit));
+                }
+                needy.insert(top.key.clone());
+            }
             if let Some(at) = seen.get(&next) {
                 if open.contains(&next) {
                     top.low = top.low.min(*at);
@@ -144,7 +174,40 @@ impl Decision<'_> {
 
     /// What a change needs directly, as far as it is known.
     pub(crate) fn needs_of(&self, tenant: &str, change: &ChangeKey) -> Vec<ChangeKey> {
-        self.change(tenant, change).map(|row| row.facts.needs.clone()).unwrap_or_default()
+        let Some(facts) = self.change(tenant, change).map(|row| &row.facts) else { return Vec::new() };
+        let mut needs = facts.needs.clone();
+        let topic = of_topic(facts);
+        if !topic.is_empty()
+            && let Ok(Some(layout)) = self.layout(tenant)
+            && layout.by_topic(&facts.subject.project, facts.subject.branch.as_deref())
+        {
+            needs.extend(topic.into_iter().filter(|other| other != change && !facts.needs.contains(other)));
+        }
+        needs
+    }
+
+    /// Whether an item's change is by now to be tested as one with others than those the item holds.
+    pub(crate) fn circle_changed(&self, pipeline: &Pipeline, row: &ItemRow) -> bool {
+        if pipeline.ignore_dependencies || pipeline.manager == Manager::Supercedent {
+            return false;
+        }
+        let facts = |key: &ChangeKey| self.change(&row.tenant, key).map(|row| &row.facts);
+        let Some(first) = row.subjects.iter().find_map(|subject| {
+            let key = subject.change_key()?;
+            // What an older patchset needed is not known any more.
+            (facts(&key)?.subject.patchset == subject.patchset).then_some(key)
+        }) else {
+            return false;
+        };
+        if row.subjects.len() == 1 && self.needs_of(&row.tenant, &first).is_empty() {
+            return false;
+        }
+        let own: BTreeSet<ChangeKey> = row.subjects.iter().filter_map(Subject::change_key).collect();
+        let Ok(groups) = self.needs(&row.tenant, &first) else { return false };
+        let mut now: BTreeSet<ChangeKey> = groups.into_iter().last().unwrap_or_default().into_iter().collect();
+        // Zuul: who was merged meanwhile still belongs to it.
+        now.extend(own.iter().filter(|key| facts(key).is_some_and(|facts| facts.merged)).cloned());
+        now != own
     }
 
     /// What the changes of a group need directly outside of it.

@@ -266,17 +266,16 @@ impl Decision<'_> {
             Some(layout) => layout.semaphore_max(&semaphore.name),
             None => u64::from(semaphore.max.max(1)),
         };
+        // Zuul: a job's name stands for it in its buildset, so those of one name in a circle hold one together.
+        let holder = |build: &BuildId| self.build(*build).map(|row| (row.buildset, row.job.name.as_str()));
         // Zuul: all of them or none.
         let taken = |semaphore: &&SemaphoreWanted| {
             let key = |id: [u8; 16]| (row.tenant.clone(), semaphore.name.clone(), BuildId(id));
             let (from, to) = (key([0; 16]), key([255; 16]));
-            let holders = self
-                .gate()
-                .semaphores
-                .rows(std::ops::Bound::Included(&from), std::ops::Bound::Included(&to))
-                .filter(|((_, _, holder), ())| *holder != build)
-                .count();
-            holders as u64 >= room(semaphore)
+            let rows = self.gate().semaphores.rows(std::ops::Bound::Included(&from), std::ops::Bound::Included(&to));
+            let mut holders: BTreeSet<_> = rows.filter_map(|((_, _, build), ())| holder(build)).collect();
+            holders.remove(&(row.buildset, row.job.name.as_str()));
+            holders.len() as u64 >= room(semaphore)
         };
         row.job.semaphores.iter().find(taken).map(|semaphore| Hold::Semaphore(semaphore.name.clone()))
     }

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gatelog_record::codec;
-use gatelog_rules_config::objects::queue::QueueType;
-use gatelog_rules_config::{Layout, Pipeline, Shared};
+use gatelog_rules_config::freeze::matchers::{BranchMatcher, stanza_matcher};
+use gatelog_rules_config::objects::queue::{Queue, QueueType};
+use gatelog_rules_config::{FreezeSubject, Layout, Pipeline, Shared};
 
 /// How changes of a project without a word about it are merged.
 const DEFAULT_MERGE_MODE: &str = "merge";
@@ -17,12 +18,15 @@ pub struct LayoutView {
     in_pipeline: BTreeSet<(String, String)>,
     semaphores: BTreeMap<String, u64>,
     max_changes_per_pipeline: Option<u64>,
+    max_dependencies: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct ProjectView {
     merge_mode: Option<String>,
     queue: Option<QueueView>,
+    /// Queues that some of its branches are assigned to, in the order of the stanzas.
+    assigned: Vec<(BranchMatcher, QueueView)>,
 }
 
 #[derive(Clone, Debug)]
@@ -30,6 +34,53 @@ struct QueueView {
     name: String,
     per_branch: bool,
     circular: bool,
+    by_topic: bool,
+}
+
+impl From<&Queue> for QueueView {
+    fn from(queue: &Queue) -> QueueView {
+        QueueView {
+            name: queue.name.clone(),
+            per_branch: queue.kind == QueueType::PerBranch,
+            circular: queue.allow_circular_dependencies,
+            by_topic: queue.dependencies_by_topic,
+        }
+    }
+}
+
+impl ProjectView {
+    /// Zuul: the first stanza, or template of it, that names a queue decides; a `branch-assigned` one takes only the
+    /// branches of the stanzas that name it.
+    fn of(layout: &Layout, name: &str, merge_mode: Option<String>) -> ProjectView {
+        let mut view = ProjectView { merge_mode, ..ProjectView::default() };
+        for stanza in layout.stanzas.get(name).map_or(&[][..], Vec::as_slice) {
+            let own = || stanza_matcher(layout, &stanza.place, stanza.branches.as_deref(), &stanza.pragma, Some(name));
+            view.take(layout, stanza.queue.as_deref(), own);
+            let templates = stanza.templates.iter().filter_map(|name| layout.templates.get(name));
+            for template in templates.flatten() {
+                let of_template = || stanza_matcher(layout, &template.place, None, &template.pragma, None);
+                view.take(layout, template.queue.as_deref(), of_template);
+            }
+        }
+        view
+    }
+
+    fn take(&mut self, layout: &Layout, queue: Option<&str>, matcher: impl FnOnce() -> BranchMatcher) {
+        let Some(name) = queue else { return };
+        let defined = layout.queues.get(name);
+        if let Some(queue) = defined.filter(|queue| queue.kind == QueueType::BranchAssigned) {
+            self.assigned.push((matcher(), QueueView::from(&**queue)));
+        } else if self.queue.is_none() {
+            let implicit = || QueueView::from(&Queue::implicit(name));
+            self.queue = Some(defined.map_or_else(implicit, |queue| QueueView::from(&**queue)));
+        }
+    }
+
+    fn queue_for(&self, branch: Option<&str>) -> Option<&QueueView> {
+        let subject = FreezeSubject { branch: branch.map(str::to_owned), ..FreezeSubject::default() };
+        let assigned = self.assigned.iter().find(|(matcher, _)| matcher.matches(&subject, None));
+        assigned.map(|(_, queue)| queue).or(self.queue.as_ref())
+    }
 }
 
 impl LayoutView {
@@ -50,15 +101,9 @@ impl LayoutView {
         let known = layout.semaphores.keys().chain(layout.global_semaphores.keys());
         let room = |name: &String| u64::try_from(layout.semaphore_max(name)).unwrap_or(1).max(1);
         view.semaphores = known.map(|name| (name.clone(), room(name))).collect();
+        view.max_dependencies = layout.max_dependencies.and_then(|limit| u64::try_from(limit).ok());
         for (name, project) in &layout.projects {
-            let queue = layout.queue_of(name).map(|queue| QueueView {
-                name: queue.name.clone(),
-                // Zuul: `branch-assigned` keeps branches apart as well; the stanzas that say otherwise
-                // are those that give several branches one queue of their own.
-                per_branch: queue.kind != QueueType::AllBranches,
-                circular: queue.allow_circular_dependencies,
-            });
-            view.projects.insert(name.clone(), ProjectView { merge_mode: project.merge_mode.clone(), queue });
+            view.projects.insert(name.clone(), ProjectView::of(layout, name, project.merge_mode.clone()));
         }
         for (project, stanzas) in &layout.stanzas {
             for stanza in stanzas {
@@ -87,23 +132,38 @@ impl LayoutView {
         mode.unwrap_or(DEFAULT_MERGE_MODE)
     }
 
-    /// The queue changes of a branch share: a named one, or the project's own.
-    pub fn queue_name(&self, project: &str, branch: Option<&str>) -> String {
-        match self.projects.get(project).and_then(|project| project.queue.as_ref()) {
+    fn queue(&self, project: &str, branch: Option<&str>) -> Option<&QueueView> {
+        self.projects.get(project)?.queue_for(branch)
+    }
+
+    /// The queue changes of a branch share in a pipeline: a named one, or the project's own. Zuul: a project that
+    /// takes no part in the pipeline has one to itself, whatever it names.
+    pub fn queue_name(&self, pipeline: &str, project: &str, branch: Option<&str>) -> String {
+        match self.queue(project, branch).filter(|_| self.in_pipeline(project, pipeline)) {
             Some(queue) if queue.per_branch => format!("{}:{}", queue.name, branch.unwrap_or_default()),
             Some(queue) => queue.name.clone(),
             None => project.to_owned(),
         }
     }
 
-    /// Whether changes of this project may need each other in a circle.
-    pub fn allows_cycles(&self, project: &str) -> bool {
-        self.projects.get(project).and_then(|project| project.queue.as_ref()).is_some_and(|queue| queue.circular)
+    /// Whether changes of this branch may need each other in a circle.
+    pub fn allows_cycles(&self, project: &str, branch: Option<&str>) -> bool {
+        self.queue(project, branch).is_some_and(|queue| queue.circular)
+    }
+
+    /// Whether open changes of one topic need each other on this branch. Zuul: `dependencies-by-topic`.
+    pub fn by_topic(&self, project: &str, branch: Option<&str>) -> bool {
+        self.queue(project, branch).is_some_and(|queue| queue.by_topic)
     }
 
     /// How many changes may be in one pipeline; none is without limit.
     pub fn max_changes_per_pipeline(&self) -> Option<u64> {
         self.max_changes_per_pipeline
+    }
+
+    /// How many of the changes that one hangs together with may need others; none is without limit.
+    pub fn max_dependencies(&self) -> Option<u64> {
+        self.max_dependencies
     }
 
     /// How many builds may hold a semaphore. Zuul: one that nobody defines, one.
@@ -127,14 +187,17 @@ mod tests {
 - pipeline: {name: gate, manager: dependent, trigger: {git: [{event: change-approved}]}}
 - job: {name: base, parent: null, run: run.yaml}
 - queue: {name: both, per-branch: true, allow-circular-dependencies: true}
+- queue: {name: old, type: branch-assigned, allow-circular-dependencies: true}
 - project-template: {name: usual, check: {jobs: [base]}}
+- project: {name: few, branches: stable/.*, queue: old, gate: {jobs: [base]}}
+- project: {name: few, queue: new, gate: {jobs: [base]}}
 - project: {name: lib, queue: both, merge-mode: cherry-pick, gate: {jobs: [base]}}
 - project: {name: app, templates: [usual]}
 ";
 
     fn view() -> LayoutView {
         let mut tenant = TenantSettings { name: "acme".into(), ..TenantSettings::default() };
-        for (name, trusted) in [("config", true), ("lib", false), ("app", false)] {
+        for (name, trusted) in [("config", true), ("lib", false), ("app", false), ("few", false)] {
             let mut project = TenantProject::new("git", name, trusted);
             project.canonical_name = format!("forge/{name}");
             project.branches = vec!["master".into()];
@@ -156,10 +219,15 @@ mod tests {
         let view = view();
         let names: Vec<&str> = view.pipelines().iter().map(|pipeline| pipeline.name.as_str()).collect();
         assert_eq!(names, ["check", "gate"]);
-        assert_eq!(view.queue_name("forge/lib", Some("stable")), "both:stable");
-        assert_eq!(view.queue_name("forge/app", Some("master")), "forge/app");
+        assert_eq!(view.queue_name("gate", "forge/lib", Some("stable")), "both:stable");
+        assert_eq!(view.queue_name("check", "forge/lib", Some("stable")), "forge/lib");
+        assert_eq!(view.queue_name("check", "forge/app", Some("master")), "forge/app");
+        assert_eq!(view.queue_name("gate", "forge/few", Some("stable/1")), "old");
+        assert_eq!(view.queue_name("gate", "forge/few", Some("master")), "new");
         assert_eq!([view.merge_mode("forge/lib"), view.merge_mode("forge/app")], ["cherry-pick", "merge"]);
-        assert_eq!([view.allows_cycles("forge/lib"), view.allows_cycles("forge/app")], [true, false]);
+        let circles = |project: &str, branch: &str| view.allows_cycles(&format!("forge/{project}"), Some(branch));
+        assert_eq!([circles("lib", "master"), circles("app", "master")], [true, false]);
+        assert_eq!([circles("few", "stable/1"), circles("few", "master")], [true, false]);
         let asked = [("lib", "gate"), ("lib", "check"), ("app", "check"), ("app", "gate")];
         let told = asked.map(|(project, pipeline)| view.in_pipeline(&format!("forge/{project}"), pipeline));
         assert_eq!(told, [true, false, true, false]);

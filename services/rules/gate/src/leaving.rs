@@ -2,7 +2,7 @@
 //! report.
 
 use gatelog_deciding::Refusal;
-use gatelog_gate_state::live::{BuildState, ProblemKind};
+use gatelog_gate_state::live::{BuildState, ItemRow, ProblemKind};
 use gatelog_record::ItemId;
 use gatelog_record::draft::gate::{
     BuildResult, BuildSettled, ItemDequeued, ItemFailing, ItemReset, ItemResult, LeaseEndWanted, ReportAction,
@@ -11,6 +11,7 @@ use gatelog_record::event::GateEvent;
 use gatelog_rules_config::objects::pipeline::Manager;
 
 use crate::decision::Decision;
+use crate::managers::Entry;
 use crate::queue_pass::Walk;
 
 impl Decision<'_> {
@@ -79,6 +80,29 @@ impl Decision<'_> {
             detail: detail.into(),
             merged: false,
         }))
+    }
+
+    /// An item leaves, and what it held enters again: other changes than before are to be tested as one with it.
+    /// Zuul: as if an operator had asked for each.
+    pub(crate) fn begin_anew(&mut self, walk: &Walk<'_>, item: ItemId, row: &ItemRow) -> Result<(), Refusal> {
+        let detail = "Other changes than before are to be tested together with it.";
+        self.leave_silently(item, "circle-changed", detail)?;
+        if !row.live {
+            return Ok(());
+        }
+        for subject in &row.subjects {
+            let current = subject.change_key().and_then(|key| self.current_subject(walk.tenant, &key));
+            self.enter(&Entry {
+                tenant: walk.tenant,
+                layout: walk.layout,
+                pipeline: walk.pipeline,
+                subject: current.as_ref().unwrap_or(subject),
+                trigger: row.trigger,
+                reason: "circle-changed",
+                asked: true,
+            })?;
+        }
+        Ok(())
     }
 
     /// An item leaves with a report of failure.

@@ -133,6 +133,10 @@ impl Decision<'_> {
             self.leave_silently(item, "not-needed", "Nothing behind it needs it any more.")?;
             return Ok(Step::Left);
         }
+        if self.circle_changed(walk.pipeline, &row) {
+            self.begin_anew(walk, item, &row)?;
+            return Ok(Step::Left);
+        }
         let ahead = walk.items.get(..index).unwrap_or_default();
         let needed = match self.needed_items(walk, &row, ahead) {
             Ok(needed) => needed,

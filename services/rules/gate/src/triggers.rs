@@ -7,8 +7,8 @@ use gatelog_deciding::Refusal;
 use gatelog_gate_state::live::{TriggerRow, subject_name};
 use gatelog_record::ItemId;
 use gatelog_record::draft::gate::{
-    ChangeKey, DequeueAsked, EnqueueAsked, FactsPurpose, PipelineVerdict, Subject, TriggerCause, TriggerReceived,
-    TriggerSettled, TriggerWaiting,
+    ChangeKey, DequeueAsked, EnqueueAsked, FactsPurpose, IntakeAsked, IntakeChanged, PipelineVerdict, Subject,
+    TriggerCause, TriggerIntake, TriggerReceived, TriggerSettled, TriggerWaiting,
 };
 use gatelog_record::draft::intake::ForgeEvent;
 use gatelog_record::event::GateEvent;
@@ -58,14 +58,35 @@ impl Decision<'_> {
     /// An outside event came.
     pub(crate) fn trigger_received(&mut self, received: &TriggerReceived) -> Result<(), Refusal> {
         let Some(row) = self.tenant(&received.tenant) else { return self.nothing("no-such-tenant") };
-        let event = &received.event;
+        let (event, discarding) = (&received.event, row.triggers == TriggerIntake::Discarding);
         if row.project(&event.project).is_none() {
             return self.nothing("project-not-in-tenant");
         }
+        // Where a branch is remains known, whatever is made of it.
         if event.change.is_none() {
             self.branch_updated(&received.tenant, event)?;
         }
+        if discarding {
+            return self.nothing("tenant-discards");
+        }
         self.wait(&received.tenant, TriggerCause::Forge(received.clone()))
+    }
+
+    /// Somebody asks that outside events wait, or are dropped, or are dealt with again.
+    pub(crate) fn intake_asked(&mut self, asked: &IntakeAsked) -> Result<(), Refusal> {
+        match self.tenant(&asked.tenant) {
+            None => self.nothing("no-such-tenant"),
+            Some(row) if row.triggers == asked.triggers && row.triggers_reason == asked.reason => {
+                self.nothing("already-so")
+            }
+            Some(_) => self.emit(GateEvent::IntakeChanged(IntakeChanged { asked: asked.clone() })),
+        }
+    }
+
+    /// Whether a trigger may not be dealt with for the time being. What somebody asks for is not held up.
+    pub(crate) fn is_paused(&self, tenant: &str, cause: &TriggerCause) -> bool {
+        let open = self.tenant(tenant).is_none_or(|row| row.triggers == TriggerIntake::Open);
+        !open && matches!(cause, TriggerCause::Forge(_))
     }
 
     /// Somebody asks to enqueue a change.
@@ -114,7 +135,8 @@ impl Decision<'_> {
             .waiting(tenant)
             .filter(|(_, row)| {
                 let lane = lane(&row.cause);
-                let free = !blocked.contains(&lane) && (!row.needs_facts || row.answered);
+                let ready = (!row.needs_facts || row.answered) && !self.is_paused(tenant, &row.cause);
+                let free = ready && !blocked.contains(&lane);
                 if !free && lane.2.is_some() {
                     blocked.insert(lane);
                 }

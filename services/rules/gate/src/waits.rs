@@ -88,6 +88,8 @@ impl Decision<'_> {
             let behind = lane.2.is_some() && !lanes.insert(lane);
             let reason = if row.needs_facts && !row.answered {
                 why(WaitCode::ChangeFacts, "the code-review system is asked about the change", "its answer")
+            } else if self.is_paused(tenant, &row.cause) {
+                why(WaitCode::Paused, "outside events of the tenant wait", "an operator")
             } else if behind {
                 why(WaitCode::TriggerAhead, "another event of its branch goes first", "what that waits for")
             } else {

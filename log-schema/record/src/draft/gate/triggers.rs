@@ -223,3 +223,34 @@ pub struct PromoteAsked {
     /// Why, in their words.
     pub reason: String,
 }
+
+/// What becomes of outside events of a tenant for the time being.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum TriggerIntake {
+    /// They are dealt with as they come.
+    #[default]
+    Open,
+    /// They wait.
+    Paused,
+    /// They are dropped; those that wait go on waiting.
+    Discarding,
+}
+
+/// Input: somebody asks that outside events of a tenant wait, or are dropped, or are dealt with again. Zuul: the
+/// state of a tenant's trigger queue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IntakeAsked {
+    /// The tenant.
+    pub tenant: String,
+    /// What is to become of them.
+    pub triggers: TriggerIntake,
+    /// Why, in their words.
+    pub reason: String,
+}
+
+/// Outside events of a tenant wait from here on, or are dropped, or are dealt with again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IntakeChanged {
+    /// What was asked.
+    pub asked: IntakeAsked,
+}

@@ -8,7 +8,7 @@ use gatelog_record::draft::gate::{ChangeKey, PipelineVerdict, Subject};
 
 use super::{Entry, Place};
 use crate::decision::Decision;
-use crate::dependencies::Group;
+use crate::dependencies::{Group, NeedsError};
 use crate::filters;
 use crate::triggers::verdict;
 
@@ -51,7 +51,8 @@ impl Decision<'_> {
                 Err(why) => {
                     let (code, detail) = why.describe();
                     // Zuul: what a change needs and cannot merge means silence.
-                    return self.turn_away(entry, code, &detail, code != "needs-abandoned");
+                    let silent = matches!(why, NeedsError::Closed(..) | NeedsError::OverLimit(_));
+                    return self.turn_away(entry, code, &detail, !silent);
                 }
             }
         };
@@ -70,7 +71,7 @@ impl Decision<'_> {
         group: &Group,
         groups: &[Group],
     ) -> Result<Option<PipelineVerdict>, Refusal> {
-        let queue = entry.layout.queue_name(&entry.subject.project, entry.subject.branch.as_deref());
+        let queue = entry.queue_of(entry.subject);
         if let Some((code, why)) = self.unfit_member(entry, group) {
             return self.turn_away(entry, code, &why, false).map(Some);
         }
@@ -122,6 +123,9 @@ impl Decision<'_> {
                 return Some(("change-missing", "nothing is known of the change".into()));
             };
             let mut fit = filters::can_merge(entry.pipeline, &row.facts).map_err(|why| ("cannot-merge", why));
+            if !entry.knows(&row.facts.subject.connection) {
+                fit = Err(("other-connection", "the pipeline takes nothing from its connection".into()));
+            }
             if fit.is_ok() && !entry.asked {
                 fit = filters::requirements(entry.pipeline, &row.facts, true, self.now())
                     .map_err(|why| ("requirements", why));
@@ -153,7 +157,7 @@ impl Decision<'_> {
             return Ok(Ahead::Merged);
         }
         let subject = &row.facts.subject;
-        let theirs = entry.layout.queue_name(&subject.project, subject.branch.as_deref());
+        let theirs = entry.queue_of(subject);
         if theirs != queue {
             let detail =
                 format!("It depends on {}, which is gated in queue {theirs:?}, not in {queue:?}.", subject.url);
@@ -197,9 +201,7 @@ impl Decision<'_> {
                     continue;
                 }
                 let subject = row.facts.subject.clone();
-                let theirs = entry.layout.queue_name(&subject.project, subject.branch.as_deref());
-                let ours = entry.layout.queue_name(&entry.subject.project, entry.subject.branch.as_deref());
-                if theirs != ours {
+                if entry.queue_of(&subject) != entry.queue_of(entry.subject) {
                     continue;
                 }
                 let there = self.items_in(entry.tenant, &entry.pipeline.name, &subject);

@@ -6,6 +6,7 @@ use gatelog_record::draft::gate::{PipelineVerdict, Subject};
 
 use super::{Entry, Place};
 use crate::decision::Decision;
+use crate::dependencies::NeedsError;
 use crate::triggers::verdict;
 
 impl Decision<'_> {
@@ -18,6 +19,12 @@ impl Decision<'_> {
             match self.needs(entry.tenant, &key) {
                 Ok(mut groups) => {
                     let group = groups.pop().unwrap_or_default();
+                    // Zuul: what nobody reviewed is not run, where review is asked for, because something needs it.
+                    for members in std::iter::once(&group).chain(groups.iter().rev()) {
+                        if let Some(verdict) = self.refuse_member(entry, members)? {
+                            return Ok(verdict);
+                        }
+                    }
                     if let Some(verdict) = self.refuse_group(entry, &group)? {
                         return Ok(verdict);
                     }
@@ -36,7 +43,7 @@ impl Decision<'_> {
                 }
                 Err(why) => {
                     let (code, detail) = why.describe();
-                    return self.turn_away(entry, code, &detail, true);
+                    return self.turn_away(entry, code, &detail, !matches!(why, NeedsError::OverLimit(_)));
                 }
             }
         }

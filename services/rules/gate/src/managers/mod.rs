@@ -39,6 +39,18 @@ pub(crate) struct Entry<'e> {
     pub asked: bool,
 }
 
+impl Entry<'_> {
+    /// The queue that changes of a subject's branch share in this pipeline.
+    pub(crate) fn queue_of(&self, subject: &Subject) -> String {
+        self.layout.queue_name(&self.pipeline.name, &subject.project, subject.branch.as_deref())
+    }
+
+    /// Whether the pipeline may hold what comes from a connection. Zuul: `allow-other-connections`.
+    pub(crate) fn knows(&self, connection: &str) -> bool {
+        self.pipeline.allow_other_connections || self.pipeline.connections().contains(connection)
+    }
+}
+
 /// A place in a queue.
 pub(crate) struct Place<'p> {
     /// The queue.
@@ -64,6 +76,10 @@ impl Decision<'_> {
                 self.pull_in_behind(entry)?;
             }
             return Ok(verdict(name, "already-in-pipeline", "it is in the pipeline already"));
+        }
+        if !entry.knows(&entry.subject.connection) {
+            let detail = format!("the pipeline takes nothing from {}", entry.subject.connection);
+            return self.turn_away(entry, "other-connection", &detail, false);
         }
         if !entry.asked
             && let Some(key) = entry.subject.change_key()
@@ -115,6 +131,30 @@ impl Decision<'_> {
         Ok(verdict(&entry.pipeline.name, code, detail))
     }
 
+    /// Refuses an item for one of its changes that the pipeline does not take. Zuul: nothing is said.
+    pub(crate) fn refuse_member(
+        &mut self,
+        entry: &Entry<'_>,
+        group: &[ChangeKey],
+    ) -> Result<Option<PipelineVerdict>, Refusal> {
+        let unfit = group.iter().find_map(|member| {
+            let facts = &self.change(entry.tenant, member)?.facts;
+            let (subject, own) = (&facts.subject, entry.subject.change_key().as_ref() == Some(member));
+            if !entry.knows(&subject.connection) {
+                return Some(("other-connection", format!("the pipeline takes nothing from {}", subject.connection)));
+            }
+            if entry.asked || own {
+                return None;
+            }
+            let why = filters::requirements(entry.pipeline, facts, true, self.now()).err()?;
+            Some(("requirements", format!("{}, to be tested with it: {why}", subject.url)))
+        });
+        match unfit {
+            Some((code, why)) => self.turn_away(entry, code, &why, false).map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// Refuses changes that need each other in a circle where one of their queues does not allow it.
     /// Zuul: told to the change that set it off.
     pub(crate) fn refuse_group(
@@ -122,10 +162,14 @@ impl Decision<'_> {
         entry: &Entry<'_>,
         group: &[ChangeKey],
     ) -> Result<Option<PipelineVerdict>, Refusal> {
-        if group.len() < 2 || group.iter().all(|key| entry.layout.allows_cycles(&key.project)) {
+        if group.len() < 2 {
             return Ok(None);
         }
         let subjects = self.subjects_of(entry.tenant, group);
+        let allowed = |one: &Subject| entry.layout.allows_cycles(&one.project, one.branch.as_deref());
+        if subjects.iter().all(allowed) {
+            return Ok(None);
+        }
         let names: Vec<&str> = subjects.iter().map(|subject| subject.url.as_str()).collect();
         let detail =
             format!("These changes depend on each other: {}. Not every queue of theirs allows that.", names.join(", "));
@@ -158,7 +202,10 @@ impl Decision<'_> {
         let key = (entry.tenant.to_owned(), entry.pipeline.name.clone(), place.queue.clone());
         let row = self.gate().queues.row(&key);
         let ahead = row.and_then(|row| row.items.last().copied());
+        let takes_part = |one: &Subject| entry.layout.in_pipeline(&one.project, &entry.pipeline.name);
         let window = match (row, entry.pipeline.manager) {
+            // Zuul: what takes no part has a queue for the moment, and that has no window.
+            (None, Manager::Dependent | Manager::Serial) if !place.subjects.iter().any(takes_part) => None,
             (None, Manager::Dependent) => Some(entry.pipeline.window.size),
             // Zuul: one at a time, whatever happens.
             (None, Manager::Serial | Manager::Supercedent) => Some(1),

@@ -11,6 +11,9 @@ use crate::triggers::verdict;
 impl Decision<'_> {
     pub(crate) fn enter_supercedent(&mut self, entry: &Entry<'_>) -> Result<PipelineVerdict, Refusal> {
         let subject = entry.subject;
+        if let Some(verdict) = self.refuse_too_many(entry, 0, 1)? {
+            return Ok(verdict);
+        }
         let of = subject.branch.as_deref().unwrap_or(&subject.git_ref);
         let queue = format!("{} {of}", subject.project);
         self.put_in_queue(

@@ -45,6 +45,8 @@ pub struct Change {
     pub open: bool,
     pub merged: bool,
     pub approved: bool,
+    /// Open changes of one topic may need each other.
+    pub topic: Option<String>,
     /// Its ref, where it is not one of its own.
     pub git_ref: Option<String>,
 }
@@ -120,12 +122,26 @@ impl Forge {
         newest.depends_on.iter().chain(&newest.stacked_on).filter_map(|other| self.key(other)).collect()
     }
 
+    /// The other open changes of a change's topic.
+    fn of_topic(&self, name: &str) -> Vec<String> {
+        let topic = self.changes.get(name).and_then(|change| change.topic.clone());
+        let same = |other: &&String| {
+            let change = self.changes.get(*other);
+            *other != name && change.is_some_and(|one| one.open && one.topic.is_some() && one.topic == topic)
+        };
+        self.changes.keys().filter(same).cloned().collect()
+    }
+
     pub fn facts(&self, name: &str, with_needed_by: bool) -> Option<ChangeFacts> {
         let change = self.changes.get(name)?;
         let newest = change.patchsets.last()?;
         let own = self.key(name)?;
         let needed_by = self.changes.iter().filter(|(other, one)| one.open && self.needs(other).contains(&own));
         let needed_by = needed_by.filter_map(|(other, _)| self.key(other));
+        let topic = self.of_topic(name).into_iter().filter_map(|other| self.key(&other)).map(|key| {
+            let (project, change) = (Value::Str(key.project), Value::Str(key.change));
+            Value::Map(BTreeMap::from([("project".to_owned(), project), ("change".to_owned(), change)]))
+        });
         Some(ChangeFacts {
             subject: self.subject(name)?,
             open: change.open,
@@ -141,7 +157,7 @@ impl Forge {
             owner: ActorId::SYSTEM,
             owner_identity: None,
             text: None,
-            attributes: Value::Null,
+            attributes: Value::Map(BTreeMap::from([("topic-changes".to_owned(), Value::List(topic.collect()))])),
         })
     }
 
@@ -155,6 +171,7 @@ impl Forge {
                 continue;
             }
             let Some(facts) = self.facts(&name, with_needed_by) else { continue };
+            todo.extend(self.of_topic(&name));
             todo.extend(facts.needs.iter().chain(&facts.needed_by).map(|key| Forge::short(&key.change).to_owned()));
             found.push(facts);
         }

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gatelog_gate_state::live::{BuildState, ItemRow, WaitKey};
 use gatelog_record::draft::gate::{
-    AttemptFailing, AttemptPaused, BuildResult, DequeueAsked, EnqueueAsked, LeaseLost, PromoteAsked, TenantLoaded, TenantProject,
-    WaitSubject,
+    AttemptFailing, AttemptPaused, BuildResult, DequeueAsked, EnqueueAsked, IntakeAsked, LeaseLost, PromoteAsked,
+    TenantLoaded, TenantProject, TriggerIntake, WaitSubject,
 };
 use gatelog_record::draft::intake::{ForgeEvent, TenantFile};
 use gatelog_record::input::{GateInput, IntakeInput};
@@ -79,6 +79,7 @@ pub struct Story {
     files: BTreeMap<String, String>,
     /// Projects that are no longer in the tenant.
     left: BTreeSet<String>,
+    max_dependencies: Option<i64>,
     version: u64,
     shown: String,
 }
@@ -233,6 +234,19 @@ impl Story {
                 let file = TenantFile { version: self.version, file: BlobHash::default(), tenants: Vec::new() };
                 self.world.intake(&IntakeInput::TenantFile(file))
             }
+            ["ask", "to", what, "events"] => {
+                let triggers = match *what {
+                    "pause" => TriggerIntake::Paused,
+                    "discard" => TriggerIntake::Discarding,
+                    _ => TriggerIntake::Open,
+                };
+                let asked = IntakeAsked { tenant: TENANT.into(), triggers, reason: "it rains".into() };
+                self.world.say(TENANT, GateInput::IntakeAsked(asked))
+            }
+            ["the", "tenant", "allows", number, "dependencies"] => {
+                self.max_dependencies = Some(number.parse().map_err(|_| "not a number")?);
+                Ok(())
+            }
             ["say", "nonsense"] => self.nonsense(),
             ["show", "queue"] => {
                 self.shown.push_str(&self.show());
@@ -263,7 +277,9 @@ impl Story {
         let names: Vec<(String, bool)> =
             self.world.forge.projects.iter().map(|(name, project)| (name.clone(), project.trusted)).collect();
         let names: Vec<_> = names.into_iter().filter(|(name, _)| !self.left.contains(name)).collect();
-        let mut settings = TenantSettings { name: TENANT.into(), ..TenantSettings::default() };
+        let max_dependencies = self.max_dependencies;
+        let mut settings =
+            TenantSettings { name: TENANT.into(), max_dependencies, ..TenantSettings::default() };
         let mut projects = Vec::new();
         for (name, trusted) in names {
             let mut project = ConfigProject::new(CONNECTION, &name, trusted);
@@ -325,13 +341,14 @@ impl Story {
 
     fn push(&mut self, project: &str, name: &str, rest: &[&str], block: &str) -> Result<(), String> {
         let mut patchset = Patchset { files: vec!["src/lib.rs".into()], ..Patchset::default() };
-        let mut kind = "";
+        let (mut kind, mut topic) = ("", None);
         for word in rest {
             match *word {
-                "depends-on" | "stacked-on" | "files" | "with" => kind = word,
+                "depends-on" | "stacked-on" | "files" | "with" | "topic" => kind = word,
                 word => match kind {
                     "depends-on" => patchset.depends_on.push(word.to_owned()),
                     "stacked-on" => patchset.stacked_on.push(word.to_owned()),
+                    "topic" => topic = Some(word.to_owned()),
                     "files" => {
                         patchset.files.retain(|file| file != "src/lib.rs");
                         patchset.files.push(word.to_owned());
@@ -347,6 +364,7 @@ impl Story {
         change.project = project.to_owned();
         change.branch = "master".into();
         change.open = true;
+        change.topic = topic.or(change.topic.take());
         // An approval counts for the patchset it was given to.
         change.approved = false;
         change.patchsets.push(patchset);
