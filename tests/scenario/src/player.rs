@@ -149,12 +149,18 @@ impl Player<'_> {
     /// Builds that were paused and may go on end as they would have.
     fn go_on(&mut self) -> Result<bool, String> {
         let Some((build, attempt, data)) = self.shell.seen.resumed.pop() else { return Ok(false) };
+        self.end((build, attempt), BuildResult::Success, data)?;
+        Ok(true)
+    }
+
+    /// The worker ends an attempt.
+    fn end(&mut self, (build, attempt): (BuildId, u32), result: BuildResult, data: Value) -> Result<(), String> {
         let finished = AttemptFinished {
             tenant: TENANT.into(),
             build,
             attempt,
             worker: "worker".into(),
-            result: BuildResult::Success,
+            result,
             started_at: self.shell.now,
             finished_at: self.shell.now,
             detail: None,
@@ -163,8 +169,7 @@ impl Player<'_> {
             artifacts: Vec::new(),
             log_url: None,
         };
-        self.shell.say(TENANT, GateInput::AttemptFinished(finished))?;
-        Ok(true)
+        self.shell.say(TENANT, GateInput::AttemptFinished(finished))
     }
 
     /// Leases are granted at once, and their builds begin.
@@ -294,21 +299,7 @@ impl Player<'_> {
             self.shell.say(TENANT, GateInput::AttemptPaused(paused))?;
             return self.settle();
         }
-        let finished = AttemptFinished {
-            tenant: TENANT.into(),
-            build: id.0,
-            attempt: id.1,
-            worker: "worker".into(),
-            result,
-            started_at: self.shell.now,
-            finished_at: self.shell.now,
-            detail: None,
-            data,
-            secret_data: None,
-            artifacts: Vec::new(),
-            log_url: None,
-        };
-        self.shell.say(TENANT, GateInput::AttemptFinished(finished))?;
+        self.end(id, result, data)?;
         self.settle()
     }
 

@@ -173,7 +173,7 @@ impl Decision<'_> {
         let settle = |result, code: &str, detail: String| {
             GateEvent::BuildSettled(BuildSettled { build, item, buildset, result, code: code.into(), detail })
         };
-        match self.next(walk, buildset, (build, row), following) {
+        match self.next(walk, buildset, row, following) {
             Next::Wait => Ok(()),
             Next::Skip { code, detail } => self.emit(settle(BuildResult::Skipped, code, detail)),
             Next::Fail { code, detail } => self.emit(settle(BuildResult::Failure, code, detail)),
@@ -218,14 +218,14 @@ impl Decision<'_> {
         &self,
         walk: &Walk<'_>,
         buildset: BuildsetId,
-        (build, row): (BuildId, &BuildRow),
+        row: &BuildRow,
         following: Option<&str>,
     ) -> Next {
         let builds = self.builds_of(buildset);
         if let Some((code, detail)) = skipped(&builds, row) {
             return Next::Skip { code, detail };
         }
-        match self.hold(&builds, &walk.chain, following, (build, row)) {
+        match self.hold(&builds, &walk.chain, following, row) {
             Some(_) => Next::Wait,
             None if row.job.noop => Next::Noop,
             None => match self.lost_artifact(walk, row) {
@@ -242,7 +242,7 @@ impl Decision<'_> {
         builds: &Builds<'_>,
         ahead: &[ItemId],
         following: Option<&str>,
-        (build, row): (BuildId, &BuildRow),
+        row: &BuildRow,
     ) -> Option<Hold> {
         for (name, _) in &row.job.dependencies {
             // Zuul: jobs may run while one they need is paused.

@@ -171,7 +171,7 @@ impl Decision<'_> {
                     let worker = row.worker.as_deref().unwrap_or("a worker");
                     why(WaitCode::Running, format!("{worker} runs it"), "its end")
                 }
-                BuildState::Waiting => match self.hold(&builds, chain, following.as_deref(), (*build, row)) {
+                BuildState::Waiting => match self.hold(&builds, chain, following.as_deref(), row) {
                     Some(Hold::Semaphore(name)) => {
                         why(WaitCode::Semaphore, format!("semaphore {name} is taken"), "a build that holds it")
                     }
