@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use gatelog_capacity_state::{CapacityLive, LeaseState};
 use gatelog_event_log::{Blobs, MemoryBlobs};
 use gatelog_record::draft::capacity::{LeaseReleased, WorkerSeen};
-use gatelog_record::draft::gate::{AttemptFinished, AttemptStarted, BuildResult};
+use gatelog_record::draft::gate::{AttemptFailing, AttemptFinished, AttemptStarted, BuildResult};
 use gatelog_record::input::{CapacityInput, GateInput};
 use gatelog_record::{BlobHash, BuildId, Input, LeaseId, Timestamp, Value};
 use gatelog_tables::Maps;
@@ -215,7 +215,11 @@ impl Worker {
                     true => BuildResult::Aborted,
                     false => self.result(around, random, &run)?,
                 };
-                let said = vec![self.finished(&run, result, around.wall), self.released(lease)];
+                let mut said = vec![self.finished(&run, result, around.wall), self.released(lease)];
+                // Some know before the end that they will fail; on the way one word may overtake another.
+                if result == BuildResult::Failure && random.chance(500) {
+                    said.insert(0, self.failing(&run));
+                }
                 Ok(Some((format!("{} ends {} attempt {}: {}", self.name, run.build, run.attempt, result.word()), said)))
             }
         }
@@ -313,6 +317,18 @@ impl Worker {
             "main".into(),
             CapacityInput::WorkerSeen(seen).into(),
         )
+    }
+
+    fn failing(&self, run: &Run) -> Said {
+        let failing = AttemptFailing {
+            tenant: run.tenant.clone(),
+            build: run.build,
+            attempt: run.attempt,
+            worker: self.name.clone(),
+            detail: "a task failed".into(),
+        };
+        let id = format!("build/{}/{}/failing", run.build, run.attempt);
+        (id, run.tenant.clone(), GateInput::AttemptFailing(failing).into())
     }
 
     fn finished(&self, run: &Run, result: BuildResult, now: Timestamp) -> Said {

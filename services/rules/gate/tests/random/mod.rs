@@ -61,7 +61,8 @@ fn sentence(dice: &[u8; 4]) -> (String, &'static str) {
         .to_owned(),
         15 => format!("mend {kind}"),
         16 | 17 => {
-            let end = ["succeeds", "succeeds", "fails", "retries", "aborts", "loses its worker", "gets no node"];
+            let end =
+                ["succeeds", "succeeds", "fails", "will fail", "retries", "aborts", "loses its worker", "gets no node"];
             format!("job {job} of {} in {pipeline} {}", change(one), end[usize::from(three / 2) % end.len()])
         }
         18 => format!("jobs of {} in {pipeline} succeed", change(one)),
