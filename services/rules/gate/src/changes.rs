@@ -77,7 +77,7 @@ impl Decision<'_> {
     }
 
     /// The rows of facts of a tenant.
-    fn known_changes(&self, tenant: &str) -> impl Iterator<Item = (ChangeKey, &ChangeRow)> {
+    pub(crate) fn known_changes(&self, tenant: &str) -> impl Iterator<Item = (ChangeKey, &ChangeRow)> {
         let from = (tenant.to_owned(), String::new(), String::new());
         self.gate()
             .changes
@@ -88,6 +88,9 @@ impl Decision<'_> {
 
     /// Drops facts to which nothing live refers: no item, no waiting trigger, and nothing these need.
     pub(crate) fn forget_changes(&mut self, tenant: &str) -> Result<(), Refusal> {
+        if !self.seen.let_go {
+            return Ok(());
+        }
         let mut keep: BTreeSet<ChangeKey> = BTreeSet::new();
         let mut todo: Vec<ChangeKey> = Vec::new();
         let mut known: BTreeSet<ChangeKey> = self.known_changes(tenant).map(|(key, _)| key).collect();

@@ -14,6 +14,7 @@ use gatelog_tables::{Maps, Overlay};
 
 use crate::layout_view::LayoutView;
 use crate::rules::GateRules;
+use crate::touched::Touched;
 
 /// How often a tenant is looked at before a decision is given up: each round must have decided
 /// something, so only a fault in the rules comes near it.
@@ -23,9 +24,32 @@ const MAX_ROUNDS: usize = 2_000;
 pub struct Decision<'a> {
     pub(crate) deciding: Deciding<'a, Gate>,
     rules: &'a GateRules,
+    /// What was touched and not looked at yet.
+    pub(crate) touched: Touched,
+    /// Everything that was touched.
+    pub(crate) seen: Touched,
 }
 
 impl<'a> Decision<'a> {
+    fn begin(rules: &'a GateRules, state: &'a GateLive<Maps>, input: &InputRecord, context: Context) -> Decision<'a> {
+        let deciding = Deciding::begin(state, input, context);
+        Decision { deciding, rules, touched: Touched::default(), seen: Touched::default() }
+    }
+
+    /// Looks at the whole of a tenant.
+    pub(crate) fn look_at_all(
+        rules: &'a GateRules,
+        state: &'a GateLive<Maps>,
+        input: &InputRecord,
+        context: Context,
+    ) -> Result<Vec<Event>, Refusal> {
+        let mut decision = Decision::begin(rules, state, input, context);
+        decision.touched.all = true;
+        decision.touched.let_go = true;
+        decision.settle(&input.key)?;
+        Ok(decision.deciding.finish())
+    }
+
     /// Decides one input.
     pub(crate) fn run(
         rules: &'a GateRules,
@@ -33,7 +57,7 @@ impl<'a> Decision<'a> {
         input: &InputRecord,
         context: Context,
     ) -> Result<Vec<Event>, Refusal> {
-        let mut decision = Decision { deciding: Deciding::begin(state, input, context), rules };
+        let mut decision = Decision::begin(rules, state, input, context);
         match &input.input {
             Input::Gate(GateInput::NotRouted(what)) => decision.not_routed(what)?,
             Input::Gate(body) if tenant_named(body).is_some_and(|tenant| tenant != input.key) => {
@@ -49,6 +73,8 @@ impl<'a> Decision<'a> {
                 decision.settle(&input.key)?;
             }
             Input::Partition(PartitionInput::TimerDue(due)) => {
+                // Now and then everything is looked at: other rules may have been in force when it was last.
+                decision.touched.all = true;
                 decision.timer_due(&input.key, due)?;
                 decision.settle(&input.key)?;
             }
@@ -93,6 +119,8 @@ impl<'a> Decision<'a> {
             self.run_queues(tenant)?;
             self.settle_triggers(tenant)?;
             if self.deciding.events().len() == before {
+                let rest = std::mem::take(&mut self.touched);
+                self.seen.merge(&rest);
                 self.forget_changes(tenant)?;
                 self.note_waits(tenant)?;
                 return self.set_timers(tenant);
@@ -120,6 +148,7 @@ impl<'a> Decision<'a> {
     // ---- saying ----
 
     pub(crate) fn emit(&mut self, event: GateEvent) -> Result<(), Refusal> {
+        self.touch(&event);
         self.deciding.emit(event)
     }
 

@@ -6,7 +6,7 @@
 //! `queue_pass` (what every item does next; `health` says what is wrong with it, `leaving` what is
 //! done about that), `prepare`, `item_layout`, `freeze`, `jobs` (its builds), `submit` (merging for
 //! real), `report`. Beside it: `config` (files and layouts of a tenant), `work` (what is sent again,
-//! and for how long), `window`, `waits` (why everything waits).
+//! and for how long), `touched` (where a decision has to look), `window`, `waits` (why everything waits).
 //!
 //! [`GateRules`] is what the shell calls. One input is one [`Decision`]: the input is taken in, then
 //! the tenant it concerns is brought to rest: configuration, triggers and queues are looked at until
@@ -32,6 +32,7 @@ mod report;
 pub mod routing;
 mod rules;
 mod submit;
+mod touched;
 mod triggers;
 mod waits;
 mod window;

@@ -15,6 +15,7 @@ use gatelog_rules_config::Pipeline;
 
 use crate::decision::Decision;
 use crate::layout_view::LayoutView;
+use crate::touched::{QueueKey, Touch, Touched};
 
 fn is_conflict(problem: &BuildsetProblem) -> bool {
     problem.kind == ProblemKind::Conflict
@@ -47,10 +48,12 @@ enum Step {
 }
 
 impl Decision<'_> {
-    /// Looks once at every queue of a tenant.
+    /// Looks once at every queue of a tenant that was touched.
     pub(crate) fn run_queues(&mut self, tenant: &str) -> Result<(), Refusal> {
+        let touched = std::mem::take(&mut self.touched);
+        self.seen.merge(&touched);
         let Some(layout) = self.layout(tenant)? else { return Ok(()) };
-        for key in self.queues_in_order(tenant, &layout) {
+        for (key, mut touch) in self.queues_in_order(tenant, &layout, touched) {
             let Some(pipeline) = layout.pipeline(&key.1) else {
                 self.empty_queue(&key)?;
                 continue;
@@ -59,23 +62,27 @@ impl Decision<'_> {
             let rounds = self.gate().queues.row(&key).map_or(0, |row| row.items.len());
             for _ in 0..=rounds {
                 let Some(row) = self.gate().queues.row(&key) else { break };
+                let Some((first, until)) = touch.places(&row.items) else { break };
+                let sound = |item: &&ItemId| self.item(**item).is_some_and(|row| row.failing.is_empty());
+                let ahead = row.items.get(..first).unwrap_or_default();
                 let walk = Walk {
                     tenant,
                     layout: &layout,
                     pipeline,
                     items: row.items.clone(),
                     window: row.window,
-                    chain: Vec::new(),
+                    chain: ahead.iter().filter(sound).copied().collect(),
                 };
-                if self.walk(walk)? {
+                if self.walk(walk, first, until)? {
                     break;
                 }
+                touch.whole = true;
             }
         }
         Ok(())
     }
 
-    pub(crate) fn queue_keys(&self, tenant: &str) -> Vec<(String, String, String)> {
+    pub(crate) fn queue_keys(&self, tenant: &str) -> Vec<QueueKey> {
         let from = (tenant.to_owned(), String::new(), String::new());
         let rows = self.gate().queues.rows(std::ops::Bound::Included(&from), std::ops::Bound::Unbounded);
         rows.take_while(|(key, _)| key.0 == tenant).map(|(key, _)| key.clone()).collect()
@@ -83,10 +90,14 @@ impl Decision<'_> {
 
     /// The queues of a tenant in the order in which they are looked at: what may be taken by one alone goes
     /// to the pipeline that is defined first, and there to the item that came first.
-    fn queues_in_order(&self, tenant: &str, layout: &LayoutView) -> Vec<(String, String, String)> {
-        let mut keys = self.queue_keys(tenant);
+    fn queues_in_order(&self, tenant: &str, layout: &LayoutView, touched: Touched) -> Vec<(QueueKey, Touch)> {
+        let whole = || Touch { whole: true, ..Touch::default() };
+        let mut keys: Vec<(QueueKey, Touch)> = match touched.all {
+            true => self.queue_keys(tenant).into_iter().map(|key| (key, whole())).collect(),
+            false => touched.queues.into_iter().filter(|(key, _)| key.0 == tenant).collect(),
+        };
         let place = |name: &str| layout.pipelines().iter().position(|one| one.name == name).unwrap_or(usize::MAX);
-        keys.sort_by_cached_key(|key| {
+        keys.sort_by_cached_key(|(key, _)| {
             let items = self.gate().queues.row(key).map(|row| row.items.as_slice()).unwrap_or_default();
             let first = items.iter().filter_map(|item| self.item(*item)).map(|row| row.enqueued).min();
             (place(&key.1), first.unwrap_or(u64::MAX))
@@ -105,9 +116,14 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// Walks over a queue; says whether it came to the end.
-    fn walk(&mut self, mut walk: Walk<'_>) -> Result<bool, Refusal> {
-        for index in 0..walk.items.len() {
+    /// Walks over a queue from a place on, at least until another and further if something comes of it; says whether
+    /// it came to the end.
+    fn walk(&mut self, mut walk: Walk<'_>, first: usize, until: usize) -> Result<bool, Refusal> {
+        let before = self.deciding.events().len();
+        for index in first..walk.items.len() {
+            if index >= until && self.deciding.events().len() == before {
+                break;
+            }
             let Some(item) = walk.items.get(index).copied() else { break };
             match self.step(&walk, index, item)? {
                 Step::Left => return Ok(false),

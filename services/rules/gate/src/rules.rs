@@ -30,6 +30,20 @@ impl GateRules {
         GateRules::default()
     }
 
+    /// What a look at the whole of an input's tenant would still decide: nothing, unless a decision before it looked
+    /// at too little.
+    ///
+    /// # Errors
+    /// As for a decision.
+    pub fn left_undone(
+        &self,
+        state: &GateLive<Maps>,
+        input: &InputRecord,
+        context: Context,
+    ) -> Result<Vec<Event>, Refusal> {
+        Decision::look_at_all(self, state, input, context)
+    }
+
     /// A layout that is held.
     pub(crate) fn layout(&self, hash: &BlobHash) -> Option<&Arc<LayoutView>> {
         self.held.get(hash)

@@ -27,15 +27,24 @@ impl Decision<'_> {
         let mut all: BTreeMap<WaitKey, Option<Why>> = BTreeMap::new();
         all.insert(WaitKey(WaitSubject::Tenant(tenant.to_owned())), self.why_tenant(tenant));
         self.why_triggers(tenant, &mut all);
-        for key in self.queue_keys(tenant) {
+        let keys = match self.seen.all {
+            true => self.queue_keys(tenant),
+            false => self.seen.queues.keys().filter(|key| key.0 == tenant).cloned().collect(),
+        };
+        for key in keys {
             let Some(queue) = self.gate().queues.row(&key) else { continue };
+            let everywhere = Some((0, queue.items.len()));
+            let touch = self.seen.queues.get(&key).filter(|_| !self.seen.all);
+            let Some((first, until)) = touch.map_or(everywhere, |touch| touch.places(&queue.items)) else { continue };
             let mut chain = Vec::new();
-            for (index, item) in queue.items.iter().enumerate() {
+            for (index, item) in queue.items.iter().enumerate().take(until) {
                 let Some(row) = self.item(*item) else { continue };
-                let active = queue.window == 0 || (index as u64) < u64::from(queue.window);
-                let reason = self.why_item(tenant, row, &chain, active);
-                all.insert(WaitKey(WaitSubject::Item(*item)), Some(reason));
-                self.why_builds(row, &chain, &mut all);
+                if index >= first {
+                    let active = queue.window == 0 || (index as u64) < u64::from(queue.window);
+                    let reason = self.why_item(tenant, row, &chain, active);
+                    all.insert(WaitKey(WaitSubject::Item(*item)), Some(reason));
+                    self.why_builds(row, &chain, &mut all);
+                }
                 if row.failing.is_empty() {
                     chain.push(*item);
                 }

@@ -167,7 +167,28 @@ impl World {
             self.live.apply(event).map_err(|refused| format!("event {}: {refused}", event.event.name()))?;
             laws::tested(&self.live, &event.event)?;
         }
+        self.nothing_is_left_undone(record, &digest)?;
         laws::always_hold(self)
+    }
+
+    /// A decision looks only at what its events touch; a look at everything finds nothing more.
+    fn nothing_is_left_undone(&mut self, record: &InputRecord, digest: &[u8; 32]) -> Result<(), String> {
+        for hash in self.rules.needs(&self.live, record) {
+            let blob = self.blobs.get(&hash).ok_or_else(|| format!("blob {hash} is nowhere"))?;
+            self.rules.admit(hash, blob)?;
+        }
+        let context = Context {
+            now: self.now,
+            ids: IdSource::new(SITE, 1, GATE, self.inputs + 1_000_000, digest),
+            input_sequence: self.inputs,
+            first_sequence: self.events.len() as u64 + 1,
+            term: 1,
+            input_offset: self.inputs - 1,
+        };
+        let left = self.rules.left_undone(&self.live, record, context).map_err(|refusal| refusal.to_string())?;
+        let name = record.input.name();
+        let told: Vec<String> = left.iter().take(3).map(|event| format!("{} {}", event.name(), event.to_json())).collect();
+        if told.is_empty() { Ok(()) } else { Err(format!("after {name} this was left undone: {}", told.join("; "))) }
     }
 
     /// Writes one event of the decision on an input; the first carries the header.

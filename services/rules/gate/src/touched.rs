@@ -1,0 +1,250 @@
+//! Where a decision looks again: only what its events touch can have more to do or wait for something else.
+//!
+//! Between two inputs every queue of a tenant is at rest, so a decision need not walk over all of them. What an event
+//! can set off is written down here once, as the event is emitted; whoever adds a rule that reads something of other
+//! items says here which events change it. [`GateRules::left_undone`](crate::GateRules::left_undone) finds what was
+//! forgotten.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gatelog_gate_state::live::Work;
+use gatelog_record::draft::gate::{ChangeKey, FactsPurpose, Subject};
+use gatelog_record::event::GateEvent;
+use gatelog_record::{BuildId, ItemId, WorkId};
+
+use crate::decision::Decision;
+
+/// A queue: tenant, pipeline, name.
+pub(crate) type QueueKey = (String, String, String);
+
+/// Where in a queue.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Touch {
+    /// Everywhere.
+    pub whole: bool,
+    /// At these items and all behind them.
+    pub from: BTreeSet<ItemId>,
+    /// At these items; behind them only if something comes of it.
+    pub alone: BTreeSet<ItemId>,
+}
+
+impl Touch {
+    fn merge(&mut self, other: &Touch) {
+        self.whole |= other.whole;
+        self.from.extend(&other.from);
+        self.alone.extend(&other.alone);
+    }
+
+    /// The places in a queue to look at: from where on, and up to where at least. Nothing if none of the items is
+    /// there any more.
+    pub(crate) fn places(&self, items: &[ItemId]) -> Option<(usize, usize)> {
+        let end = items.len();
+        if self.whole {
+            return Some((0, end));
+        }
+        let place = |item: &ItemId| items.iter().position(|other| other == item);
+        let from = self.from.iter().filter_map(place).min();
+        let alone: Vec<usize> = self.alone.iter().filter_map(place).collect();
+        let first = from.into_iter().chain(alone.iter().copied()).min()?;
+        let until = if from.is_some() { end } else { alone.iter().max().map_or(end, |last| last + 1) };
+        Some((first, until))
+    }
+}
+
+/// Where in a tenant.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Touched {
+    /// Everywhere.
+    pub all: bool,
+    /// In these queues.
+    pub queues: BTreeMap<QueueKey, Touch>,
+    /// Whether something let go of a change, so that what is known of it may be forgotten.
+    pub let_go: bool,
+}
+
+impl Touched {
+    pub(crate) fn merge(&mut self, other: &Touched) {
+        self.all |= other.all;
+        self.let_go |= other.let_go;
+        for (key, touch) in &other.queues {
+            self.queues.entry(key.clone()).or_default().merge(touch);
+        }
+    }
+}
+
+impl Decision<'_> {
+    /// Notes what an event touches, before it is folded.
+    pub(crate) fn touch(&mut self, event: &GateEvent) {
+        match event {
+            GateEvent::TenantConfigured(_)
+            | GateEvent::ConfigReadWanted(_)
+            | GateEvent::ConfigRead(_)
+            | GateEvent::LayoutActivated(_) => self.touched.all = true,
+            GateEvent::LayoutWanted(event) => match event.item {
+                Some(item) => self.touch_from(item),
+                None => self.touched.all = true,
+            },
+            // Whether the configuration is waited for depends on how often it was asked for.
+            GateEvent::WorkResent(event) => {
+                let work = self.pending(event.work).map(|row| &row.work);
+                self.touched.all |= matches!(work, Some(Work::ConfigRead(_) | Work::Layout(_)));
+            }
+            GateEvent::ChangesObserved(event) => {
+                self.touched.let_go = true;
+                let found = &event.found;
+                if let Some(item) = self.asked_for(found.work) {
+                    self.touch_from(item);
+                }
+                let known = found.changes.iter().filter_map(|facts| facts.subject.change_key());
+                let changes = known.chain(found.missing.iter().cloned()).collect();
+                self.touch_changes(&found.tenant, changes);
+            }
+            GateEvent::ChangesWanted(event) => {
+                if let FactsPurpose::BeforeSubmit { item } = event.purpose {
+                    self.touch_from(item);
+                }
+            }
+            GateEvent::TriggerSettled(_) => self.touched.let_go = true,
+            GateEvent::ItemEnqueued(event) => {
+                let key = (event.tenant.clone(), event.pipeline.clone(), event.queue.clone());
+                self.touched.queues.entry(key).or_default().from.insert(event.item);
+                self.touch_others(event.item, &event.tenant, &event.pipeline, &event.subjects);
+            }
+            GateEvent::WindowChanged(event) => {
+                self.touch_queue((event.tenant.clone(), event.pipeline.clone(), event.queue.clone()));
+            }
+            GateEvent::QueueReordered(event) => {
+                self.touch_queue((event.tenant.clone(), event.pipeline.clone(), event.queue.clone()));
+            }
+            GateEvent::BuildsetOpened(event) => self.touch_from(event.item),
+            GateEvent::PrepareRequested(event) => self.touch_from(event.item),
+            GateEvent::Prepared(event) => self.touch_from(event.item),
+            GateEvent::LayoutReady(event) => self.touch_from(event.item),
+            GateEvent::FreezeWanted(event) => self.touch_from(event.item),
+            GateEvent::Frozen(event) => self.touch_from(event.item),
+            GateEvent::ItemFailing(event) => self.touch_from(event.item),
+            GateEvent::ItemReset(event) => self.touch_from(event.item),
+            GateEvent::SubmitRequested(event) => self.touch_from(event.item),
+            GateEvent::Submitted(event) => {
+                self.touched.let_go = true;
+                self.touch_from(event.item);
+                if let Some((tenant, changes)) = self.item(event.item).map(|row| (row.tenant.clone(), keys(&row.subjects))) {
+                    self.touch_changes(&tenant, changes);
+                }
+            }
+            GateEvent::ItemDequeued(event) => {
+                self.touched.let_go = true;
+                if let Some(row) = self.item(event.item).cloned() {
+                    self.touch_others(event.item, &row.tenant, &row.pipeline, &row.subjects);
+                    self.touch_queue((row.tenant, row.pipeline, row.queue));
+                }
+            }
+            GateEvent::LeaseWanted(event) => self.touch_alone(event.item),
+            GateEvent::BuildStarted(event) => self.touch_alone(event.item),
+            GateEvent::BuildResumed(event) => self.touch_alone(event.item),
+            GateEvent::BuildFailing(event) => self.touch_alone(event.item),
+            GateEvent::BuildPaused(event) => self.touch_build(event.paused.build),
+            GateEvent::BuildFinished(event) => self.touch_build(event.finished.build),
+            GateEvent::BuildSettled(event) => self.touch_build(event.build),
+            GateEvent::BranchMoved(_)
+            | GateEvent::ChangesForgotten(_)
+            | GateEvent::TriggerWaiting(_)
+            | GateEvent::IntakeChanged(_)
+            | GateEvent::WaitChanged(_)
+            | GateEvent::Unrouted(_)
+            | GateEvent::EnqueueRefused(_)
+            | GateEvent::OutcomeIgnored(_)
+            | GateEvent::FailuresCounted(_)
+            | GateEvent::ReportRequested(_)
+            | GateEvent::ReportDelivered(_)
+            | GateEvent::LeaseEndWanted(_)
+            // The item leaves next.
+            | GateEvent::ArtifactsNoted(_) => {}
+        }
+    }
+
+    /// The item for which facts were asked for before it is merged.
+    fn asked_for(&self, work: WorkId) -> Option<ItemId> {
+        match &self.pending(work)?.work {
+            Work::Changes(wanted) => match wanted.purpose {
+                FactsPurpose::BeforeSubmit { item } => Some(item),
+                FactsPurpose::Trigger { .. } | FactsPurpose::Refresh => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn touch_queue(&mut self, key: QueueKey) {
+        self.touched.queues.entry(key).or_default().whole = true;
+    }
+
+    fn touch_alone(&mut self, item: ItemId) {
+        let Some(row) = self.item(item) else { return };
+        let key = (row.tenant.clone(), row.pipeline.clone(), row.queue.clone());
+        self.touched.queues.entry(key).or_default().alone.insert(item);
+    }
+
+    fn touch_from(&mut self, item: ItemId) {
+        let Some(row) = self.item(item).cloned() else { return };
+        self.touch_others(item, &row.tenant, &row.pipeline, &row.subjects);
+        self.touched.queues.entry((row.tenant, row.pipeline, row.queue)).or_default().from.insert(item);
+    }
+
+    /// Items of other queues of the pipeline that hold the same: one that is not live has the artifacts of the one
+    /// that is.
+    fn touch_others(&mut self, item: ItemId, tenant: &str, pipeline: &str, subjects: &[Subject]) {
+        let mut queues: BTreeSet<QueueKey> = BTreeSet::new();
+        for subject in subjects {
+            let others = self.items_in(tenant, pipeline, subject);
+            let rows = others.into_iter().filter(|other| *other != item).filter_map(|other| self.item(other));
+            queues.extend(rows.map(|row| (row.tenant.clone(), row.pipeline.clone(), row.queue.clone())));
+        }
+        for key in queues {
+            self.touch_queue(key);
+        }
+    }
+
+    /// A build's state changed: that concerns others only by what it holds and makes.
+    fn touch_build(&mut self, build: BuildId) {
+        let Some(row) = self.build(build) else { return };
+        let (item, traits) = (row.item, &row.job.traits);
+        if !row.job.semaphores.is_empty() {
+            self.touched.all = true;
+        } else if traits.hold_following_changes || !traits.provides.is_empty() {
+            self.touch_from(item);
+        } else {
+            self.touch_alone(item);
+        }
+    }
+
+    /// What is known of changes is new: that concerns the items that hold them, or something that needs them.
+    fn touch_changes(&mut self, tenant: &str, mut changes: BTreeSet<ChangeKey>) {
+        loop {
+            let more: Vec<ChangeKey> = self
+                .known_changes(tenant)
+                .filter(|(key, row)| {
+                    let needs = |needed: &ChangeKey| changes.contains(needed);
+                    !changes.contains(key)
+                        && (row.facts.needs.iter().any(needs) || crate::dependencies::of_topic(&row.facts).iter().any(needs))
+                })
+                .map(|(key, _)| key)
+                .collect();
+            if more.is_empty() {
+                break;
+            }
+            changes.extend(more);
+        }
+        let mut queues: BTreeSet<QueueKey> = BTreeSet::new();
+        for change in &changes {
+            let rows = self.items_of(tenant, change).into_iter().filter_map(|item| self.item(item));
+            queues.extend(rows.map(|row| (row.tenant.clone(), row.pipeline.clone(), row.queue.clone())));
+        }
+        for key in queues {
+            self.touch_queue(key);
+        }
+    }
+}
+
+fn keys(subjects: &[Subject]) -> BTreeSet<ChangeKey> {
+    subjects.iter().filter_map(Subject::change_key).collect()
+}
