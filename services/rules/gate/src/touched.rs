@@ -139,7 +139,7 @@ impl Decision<'_> {
                     self.touch_queue((row.tenant, row.pipeline, row.queue));
                 }
             }
-            GateEvent::LeaseWanted(event) => self.touch_alone(event.item),
+            GateEvent::LeaseWanted(event) => self.touch_build(event.ask.build),
             GateEvent::BuildStarted(event) => self.touch_alone(event.item),
             GateEvent::BuildResumed(event) => self.touch_alone(event.item),
             GateEvent::BuildFailing(event) => self.touch_alone(event.item),
