@@ -124,6 +124,8 @@ family! {
         0x012c "gate.build-failing" 1 BuildFailing(gate::BuildFailing);
         /// Outside events wait, or are dropped, or are dealt with again.
         0x012d "gate.intake-changed" 1 IntakeChanged(gate::IntakeChanged);
+        /// An item was reported; its reporter jobs run before it leaves.
+        0x012e "gate.reporters-started" 1 ReportersStarted(gate::ReportersStarted);
     }
 }
 

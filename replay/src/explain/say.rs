@@ -319,6 +319,9 @@ impl Names {
                     .map(|(name, made)| format!("{name}{}", if *made { "" } else { " (not made)" }));
                 format!("artifacts of {}: {}", self.item(noted.item), names.collect::<Vec<_>>().join(", "))
             }
+            GateEvent::ReportersStarted(event) => {
+                format!("{} was reported; its reporter jobs run before it leaves", self.item(event.item))
+            }
             GateEvent::IntakeChanged(event) => {
                 let (tenant, reason) = (&event.asked.tenant, &event.asked.reason);
                 format!("outside events of {tenant} {} from here on: {reason}", fate(event.asked.triggers))

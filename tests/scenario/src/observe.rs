@@ -331,6 +331,9 @@ impl Observer {
         let mut jobs: Vec<((String, Vec<String>), Json)> = Vec::new();
         for id in set.map(|set| set.builds.as_slice()).unwrap_or_default() {
             let Some(build) = live.gate.builds.rows.get(id) else { continue };
+            if build.job.traits.reporter && item.reporting.is_none() {
+                continue;
+            }
             let status = match (build.state, build.result) {
                 (_, Some(result)) => result.word(),
                 (BuildState::Running | BuildState::Leased, None) => match self.is_paused(*id) {

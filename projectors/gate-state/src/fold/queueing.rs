@@ -3,7 +3,7 @@
 use gatelog_record::draft::gate::{
     BuildsetOpened, FailuresCounted, FreezeOutcome, FreezeWanted, Frozen, ItemDequeued, ItemEnqueued, ItemFailing,
     ItemReset, PrepareOutcome, PrepareRequested, Prepared, QueueReordered, ReportAction, ReportDelivered,
-    ReportRequested, SubmitOutcome, SubmitRequested, Submitted, WaitSubject, WindowChanged,
+    ReportRequested, ReportersStarted, SubmitOutcome, SubmitRequested, Submitted, WaitSubject, WindowChanged,
 };
 use gatelog_record::{BuildsetId, EventRecord, ItemId, WorkId};
 use gatelog_tables::{Backing, FoldRefused, Table, TableExt};
@@ -69,6 +69,7 @@ impl<B: Backing> GateTables<B> {
                 asked: false,
                 resets: 0,
                 base_moved: 0,
+                reporting: None,
             },
         )
     }
@@ -332,6 +333,29 @@ impl<B: Backing> GateTables<B> {
         self.pending_work.remove(&event.done.work).map(|_| ())
     }
 
+    /// An item was merged: what was tested on top of it stands on the branch itself from here on.
+    fn stands_on_the_branch(&mut self, merged: ItemId, behind: &[ItemId]) -> Result<(), FoldRefused> {
+        for item in behind {
+            if let Some(buildset) = self.items.need(item)?.buildset {
+                self.buildsets.update(&buildset, |row| row.ahead.retain(|ahead| ahead.item != merged))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn reporters_started(&mut self, event: &ReportersStarted) -> Result<(), FoldRefused> {
+        let item = self.items.need(&event.item)?.into_owned();
+        if item.reporting.is_some() {
+            return Err(illegal(format!("item {} is being reported already", event.item)));
+        }
+        if event.merged {
+            let queue = self.queues.need(&(item.tenant, item.pipeline, item.queue))?.into_owned();
+            let behind = queue.items.iter().skip_while(|other| **other != event.item).skip(1).copied();
+            self.stands_on_the_branch(event.item, &behind.collect::<Vec<_>>())?;
+        }
+        self.items.update(&event.item, |row| row.reporting = Some(event.merged))
+    }
+
     pub(super) fn item_dequeued(&mut self, event: &ItemDequeued) -> Result<(), FoldRefused> {
         let item = self.items.remove(&event.item)?;
         if let Some(work) = item.work {
@@ -352,12 +376,7 @@ impl<B: Backing> GateTables<B> {
         };
         queue.items.remove(position);
         if event.merged {
-            // What was tested on top of it stands on the branch itself from here on.
-            for behind in queue.items.iter().skip(position) {
-                if let Some(buildset) = self.items.need(behind)?.buildset {
-                    self.buildsets.update(&buildset, |row| row.ahead.retain(|ahead| ahead.item != event.item))?;
-                }
-            }
+            self.stands_on_the_branch(event.item, queue.items.get(position..).unwrap_or_default())?;
         }
         if queue.items.is_empty() && queue.window == 0 {
             self.queues.remove(&key)?;

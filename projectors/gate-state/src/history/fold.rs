@@ -88,6 +88,7 @@ impl<B: Backing> GateRead<B> {
             | GateEvent::BuildResumed(_)
             | GateEvent::BuildFailing(_)
             | GateEvent::IntakeChanged(_)
+            | GateEvent::ReportersStarted(_)
             | GateEvent::ArtifactsNoted(_)
             | GateEvent::WorkResent(_) => Ok(()),
         }
@@ -695,6 +696,7 @@ fn about(event: &GateEvent) -> (Option<ItemId>, Option<gatelog_record::BuildId>)
         GateEvent::BuildSettled(event) => (Some(event.item), Some(event.build)),
         GateEvent::ItemFailing(event) => (Some(event.item), None),
         GateEvent::ItemReset(event) => (Some(event.item), None),
+        GateEvent::ReportersStarted(event) => (Some(event.item), None),
         GateEvent::WaitChanged(event) => match &event.subject {
             WaitSubject::Item(item) => (Some(*item), None),
             WaitSubject::Build(build) => (None, Some(*build)),

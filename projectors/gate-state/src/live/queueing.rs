@@ -93,6 +93,8 @@ pub struct ItemRow {
     pub resets: u32,
     /// How often a branch had moved when it was to be merged.
     pub base_moved: u32,
+    /// Once it was reported as a success and its reporter jobs run: whether gatelog merged it.
+    pub reporting: Option<bool>,
 }
 
 /// What a change or a ref is called within its project: the change's id, or the ref.

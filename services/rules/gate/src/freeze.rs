@@ -22,6 +22,7 @@ pub fn job_traits(graph: &JobGraph, job: &FrozenJob, changes: Vec<u32>) -> JobTr
         provides: job.provides.iter().cloned().collect(),
         requires: job.requires.iter().cloned().collect(),
         changes,
+        reporter: job.job_type == "reporter",
     }
 }
 

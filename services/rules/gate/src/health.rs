@@ -152,17 +152,24 @@ impl Decision<'_> {
         if let Some(problem) = &set.problem {
             return vec![problem.code.clone()];
         }
-        let builds = set.builds.iter().filter_map(|build| self.build(*build));
+        let tests = self.tests_of(&set.builds);
+        let builds = tests.iter().filter_map(|build| self.build(*build));
         // Zuul: a build that is known to fail counts as failed before it ends.
         let mut reasons: Vec<String> = builds
             .filter(|build| build.job.voting && build.fails())
             .map(|build| format!("job-failed {}", build.job.name))
             .collect();
         // Zuul: when every job was skipped, nothing was tested.
-        if reasons.is_empty() && self.all_skipped(&set.builds) {
+        if reasons.is_empty() && self.all_skipped(&tests) {
             reasons.push("all-skipped".into());
         }
         reasons
+    }
+
+    /// Those of an item's builds that say whether it is good: all but the reporter jobs.
+    pub(crate) fn tests_of(&self, builds: &[BuildId]) -> Vec<BuildId> {
+        let is_test = |build: &&BuildId| self.build(**build).is_some_and(|row| !row.job.traits.reporter);
+        builds.iter().filter(is_test).copied().collect()
     }
 
     fn all_skipped(&self, builds: &[BuildId]) -> bool {
@@ -174,11 +181,13 @@ impl Decision<'_> {
         let Some((_, set)) = self.buildset_of(item) else { return false };
         match set.phase {
             Phase::Ended => true,
-            Phase::Frozen => {
-                set.builds.iter().all(|build| self.build(*build).is_some_and(|row| row.state == BuildState::Done))
-            }
+            Phase::Frozen => self.are_done(&self.tests_of(&set.builds)),
             _ => false,
         }
+    }
+
+    pub(crate) fn are_done(&self, builds: &[BuildId]) -> bool {
+        builds.iter().all(|build| self.build(*build).is_some_and(|row| row.state == BuildState::Done))
     }
 
     /// Whether an item's merge is under way.

@@ -7,7 +7,8 @@ use gatelog_gate_state::live::{BuildRow, BuildState};
 use gatelog_record::draft::capacity::{LeaseAsked, SemaphoreWanted};
 use gatelog_record::draft::gate::{
     AttemptFailing, AttemptFinished, AttemptPaused, AttemptStarted, BuildFailing, BuildFinished, BuildPaused,
-    BuildResult, BuildResumed, BuildSettled, BuildStarted, LeaseEndWanted, LeaseLost, LeaseWanted, ReportAction,
+    BuildResult, BuildResumed, BuildSettled, BuildStarted, ItemDequeued, ItemResult, LeaseEndWanted, LeaseLost, LeaseWanted,
+    ReportAction,
 };
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BuildId, BuildsetId, Domain, ItemId, Partition, Value};
@@ -67,27 +68,75 @@ impl Decision<'_> {
     /// Brings every build of an item as far as it can go.
     pub(crate) fn run_jobs(&mut self, walk: &Walk<'_>, item: ItemId, buildset: BuildsetId) -> Result<(), Refusal> {
         let Some(set) = self.buildset(buildset) else { return Ok(()) };
-        let builds = set.builds.clone();
+        let builds = self.tests_of(&set.builds);
         if set.problem.is_some() {
             return self.skip_all(item, buildset, &builds);
         }
         self.report_start(walk.tenant, walk.pipeline, item)?;
         let following = self.holds_following(&walk.chain);
-        // A build that is skipped or done at once may decide about others: a round for each at most.
-        for _ in 0..=builds.len() {
-            let before = self.deciding.events().len();
-            for build in &builds {
-                self.run_job(walk, (item, buildset), *build, following.as_deref())?;
-            }
-            if self.deciding.events().len() == before {
-                break;
-            }
-        }
+        self.run_some(walk, (item, buildset), &builds, following.as_deref())?;
         if self.fails_fast(&builds) {
             let detail = "A voting job failed, and the project wants to know that at once.";
             return self.give_up_builds(item, "fail-fast", detail);
         }
         self.resume_paused(item, buildset)
+    }
+
+    fn run_some(
+        &mut self,
+        walk: &Walk<'_>,
+        of: (ItemId, BuildsetId),
+        builds: &[BuildId],
+        following: Option<&str>,
+    ) -> Result<(), Refusal> {
+        // A build that is skipped or done at once may decide about others: a round for each at most.
+        for _ in 0..=builds.len() {
+            let before = self.deciding.events().len();
+            for build in builds {
+                self.run_job(walk, of, *build, following)?;
+            }
+            if self.deciding.events().len() == before {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The item was reported: its reporter jobs run, then it leaves. Says whether it did. Zuul: when one of them
+    /// fails, what was tested on top of it is tested again.
+    pub(crate) fn run_reporters(&mut self, walk: &Walk<'_>, index: usize, item: ItemId) -> Result<bool, Refusal> {
+        let merged = self.item(item).and_then(|row| row.reporting).unwrap_or(false);
+        let builds = self.buildset_of(item).map(|(id, set)| (id, self.reporters_of(&set.builds)));
+        let mut failed = false;
+        if let Some((buildset, builds)) = builds {
+            self.run_some(walk, (item, buildset), &builds, None)?;
+            if !self.are_done(&builds) {
+                return Ok(false);
+            }
+            failed = builds.iter().filter_map(|build| self.build(*build)).any(|row| row.job.voting && row.fails());
+        }
+        let (result, code) = if failed { (ItemResult::Failure, "reporter-failed") } else { (ItemResult::Success, "reported") };
+        if failed {
+            for behind in walk.items.get(index + 1..).unwrap_or_default() {
+                if self.item(*behind).is_some_and(|row| row.buildset.is_some()) {
+                    self.reset_behind(*behind, None, code, "A reporter job of the item ahead failed.")?;
+                }
+            }
+        }
+        let detail = if failed { "A reporter job failed." } else { "" };
+        self.emit(GateEvent::ItemDequeued(ItemDequeued {
+            item,
+            result,
+            code: code.into(),
+            detail: detail.into(),
+            merged,
+        }))?;
+        Ok(true)
+    }
+
+    pub(crate) fn reporters_of(&self, builds: &[BuildId]) -> Vec<BuildId> {
+        let reports = |build: &&BuildId| self.build(**build).is_some_and(|row| row.job.traits.reporter);
+        builds.iter().filter(reports).copied().collect()
     }
 
     /// Nothing runs of an item that does not merge.

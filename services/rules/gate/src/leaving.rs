@@ -6,6 +6,7 @@ use gatelog_gate_state::live::{BuildState, ItemRow, ProblemKind};
 use gatelog_record::ItemId;
 use gatelog_record::draft::gate::{
     BuildResult, BuildSettled, ItemDequeued, ItemFailing, ItemReset, ItemResult, LeaseEndWanted, ReportAction,
+    ReportersStarted,
 };
 use gatelog_record::event::GateEvent;
 use gatelog_rules_config::objects::pipeline::Manager;
@@ -67,6 +68,7 @@ impl Decision<'_> {
         let Some(row) = self.item(item).cloned() else { return Ok(()) };
         self.give_up_builds(item, "dequeued", detail)?;
         if row.start_reported
+            && row.reporting.is_none()
             && let Some(layout) = self.layout(&row.tenant)?
             && let Some(pipeline) = layout.pipeline(&row.pipeline)
         {
@@ -173,6 +175,7 @@ impl Decision<'_> {
             return Ok(self.item(item).is_none());
         }
         self.leave_succeeding(item, "reported", "", false)?;
+        // It may stay for its reporter jobs; then the walk comes back to it.
         Ok(true)
     }
 
@@ -198,6 +201,10 @@ impl Decision<'_> {
             if code != "already-merged" {
                 self.grow_window(&row, pipeline)?;
             }
+        }
+        let reporters = self.buildset_of(item).map(|(_, set)| self.reporters_of(&set.builds)).unwrap_or_default();
+        if !reporters.is_empty() {
+            return self.emit(GateEvent::ReportersStarted(ReportersStarted { item, merged }));
         }
         self.emit(GateEvent::ItemDequeued(ItemDequeued {
             item,

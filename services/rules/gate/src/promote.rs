@@ -34,7 +34,8 @@ impl Decision<'_> {
         let before = self.gate().queues.row(&key).map(|row| row.items.clone()).unwrap_or_default();
         let after = self.promoted(&asked.tenant, &before, &wanted);
         // What is being merged is out of everybody's hands.
-        let fixed = before.iter().take_while(|item| self.is_merging(**item)).count();
+        let reporting = |item: &ItemId| self.item(*item).is_some_and(|row| row.reporting.is_some());
+        let fixed = before.iter().take_while(|item| self.is_merging(**item) || reporting(item)).count();
         let same = before.iter().zip(&wanted).take_while(|(one, two)| one == two).count();
         let mut order: Vec<ItemId> = before.iter().take(fixed).copied().collect();
         order.extend(after.iter().filter(|item| !before.iter().take(fixed).any(|other| other == *item)));

@@ -62,7 +62,11 @@ impl Decision<'_> {
             let rounds = self.gate().queues.row(&key).map_or(0, |row| row.items.len());
             for _ in 0..=rounds {
                 let Some(row) = self.gate().queues.row(&key) else { break };
-                let Some((first, until)) = touch.places(&row.items) else { break };
+                // While an item's reporter jobs run nothing else happens in its queue.
+                let reporting = |item: &ItemId| self.item(*item).is_some_and(|row| row.reporting.is_some());
+                let reporting = row.items.iter().position(reporting);
+                let places = reporting.map_or_else(|| touch.places(&row.items), |index| Some((index, index + 1)));
+                let Some((first, until)) = places else { break };
                 let sound = |item: &&ItemId| self.item(**item).is_some_and(|row| row.failing.is_empty());
                 let ahead = row.items.get(..first).unwrap_or_default();
                 let walk = Walk {
@@ -125,6 +129,9 @@ impl Decision<'_> {
                 break;
             }
             let Some(item) = walk.items.get(index).copied() else { break };
+            if self.item(item).is_some_and(|row| row.reporting.is_some()) {
+                return Ok(!self.run_reporters(&walk, index, item)?);
+            }
             match self.step(&walk, index, item)? {
                 Step::Left => return Ok(false),
                 Step::Carries => walk.chain.push(item),

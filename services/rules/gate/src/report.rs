@@ -108,6 +108,7 @@ impl Decision<'_> {
             .unwrap_or_default()
             .iter()
             .filter_map(|id| Some((*id, self.build(*id)?)))
+            .filter(|(_, build)| !build.job.traits.reporter)
             .collect();
         let lines: Vec<String> = builds
             .iter()

@@ -124,6 +124,7 @@ impl Decision<'_> {
             GateEvent::Frozen(event) => self.touch_from(event.item),
             GateEvent::ItemFailing(event) => self.touch_from(event.item),
             GateEvent::ItemReset(event) => self.touch_from(event.item),
+            GateEvent::ReportersStarted(event) => self.touch_from(event.item),
             GateEvent::SubmitRequested(event) => self.touch_from(event.item),
             GateEvent::Submitted(event) => {
                 self.touched.let_go = true;

@@ -152,6 +152,9 @@ impl Decision<'_> {
                 _ => why(WaitCode::Layout, "the tenant's configuration is on its way to change", "the new layout"),
             },
             Phase::Freezing => why(WaitCode::Freeze, "its jobs are frozen", "the answer of a merger"),
+            Phase::Frozen if row.reporting.is_some() => {
+                why(WaitCode::Report, "it was reported and its reporter jobs run", "the last of them")
+            }
             Phase::Frozen if self.runs(&set.builds) => why(WaitCode::Jobs, "its jobs run", "the last of them"),
             Phase::Frozen | Phase::Ended => {
                 let ahead = ahead.unwrap_or_default();
@@ -161,11 +164,12 @@ impl Decision<'_> {
     }
 
     fn runs(&self, builds: &[BuildId]) -> bool {
-        builds.iter().any(|build| self.build(*build).is_some_and(|row| row.state != BuildState::Done))
+        !self.are_done(&self.tests_of(builds))
     }
 
     fn why_builds(&self, row: &ItemRow, chain: &[ItemId], all: &mut BTreeMap<WaitKey, Option<Why>>) {
         let Some(buildset) = row.buildset else { return };
+        let reporting = row.reporting.is_some();
         let builds = self.builds_of(buildset);
         let waiting = builds.iter().any(|(_, row)| row.state == BuildState::Waiting);
         let following = if waiting { self.holds_following(chain) } else { None };
@@ -179,6 +183,9 @@ impl Decision<'_> {
                 BuildState::Running => {
                     let worker = row.worker.as_deref().unwrap_or("a worker");
                     why(WaitCode::Running, format!("{worker} runs it"), "its end")
+                }
+                BuildState::Waiting if row.job.traits.reporter && !reporting => {
+                    why(WaitCode::Report, "it runs once the item was reported", "the item's report")
                 }
                 BuildState::Waiting => match self.hold(&builds, chain, following.as_deref(), row) {
                     Some(Hold::Semaphore(name)) => {

@@ -226,6 +226,8 @@ pub struct JobTraits {
     /// Which of the item's changes it is for, counted from 0; several when it serves them together.
     /// Empty stands for all of them.
     pub changes: Vec<u32>,
+    /// Whether it runs only once its item was reported as a success (and merged). Zuul: `type: reporter`.
+    pub reporter: bool,
 }
 
 /// How freezing ended.

@@ -14,6 +14,16 @@ pub struct ItemFailing {
     pub reasons: Vec<String>,
 }
 
+/// An item was reported as a success, and merged if its pipeline merges; it stays until its reporter jobs are done.
+/// Zuul: nothing else happens in its queue meanwhile.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReportersStarted {
+    /// The item.
+    pub item: ItemId,
+    /// Whether gatelog merged it.
+    pub merged: bool,
+}
+
 /// An item's builds were given up; it starts again on another base.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ItemReset {
