@@ -259,8 +259,8 @@ impl Build {
                     Ok(count) => {
                         pace.take(count);
                         lines.feed(buffer.get(..count).unwrap_or_default(), &mut out);
-                        if let Some(why) = &lines.failing {
-                            self.control.note_failing(why.clone());
+                        if let Some(why) = lines.failing.take() {
+                            self.control.note_failing(why);
                         }
                         let over = self.console.push(&out).is_err();
                         out.clear();
