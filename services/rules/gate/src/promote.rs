@@ -1,13 +1,14 @@
 //! Promoting: changes go to the head of their queue, with all they need and all that needs them.
 
-use std::collections::BTreeSet;
-
 use gatelog_deciding::Refusal;
 use gatelog_record::ItemId;
 use gatelog_record::draft::gate::{ChangeKey, PromoteAsked, QueueReordered, Subject};
 use gatelog_record::event::GateEvent;
 
 use crate::decision::Decision;
+
+/// How many steps of needing each other are followed.
+const MAX_DEPTH: usize = 500;
 
 impl Decision<'_> {
     /// Somebody asks that changes go first, each in its queue. Zuul: all of them must be there; what leads in the
@@ -59,11 +60,11 @@ impl Decision<'_> {
         if live.starts_with(wanted) {
             return Ok(live.len() == wanted.len());
         }
-        let after = self.promoted(&asked.tenant, &before, wanted);
+        let same = before.iter().zip(wanted).take_while(|(one, two)| one == two).count();
+        let after = self.promoted(&asked.tenant, &before, wanted, same);
         // What is being merged is out of everybody's hands.
         let reporting = |item: &ItemId| self.item(*item).is_some_and(|row| row.reporting.is_some());
         let fixed = before.iter().take_while(|item| self.is_merging(**item) || reporting(item)).count();
-        let same = before.iter().zip(wanted).take_while(|(one, two)| one == two).count();
         let mut order: Vec<ItemId> = before.iter().take(fixed).copied().collect();
         order.extend(after.iter().filter(|item| !before.iter().take(fixed).any(|other| other == *item)));
         let again: Vec<ItemId> = order.iter().skip(same.max(fixed)).copied().collect();
@@ -86,42 +87,38 @@ impl Decision<'_> {
         Ok(true)
     }
 
-    /// A queue's items with some at the head: each behind what it needs, before what needs it.
-    fn promoted(&self, tenant: &str, items: &[ItemId], wanted: &[ItemId]) -> Vec<ItemId> {
-        let mut order: Vec<ItemId> = Vec::with_capacity(items.len());
+    /// A queue's items with some at the head: each behind what it needs, before what needs it. The first few stay.
+    fn promoted(&self, tenant: &str, items: &[ItemId], wanted: &[ItemId], stay: usize) -> Vec<ItemId> {
+        let mut order: Vec<ItemId> = items.iter().take(stay).copied().collect();
         for item in wanted.iter().chain(items).filter(|item| items.contains(item)) {
-            self.place(tenant, items, *item, &mut order);
+            self.place(tenant, items, *item, MAX_DEPTH, &mut order);
         }
+        // Whatever the facts say, nobody is lost.
+        order.extend(items.iter().filter(|item| !order.contains(item)).copied().collect::<Vec<_>>());
         order
     }
 
-    fn place(&self, tenant: &str, items: &[ItemId], item: ItemId, order: &mut Vec<ItemId>) {
-        // What is needed goes ahead, nearest last; the stack holds an item and whether its needs were seen.
-        let mut todo = vec![(item, false)];
-        let mut looked: BTreeSet<ItemId> = BTreeSet::new();
-        while let Some((next, ready)) = todo.pop() {
-            if order.contains(&next) {
-                continue;
-            }
-            if ready || !looked.insert(next) {
-                order.push(next);
-                continue;
-            }
-            todo.push((next, true));
-            let keys: Vec<ChangeKey> = self.keys_of(next);
-            let needs = self.needs_of_group(tenant, &keys);
-            for need in needs.iter().rev() {
-                let holder = items.iter().find(|other| self.keys_of(**other).contains(need));
-                todo.extend(holder.filter(|holder| !looked.contains(*holder)).map(|holder| (*holder, false)));
+    /// Puts an item behind what it needs and before what needs it. `depth` ends what can only be a fault in the facts.
+    fn place(&self, tenant: &str, items: &[ItemId], item: ItemId, depth: usize, order: &mut Vec<ItemId>) {
+        if depth == 0 || order.contains(&item) {
+            return;
+        }
+        let keys = self.keys_of(item);
+        for need in self.needs_of_group(tenant, &keys) {
+            if let Some(holder) = items.iter().find(|other| self.keys_of(**other).contains(&need)) {
+                self.place(tenant, items, *holder, depth - 1, order);
             }
         }
+        // What was put behind one of its needs may have brought it along.
+        if order.contains(&item) {
+            return;
+        }
+        order.push(item);
         // Zuul: what needs it comes right behind.
-        let keys = self.keys_of(item);
         for other in items {
-            if !order.contains(other)
-                && !self.needs_of_group(tenant, &self.keys_of(*other)).is_disjoint(&keys.iter().cloned().collect())
+            if !order.contains(other) && self.needs_of_group(tenant, &self.keys_of(*other)).iter().any(|need| keys.contains(need))
             {
-                self.place(tenant, items, *other, order);
+                self.place(tenant, items, *other, depth - 1, order);
             }
         }
     }
