@@ -63,18 +63,25 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// An item leaves without a result. Zuul: reported only if its start was.
-    pub(crate) fn leave_silently(&mut self, item: ItemId, code: &str, detail: &str) -> Result<(), Refusal> {
-        let Some(row) = self.item(item).cloned() else { return Ok(()) };
-        self.give_up_builds(item, "dequeued", detail)?;
-        if row.start_reported
+    /// Zuul: that an item leaves without a result is told only if that it came, or began, was.
+    pub(crate) fn report_dequeue(&mut self, item: ItemId, row: &ItemRow, detail: &str) -> Result<(), Refusal> {
+        if row.live
             && row.reporting.is_none()
             && let Some(layout) = self.layout(&row.tenant)?
             && let Some(pipeline) = layout.pipeline(&row.pipeline)
+            && (row.start_reported || !pipeline.reporters(ReportAction::Enqueue.word()).is_empty())
         {
             let message = crate::report::plain(&pipeline.messages.dequeue, detail, pipeline);
             self.report_to(&row.tenant, pipeline, Some(item), ReportAction::Dequeue, &row.subjects, message)?;
         }
+        Ok(())
+    }
+
+    /// An item leaves without a result.
+    pub(crate) fn leave_silently(&mut self, item: ItemId, code: &str, detail: &str) -> Result<(), Refusal> {
+        let Some(row) = self.item(item).cloned() else { return Ok(()) };
+        self.give_up_builds(item, "dequeued", detail)?;
+        self.report_dequeue(item, &row, detail)?;
         self.emit(GateEvent::ItemDequeued(ItemDequeued {
             item,
             result: ItemResult::Dequeued,

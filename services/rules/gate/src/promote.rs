@@ -2,7 +2,7 @@
 
 use gatelog_deciding::Refusal;
 use gatelog_record::ItemId;
-use gatelog_record::draft::gate::{ChangeKey, PromoteAsked, QueueReordered, Subject};
+use gatelog_record::draft::gate::{ChangeKey, PromoteAsked, QueueReordered, ReportAction, Subject};
 use gatelog_record::event::GateEvent;
 
 use crate::decision::Decision;
@@ -72,7 +72,11 @@ impl Decision<'_> {
             return Ok(true);
         }
         let detail = if asked.reason.is_empty() { "Promoted on request." } else { asked.reason.as_str() };
+        // Zuul: as if each had left and entered again.
         for item in &again {
+            if let Some(row) = self.item(*item).cloned() {
+                self.report_dequeue(*item, &row, detail)?;
+            }
             self.reset_behind(*item, None, "promoted", detail)?;
         }
         self.emit(GateEvent::QueueReordered(QueueReordered {
@@ -80,10 +84,18 @@ impl Decision<'_> {
             pipeline: asked.pipeline.clone(),
             queue,
             items: order,
-            quiet: again,
+            quiet: again.clone(),
             code: "promoted".into(),
             detail: detail.into(),
         }))?;
+        let layout = self.layout(&asked.tenant)?;
+        let Some(pipeline) = layout.as_ref().and_then(|layout| layout.pipeline(&asked.pipeline)) else { return Ok(true) };
+        for item in again {
+            let Some(row) = self.item(item).filter(|row| row.live).cloned() else { continue };
+            let message = crate::report::filled(&pipeline.messages.enqueue, pipeline, "");
+            let action = ReportAction::Enqueue;
+            self.report_to(&asked.tenant, pipeline, Some(item), action, &row.subjects, message)?;
+        }
         Ok(true)
     }
 
