@@ -203,7 +203,7 @@ impl Decision<'_> {
     /// Zuul: the start is reported once, whatever is reset later.
     fn report_start(&mut self, tenant: &str, pipeline: &Pipeline, item: ItemId) -> Result<(), Refusal> {
         let Some(row) = self.item(item) else { return Ok(()) };
-        if row.start_reported {
+        if row.start_reported || self.is_disabled(tenant, pipeline) {
             return Ok(());
         }
         let row = row.clone();

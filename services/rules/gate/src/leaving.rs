@@ -63,13 +63,14 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// Zuul: that an item leaves without a result is told only if that it came, or began, was.
+    /// Tells that an item leaves without a result. Zuul: only where it could be told that it came, which is always
+    /// but for a disabled pipeline.
     pub(crate) fn report_dequeue(&mut self, item: ItemId, row: &ItemRow, detail: &str) -> Result<(), Refusal> {
         if row.live
             && row.reporting.is_none()
             && let Some(layout) = self.layout(&row.tenant)?
             && let Some(pipeline) = layout.pipeline(&row.pipeline)
-            && (row.start_reported || !pipeline.reporters(ReportAction::Enqueue.word()).is_empty())
+            && !self.is_disabled(&row.tenant, pipeline)
         {
             let message = crate::report::plain(&pipeline.messages.dequeue, detail, pipeline);
             self.report_to(&row.tenant, pipeline, Some(item), ReportAction::Dequeue, &row.subjects, message)?;

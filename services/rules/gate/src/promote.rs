@@ -2,7 +2,7 @@
 
 use gatelog_deciding::Refusal;
 use gatelog_record::ItemId;
-use gatelog_record::draft::gate::{ChangeKey, PromoteAsked, QueueReordered, ReportAction, Subject};
+use gatelog_record::draft::gate::{ChangeKey, PromoteAsked, QueueReordered, Subject};
 use gatelog_record::event::GateEvent;
 
 use crate::decision::Decision;
@@ -92,9 +92,7 @@ impl Decision<'_> {
         let Some(pipeline) = layout.as_ref().and_then(|layout| layout.pipeline(&asked.pipeline)) else { return Ok(true) };
         for item in again {
             let Some(row) = self.item(item).filter(|row| row.live).cloned() else { continue };
-            let message = crate::report::filled(&pipeline.messages.enqueue, pipeline, "");
-            let action = ReportAction::Enqueue;
-            self.report_to(&asked.tenant, pipeline, Some(item), action, &row.subjects, message)?;
+            self.report_enqueue(&asked.tenant, pipeline, item, &row.subjects)?;
         }
         Ok(true)
     }

@@ -126,8 +126,13 @@ impl Decision<'_> {
 
     /// Who is told of a result: nobody but the `disabled` reporters once too much failed in a row.
     pub(crate) fn told_as(&self, tenant: &str, pipeline: &Pipeline, action: ReportAction) -> ReportAction {
+        if self.is_disabled(tenant, pipeline) { ReportAction::Disabled } else { action }
+    }
+
+    /// Whether too much failed in a row in a pipeline.
+    pub(crate) fn is_disabled(&self, tenant: &str, pipeline: &Pipeline) -> bool {
         let row = self.gate().failures.row(&(tenant.to_owned(), pipeline.name.clone()));
-        if row.is_some_and(|row| row.disabled) { ReportAction::Disabled } else { action }
+        row.is_some_and(|row| row.disabled)
     }
 
     /// Counts an item that failed, or ends the count. Zuul: `disable-after-consecutive-failures`; the

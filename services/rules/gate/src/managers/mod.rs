@@ -225,13 +225,27 @@ impl Decision<'_> {
             window,
         }))?;
         if place.live {
-            let message = crate::report::filled(&entry.pipeline.messages.enqueue, entry.pipeline, "");
-            self.report_to(entry.tenant, entry.pipeline, Some(item), ReportAction::Enqueue, place.subjects, message)?;
+            self.report_enqueue(entry.tenant, entry.pipeline, item, place.subjects)?;
             for subject in place.subjects {
                 self.supersede(entry, subject)?;
             }
         }
         Ok(item)
+    }
+
+    /// Tells that an item came.
+    pub(crate) fn report_enqueue(
+        &mut self,
+        tenant: &str,
+        pipeline: &Pipeline,
+        item: ItemId,
+        subjects: &[Subject],
+    ) -> Result<(), Refusal> {
+        if self.is_disabled(tenant, pipeline) {
+            return Ok(());
+        }
+        let message = crate::report::filled(&pipeline.messages.enqueue, pipeline, "");
+        self.report_to(tenant, pipeline, Some(item), ReportAction::Enqueue, subjects, message)
     }
 
     /// Zuul: a change that enters a pipeline leaves those this one supersedes: in each the first item that holds
