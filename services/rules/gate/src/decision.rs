@@ -116,8 +116,9 @@ impl<'a> Decision<'a> {
         for _ in 0..MAX_ROUNDS {
             let before = self.deciding.events().len();
             self.configure(tenant)?;
-            self.run_queues(tenant)?;
+            // Zuul: what comes in is placed before the queues are looked at.
             self.settle_triggers(tenant)?;
+            self.run_queues(tenant)?;
             if self.deciding.events().len() == before {
                 let rest = std::mem::take(&mut self.touched);
                 self.seen.merge(&rest);

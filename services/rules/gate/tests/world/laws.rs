@@ -51,6 +51,9 @@ pub fn tested(live: &GateLive<Maps>, event: &Event) -> Result<(), String> {
     }
     for build in &set.builds {
         let row = gate.builds.rows.get(build).ok_or("a build is gone")?;
+        if row.job.traits.reporter {
+            continue;
+        }
         let well = matches!(row.result, Some(BuildResult::Success | BuildResult::Skipped));
         if row.state != BuildState::Done || (row.job.voting && !well) {
             return Err(format!("it is to be merged although {} is {:?}", row.job.name, row.result));
