@@ -208,7 +208,9 @@ impl Observer {
                     for later in ["result", "class"] {
                         text.insert(later.into(), Json::Null);
                     }
-                    self.causes(&mut text, item, live, problems);
+                    if event.action != ReportAction::Dequeue {
+                        self.causes(&mut text, item, live, problems);
+                    }
                 }
                 let key = self.sorted(&event.subjects).into_iter().map(|subject| self.key(subject)).collect();
                 let (round, pipeline) = (self.round, event.pipeline.clone());
@@ -221,6 +223,8 @@ impl Observer {
                 text.insert("result".into(), json!(event.result.word()));
                 if event.result == ItemResult::Success {
                     text.insert("class".into(), json!(["success"]));
+                } else if event.result == ItemResult::Dequeued {
+                    text.insert("class".into(), json!(["dequeued"]));
                 } else {
                     self.reason(&mut text, &event.code, &event.detail, item, live);
                 }

@@ -34,7 +34,7 @@ async fn a_failure_is_told_before_the_job_ends_and_counts() {
     let broken = format!(
         "    - block:\n        - name: compile\n          shell: echo 'no such symbol'; exit 3\n      always:\n        - {WAIT}\n"
     );
-    let output = format!("{rescued}    - shell: echo fine; echo 'SEVERE: lost'\n    - {WAIT}\n");
+    let output = format!("{rescued}    - shell: echo fine; echo SEVERE lost\n    - {WAIT}\n");
     let config = site.commit(
         "config",
         &[
@@ -54,9 +54,9 @@ async fn a_failure_is_told_before_the_job_ends_and_counts() {
 
     // A line of the output says so, although every task succeeds.
     let mut spec = site.spec(&config, &app, &[(Phase::Run, "output.yaml", 0), (Phase::Post, "ok.yaml", 0)]);
-    spec.job.failure_output = vec![("WARN".into(), false), ("SEVERE: .*".into(), false)];
+    spec.job.failure_output = vec![("WARN".into(), false), ("SEVERE .*".into(), false)];
     let (known, outcome) = known_while_it_runs(&site, spec).await;
-    assert_eq!(known.as_deref(), Some("a line of localhost matches failure-output \"SEVERE: .*\""));
+    assert_eq!(known.as_deref(), Some("a line of localhost matches failure-output \"SEVERE .*\""));
     let text = site::console(&outcome);
     assert_eq!(outcome.result, BuildResult::Failure(FailureCause::Run), "{text}");
     assert_eq!(outcome.detail, known);

@@ -70,6 +70,35 @@ impl Decision<'_> {
     /// What a change needs that is not merged, each behind what it needs itself, the change's own group
     /// last. (Tarjan's way: groups come out in the order in which they can be tested.)
     pub(crate) fn needs(&self, tenant: &str, change: &ChangeKey) -> Result<Vec<Group>, NeedsError> {
+        self.needs_and_needy(tenant, change).map(|(groups, _)| groups)
+    }
+
+    /// The same, for a change that is to enter a pipeline. `there` says which changes are in it already: for what has
+    /// to be pulled in and needs something itself, the limit counts again. Zuul: with all that was counted before.
+    pub(crate) fn needs_to_enter(
+        &self,
+        tenant: &str,
+        change: &ChangeKey,
+        there: impl Fn(&ChangeKey) -> bool,
+    ) -> Result<Vec<Group>, NeedsError> {
+        let (groups, needy) = self.needs_and_needy(tenant, change)?;
+        let limit = self.layout(tenant).ok().flatten().and_then(|layout| layout.max_dependencies());
+        match limit {
+            Some(limit)
+                if needy.len() as u64 > limit
+                    && needy.iter().any(|key| !groups.last().is_some_and(|own| own.contains(key)) && !there(key)) =>
+            {
+                Err(NeedsError::OverLimit(limit))
+            }
+            _ => Ok(groups),
+        }
+    }
+
+    fn needs_and_needy(
+        &self,
+        tenant: &str,
+        change: &ChangeKey,
+    ) -> Result<(Vec<Group>, BTreeSet<ChangeKey>), NeedsError> {
         let mut groups = Vec::new();
         let mut seen: BTreeMap<ChangeKey, usize> = BTreeMap::new();
         let mut open: Vec<ChangeKey> = Vec::new();
@@ -98,8 +127,8 @@ impl Decision<'_> {
                 continue;
             };
             let merged = self.change(tenant, &next).map(|row| row.facts.merged);
-            if let Some(limit) = limit.filter(|_| merged == Some(false)) {
-                if needy.len() as u64 > limit {
+            if merged == Some(false) {
+                if let Some(limit) = limit.filter(|limit| needy.len() as u64 > *limit) {
                     return Err(NeedsError::OverLimit(limit));
                 }
                 needy.insert(top.key.clone());
@@ -123,7 +152,7 @@ impl Decision<'_> {
             }
             path.push(visit(&mut seen, &mut open, next));
         }
-        Ok(groups)
+        Ok((groups, needy))
     }
 
     /// The members of a circle, each behind the commit it stands on; the one asked for last, as Zuul does.

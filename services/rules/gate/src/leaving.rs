@@ -178,6 +178,11 @@ impl Decision<'_> {
             self.leave_failing(item, ItemResult::Failure, "reported", "", true)?;
             return Ok(true);
         }
+        // Zuul: merging is a way to report, and a disabled pipeline does none of its own.
+        if walk.pipeline.manager == Manager::Dependent && self.is_disabled(walk.tenant, walk.pipeline) {
+            self.leave_succeeding(item, "disabled", "", false)?;
+            return Ok(true);
+        }
         if walk.pipeline.manager == Manager::Dependent {
             self.merge(walk, item)?;
             return Ok(self.item(item).is_none());
@@ -206,7 +211,7 @@ impl Decision<'_> {
             let told = self.told_as(&row.tenant, pipeline, ReportAction::Success);
             self.report_to(&row.tenant, pipeline, Some(item), told, &row.subjects, message)?;
             self.count_failures(&row.tenant, pipeline, false)?;
-            if code != "already-merged" {
+            if !matches!(code, "already-merged" | "disabled") {
                 self.grow_window(&row, pipeline)?;
             }
         }

@@ -46,7 +46,11 @@ impl Decision<'_> {
         let groups = if entry.pipeline.ignore_dependencies {
             vec![vec![key.clone()]]
         } else {
-            match self.needs(entry.tenant, key) {
+            let queue = entry.queue_of(entry.subject);
+            let there = |key: &ChangeKey| {
+                self.current_subject(entry.tenant, key).is_some_and(|subject| self.is_in_queue(entry, &subject, &queue))
+            };
+            match self.needs_to_enter(entry.tenant, key, there) {
                 Ok(groups) => groups,
                 Err(why) => {
                     let (code, detail) = why.describe();

@@ -16,7 +16,7 @@ impl Decision<'_> {
         if let Some(key) = entry.subject.change_key()
             && !entry.pipeline.ignore_dependencies
         {
-            match self.needs(entry.tenant, &key) {
+            match self.needs_to_enter(entry.tenant, &key, |_| false) {
                 Ok(mut groups) => {
                     let group = groups.pop().unwrap_or_default();
                     // Zuul: what nobody reviewed is not run, where review is asked for, because something needs it.
