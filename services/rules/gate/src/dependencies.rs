@@ -70,18 +70,20 @@ impl Decision<'_> {
     /// What a change needs that is not merged, each behind what it needs itself, the change's own group
     /// last. (Tarjan's way: groups come out in the order in which they can be tested.)
     pub(crate) fn needs(&self, tenant: &str, change: &ChangeKey) -> Result<Vec<Group>, NeedsError> {
-        self.needs_and_needy(tenant, change).map(|(groups, _)| groups)
+        self.needs_and_needy(tenant, change, &BTreeSet::new()).map(|(groups, _)| groups)
     }
 
-    /// The same, for a change that is to enter a pipeline. `there` says which changes are in it already: for what has
-    /// to be pulled in and needs something itself, the limit counts again. Zuul: with all that was counted before.
+    /// The same, for a change that is to enter a pipeline, with those that need something. `there` says which changes
+    /// are in it already: for what has to be pulled in and needs something itself, the limit counts again. Zuul: with
+    /// all that was `counted` before, for whoever pulled this one in.
     pub(crate) fn needs_to_enter(
         &self,
         tenant: &str,
         change: &ChangeKey,
         there: impl Fn(&ChangeKey) -> bool,
-    ) -> Result<Vec<Group>, NeedsError> {
-        let (groups, needy) = self.needs_and_needy(tenant, change)?;
+        counted: &BTreeSet<ChangeKey>,
+    ) -> Result<(Vec<Group>, BTreeSet<ChangeKey>), NeedsError> {
+        let (groups, needy) = self.needs_and_needy(tenant, change, counted)?;
         let limit = self.layout(tenant).ok().flatten().and_then(|layout| layout.max_dependencies());
         match limit {
             Some(limit)
@@ -90,7 +92,7 @@ impl Decision<'_> {
             {
                 Err(NeedsError::OverLimit(limit))
             }
-            _ => Ok(groups),
+            _ => Ok((groups, needy)),
         }
     }
 
@@ -98,6 +100,7 @@ impl Decision<'_> {
         &self,
         tenant: &str,
         change: &ChangeKey,
+        counted: &BTreeSet<ChangeKey>,
     ) -> Result<(Vec<Group>, BTreeSet<ChangeKey>), NeedsError> {
         let mut groups = Vec::new();
         let mut seen: BTreeMap<ChangeKey, usize> = BTreeMap::new();
@@ -113,7 +116,7 @@ impl Decision<'_> {
         path.push(visit(&mut seen, &mut open, change.clone()));
         let limit = self.layout(tenant).ok().flatten().and_then(|layout| layout.max_dependencies());
         // Those that need something which is not merged.
-        let mut needy: BTreeSet<ChangeKey> = BTreeSet::new();
+        let mut needy = counted.clone();
         while let Some(top) = path.last_mut() {
             let Some(next) = top.rest.next() else {
                 let Some(done) = path.pop() else { break };

@@ -34,15 +34,21 @@ impl Decision<'_> {
             let why = "only changes can be merged, and this is a ref";
             return self.turn_away(entry, "not-a-change", why, false);
         };
-        let answer = self.enter_with_needs(entry, &key)?;
+        let mut counted = BTreeSet::new();
+        let answer = self.enter_with_needs(entry, &key, &mut counted)?;
         if answer.code == "enqueued" {
-            self.pull_in_behind(entry)?;
+            self.pull_in_behind(entry, counted)?;
         }
         Ok(answer)
     }
 
     /// Enqueues a change, with all it needs ahead of it, or says why not.
-    fn enter_with_needs(&mut self, entry: &Entry<'_>, key: &ChangeKey) -> Result<PipelineVerdict, Refusal> {
+    fn enter_with_needs(
+        &mut self,
+        entry: &Entry<'_>,
+        key: &ChangeKey,
+        counted: &mut BTreeSet<ChangeKey>,
+    ) -> Result<PipelineVerdict, Refusal> {
         let groups = if entry.pipeline.ignore_dependencies {
             vec![vec![key.clone()]]
         } else {
@@ -50,8 +56,11 @@ impl Decision<'_> {
             let there = |key: &ChangeKey| {
                 self.current_subject(entry.tenant, key).is_some_and(|subject| self.is_in_queue(entry, &subject, &queue))
             };
-            match self.needs_to_enter(entry.tenant, key, there) {
-                Ok(groups) => groups,
+            match self.needs_to_enter(entry.tenant, key, there, counted) {
+                Ok((groups, needy)) => {
+                    *counted = needy;
+                    groups
+                }
                 Err(why) => {
                     let (code, detail) = why.describe();
                     // Zuul: what a change needs and cannot merge means silence.
@@ -179,7 +188,11 @@ impl Decision<'_> {
     }
 
     /// Enqueues the changes that need one which is in the queue, and those that need these.
-    pub(crate) fn pull_in_behind(&mut self, entry: &Entry<'_>) -> Result<(), Refusal> {
+    pub(crate) fn pull_in_behind(
+        &mut self,
+        entry: &Entry<'_>,
+        counted: BTreeSet<ChangeKey>,
+    ) -> Result<(), Refusal> {
         if entry.pipeline.ignore_dependencies {
             return Ok(());
         }
@@ -189,8 +202,8 @@ impl Decision<'_> {
             return Ok(());
         }
         let mut seen = BTreeSet::from([start.clone()]);
-        let mut todo = VecDeque::from([start]);
-        while let Some(key) = todo.pop_front() {
+        let mut todo = VecDeque::from([(start, counted)]);
+        while let Some((key, mut counted)) = todo.pop_front() {
             let needed_by = self.change(entry.tenant, &key).map(|row| row.facts.needed_by.clone());
             for behind in needed_by.unwrap_or_default() {
                 if seen.len() > MAX_BEHIND || !seen.insert(behind.clone()) {
@@ -211,12 +224,21 @@ impl Decision<'_> {
                 let there = self.items_in(entry.tenant, &entry.pipeline.name, &subject);
                 if there.is_empty() {
                     let pulled = Entry { subject: &subject, reason: "needed-by", asked: false, ..*entry };
-                    if self.enter_with_needs(&pulled, &behind)?.code != "enqueued" {
+                    let mut with_this = counted.clone();
+                    if self.enter_with_needs(&pulled, &behind, &mut with_this)?.code != "enqueued" {
                         continue;
                     }
+                    // Zuul: where nothing was counted each begins by itself.
+                    if !counted.is_empty() {
+                        counted.clone_from(&with_this);
+                    }
+                    if !self.is_in_circle(entry, &subject) {
+                        todo.push_back((behind, with_this));
+                    }
+                    continue;
                 }
                 if !self.is_in_circle(entry, &subject) {
-                    todo.push_back(behind);
+                    todo.push_back((behind, counted.clone()));
                 }
             }
         }

@@ -1,5 +1,7 @@
 //! Independent: each item has a queue of its own; what it needs stands ahead of it, not live.
 
+use std::collections::BTreeSet;
+
 use gatelog_deciding::Refusal;
 use gatelog_record::WorkId;
 use gatelog_record::draft::gate::{PipelineVerdict, Subject};
@@ -16,8 +18,8 @@ impl Decision<'_> {
         if let Some(key) = entry.subject.change_key()
             && !entry.pipeline.ignore_dependencies
         {
-            match self.needs_to_enter(entry.tenant, &key, |_| false) {
-                Ok(mut groups) => {
+            match self.needs_to_enter(entry.tenant, &key, |_| false, &BTreeSet::new()) {
+                Ok((mut groups, _)) => {
                     let group = groups.pop().unwrap_or_default();
                     // Zuul: what nobody reviewed is not run, where review is asked for, because something needs it.
                     for members in std::iter::once(&group).chain(groups.iter().rev()) {

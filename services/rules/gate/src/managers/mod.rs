@@ -73,7 +73,7 @@ impl Decision<'_> {
         });
         if there.is_some() {
             if entry.pipeline.manager == Manager::Dependent {
-                self.pull_in_behind(entry)?;
+                self.pull_in_behind(entry, std::collections::BTreeSet::new())?;
             }
             return Ok(verdict(name, "already-in-pipeline", "it is in the pipeline already"));
         }
