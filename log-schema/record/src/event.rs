@@ -126,6 +126,8 @@ family! {
         0x012d "gate.intake-changed" 1 IntakeChanged(gate::IntakeChanged);
         /// An item was reported; its reporter jobs run before it leaves.
         0x012e "gate.reporters-started" 1 ReportersStarted(gate::ReportersStarted);
+        /// An item went to another queue.
+        0x012f "gate.item-moved" 1 ItemMoved(gate::ItemMoved);
     }
 }
 

@@ -319,6 +319,7 @@ impl Names {
                     .map(|(name, made)| format!("{name}{}", if *made { "" } else { " (not made)" }));
                 format!("artifacts of {}: {}", self.item(noted.item), names.collect::<Vec<_>>().join(", "))
             }
+            GateEvent::ItemMoved(event) => format!("{} is in queue {} now", self.item(event.item), event.queue),
             GateEvent::ReportersStarted(event) => {
                 format!("{} was reported; its reporter jobs run before it leaves", self.item(event.item))
             }

@@ -56,6 +56,7 @@ impl<B: Backing> GateLive<B> {
             GateEvent::ItemFailing(event) => gate.item_failing(event),
             GateEvent::ItemReset(event) => gate.item_reset(event),
             GateEvent::ReportersStarted(event) => gate.reporters_started(event),
+            GateEvent::ItemMoved(event) => gate.item_moved(event),
             GateEvent::WindowChanged(event) => gate.window_changed(event),
             GateEvent::QueueReordered(event) => gate.queue_reordered(event),
             GateEvent::FailuresCounted(event) => gate.failures_counted(event),

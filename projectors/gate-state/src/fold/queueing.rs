@@ -1,7 +1,7 @@
 //! Items and buildsets.
 
 use gatelog_record::draft::gate::{
-    BuildsetOpened, FailuresCounted, FreezeOutcome, FreezeWanted, Frozen, ItemDequeued, ItemEnqueued, ItemFailing,
+    BuildsetOpened, FailuresCounted, FreezeOutcome, FreezeWanted, Frozen, ItemDequeued, ItemEnqueued, ItemFailing, ItemMoved,
     ItemReset, PrepareOutcome, PrepareRequested, Prepared, QueueReordered, ReportAction, ReportDelivered,
     ReportRequested, ReportersStarted, SubmitOutcome, SubmitRequested, Submitted, WaitSubject, WindowChanged,
 };
@@ -278,10 +278,41 @@ impl<B: Backing> GateTables<B> {
         }
         queue.items.clone_from(&event.items);
         self.queues.put(key, queue)?;
+        for (item, subjects) in &event.turned {
+            let same = |row: &ItemRow| {
+                let (mut before, mut after) = (row.subjects.clone(), subjects.clone());
+                before.sort_unstable();
+                after.sort_unstable();
+                before == after
+            };
+            if !same(&*self.items.need(item)?) {
+                return Err(illegal(format!("item {item} does not hold the same changes in another order")));
+            }
+            self.items.update(item, |row| row.subjects.clone_from(subjects))?;
+        }
         for item in &event.quiet {
             self.items.update(item, |row| row.start_reported = true)?;
         }
         Ok(())
+    }
+
+    pub(super) fn item_moved(&mut self, event: &ItemMoved) -> Result<(), FoldRefused> {
+        let item = self.items.need(&event.item)?.into_owned();
+        let from = (item.tenant.clone(), item.pipeline.clone(), item.queue);
+        let to = (item.tenant, item.pipeline, event.queue.clone());
+        let mut old = self.queues.need(&from)?.into_owned();
+        old.items.retain(|other| *other != event.item);
+        match old.items.is_empty() && old.window == 0 {
+            true => self.queues.remove(&from).map(|_| ())?,
+            false => self.queues.put(from, old)?,
+        }
+        let mut new = match self.queues.get(&to)? {
+            Some(row) => row.into_owned(),
+            None => QueueRow { window: event.window.unwrap_or(0), items: Vec::new() },
+        };
+        new.items.push(event.item);
+        self.queues.put(to, new)?;
+        self.items.update(&event.item, |row| row.queue.clone_from(&event.queue))
     }
 
     pub(super) fn failures_counted(&mut self, event: &FailuresCounted) -> Result<(), FoldRefused> {

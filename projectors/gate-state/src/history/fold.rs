@@ -89,6 +89,7 @@ impl<B: Backing> GateRead<B> {
             | GateEvent::BuildFailing(_)
             | GateEvent::IntakeChanged(_)
             | GateEvent::ReportersStarted(_)
+            | GateEvent::ItemMoved(_)
             | GateEvent::ArtifactsNoted(_)
             | GateEvent::WorkResent(_) => Ok(()),
         }
@@ -697,6 +698,7 @@ fn about(event: &GateEvent) -> (Option<ItemId>, Option<gatelog_record::BuildId>)
         GateEvent::ItemFailing(event) => (Some(event.item), None),
         GateEvent::ItemReset(event) => (Some(event.item), None),
         GateEvent::ReportersStarted(event) => (Some(event.item), None),
+        GateEvent::ItemMoved(event) => (Some(event.item), None),
         GateEvent::WaitChanged(event) => match &event.subject {
             WaitSubject::Item(item) => (Some(*item), None),
             WaitSubject::Build(build) => (None, Some(*build)),

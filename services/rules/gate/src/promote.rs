@@ -79,6 +79,7 @@ impl Decision<'_> {
             }
             self.reset_behind(*item, None, "promoted", detail)?;
         }
+        let turned = again.iter().filter_map(|item| Some((*item, self.turned(&asked.tenant, *item)?))).collect();
         self.emit(GateEvent::QueueReordered(QueueReordered {
             tenant: asked.tenant.clone(),
             pipeline: asked.pipeline.clone(),
@@ -87,6 +88,7 @@ impl Decision<'_> {
             quiet: again.clone(),
             code: "promoted".into(),
             detail: detail.into(),
+            turned,
         }))?;
         let layout = self.layout(&asked.tenant)?;
         let Some(pipeline) = layout.as_ref().and_then(|layout| layout.pipeline(&asked.pipeline)) else { return Ok(true) };
@@ -95,6 +97,15 @@ impl Decision<'_> {
             self.report_enqueue(&asked.tenant, pipeline, item, &row.subjects)?;
         }
         Ok(true)
+    }
+
+    /// The changes of a circle in the order they have when its first one is asked for.
+    fn turned(&self, tenant: &str, item: ItemId) -> Option<Vec<Subject>> {
+        let before = &self.item(item).filter(|row| row.subjects.len() > 1)?.subjects;
+        let group = self.needs(tenant, &before.first()?.change_key()?).ok()?.pop()?;
+        let of = |key: &ChangeKey| before.iter().find(|one| one.change_key().as_ref() == Some(key)).cloned();
+        let after: Vec<Subject> = group.iter().filter_map(of).collect();
+        (after.len() == before.len() && after != *before).then_some(after)
     }
 
     /// A queue's items with some at the head: each behind what it needs, before what needs it. The first few stay.

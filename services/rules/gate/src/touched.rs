@@ -125,6 +125,8 @@ impl Decision<'_> {
             GateEvent::ItemFailing(event) => self.touch_from(event.item),
             GateEvent::ItemReset(event) => self.touch_from(event.item),
             GateEvent::ReportersStarted(event) => self.touch_from(event.item),
+            // With a new layout, which touches everything.
+            GateEvent::ItemMoved(_) => self.touched.all = true,
             GateEvent::SubmitRequested(event) => self.touch_from(event.item),
             GateEvent::Submitted(event) => {
                 self.touched.let_go = true;

@@ -2,7 +2,7 @@
 
 use gatelog_deciding::Refusal;
 use gatelog_gate_state::live::ItemRow;
-use gatelog_record::draft::gate::WindowChanged;
+use gatelog_record::draft::gate::{ItemMoved, WindowChanged};
 use gatelog_record::event::GateEvent;
 use gatelog_rules_config::Pipeline;
 use gatelog_rules_config::objects::pipeline::{Manager, Step, Window};
@@ -64,6 +64,30 @@ impl Decision<'_> {
             let (tenant, pipeline, queue) = (key.0, key.1, key.2);
             let code = "reconfigured".into();
             self.emit(GateEvent::WindowChanged(WindowChanged { tenant, pipeline, queue, window, code }))?;
+        }
+        Ok(())
+    }
+
+    /// With a new layout every item goes to the queue its project shares by now. Zuul: what it was tested with stays,
+    /// as long as it stands on the same.
+    pub(crate) fn lay_queues(&mut self, tenant: &str) -> Result<(), Refusal> {
+        let Some(layout) = self.layout(tenant)? else { return Ok(()) };
+        for key in self.queue_keys(tenant) {
+            let Some(pipeline) = layout.pipeline(&key.1) else { continue };
+            let window = match pipeline.manager {
+                Manager::Dependent => pipeline.window.size,
+                Manager::Serial => 1,
+                Manager::Independent | Manager::Supercedent => continue,
+            };
+            let items = self.gate().queues.row(&key).map(|row| row.items.clone()).unwrap_or_default();
+            for item in items {
+                let Some(subject) = self.item(item).and_then(|row| row.subjects.first()) else { continue };
+                let queue = layout.queue_name(&key.1, &subject.project, subject.branch.as_deref());
+                if queue != key.2 {
+                    let window = layout.in_pipeline(&subject.project, &key.1).then_some(window);
+                    self.emit(GateEvent::ItemMoved(ItemMoved { item, queue, window }))?;
+                }
+            }
         }
         Ok(())
     }

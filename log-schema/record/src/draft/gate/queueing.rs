@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::subjects::Subject;
 use crate::id::{BuildId, ItemId};
 use crate::time::Timestamp;
 
@@ -70,6 +71,19 @@ pub struct QueueReordered {
     pub code: String,
     /// Why, in the words of whoever asked.
     pub detail: String,
+    /// Items whose changes stand in another order from here on. Zuul: the first of a circle becomes the last.
+    pub turned: Vec<(ItemId, Vec<Subject>)>,
+}
+
+/// An item went to the end of another queue of its pipeline: with a new layout its project belongs there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ItemMoved {
+    /// The item.
+    pub item: ItemId,
+    /// The queue it is in now.
+    pub queue: String,
+    /// The window of that queue, if it is new and has one.
+    pub window: Option<u32>,
 }
 
 /// What failed in a row in a pipeline was counted. Zuul: `disable-after-consecutive-failures`.
