@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use gatelog_record::draft::gate::{
     ChangesWanted, ConfigScope, EnqueueAsked, FactsPurpose, FreezeOutcome, Frozen, ItemEnqueued, LayoutMade,
-    LayoutOutcome, PrepareOutcome, Prepared, Subject, SubmitOutcome, Submitted, TriggerCause, TriggerIntake, WaitChanged,
-    WaitSubject,
+    LayoutOutcome, PrepareOutcome, Prepared, Subject, SubmitOutcome, Submitted, TriggerCause, TriggerIntake,
+    WaitChanged, WaitSubject,
 };
 use gatelog_record::draft::intake::ForgeEvent;
 use gatelog_record::event::{CapacityEvent, GateEvent, PartitionEvent};
@@ -504,7 +504,12 @@ impl Names {
                 format!("attempt {} of {} waits for the jobs that need it", paused.attempt, self.build(paused.build))
             }
             GateInput::IntakeAsked(asked) => {
-                format!("it is asked that outside events of {} {}: {}", asked.tenant, fate(asked.triggers), asked.reason)
+                format!(
+                    "it is asked that outside events of {} {}: {}",
+                    asked.tenant,
+                    fate(asked.triggers),
+                    asked.reason
+                )
             }
             GateInput::AttemptFailing(failing) => {
                 let build = self.build(failing.build);

@@ -2,8 +2,8 @@
 
 use gatelog_record::draft::capacity::LeaseEndAsked;
 use gatelog_record::draft::gate::{
-    ArtifactsNoted, BuildFailing, BuildFinished, BuildPaused, BuildResumed, BuildSettled, BuildStarted, LeaseEndWanted, LeaseWanted,
-    WaitSubject,
+    ArtifactsNoted, BuildFailing, BuildFinished, BuildPaused, BuildResumed, BuildSettled, BuildStarted, LeaseEndWanted,
+    LeaseWanted, WaitSubject,
 };
 use gatelog_record::input::CapacityInput;
 use gatelog_record::{BuildId, Domain, EventRecord, Partition, Value};

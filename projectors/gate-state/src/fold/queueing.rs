@@ -1,8 +1,8 @@
 //! Items and buildsets.
 
 use gatelog_record::draft::gate::{
-    BuildsetOpened, FailuresCounted, FreezeOutcome, FreezeWanted, Frozen, ItemDequeued, ItemEnqueued, ItemFailing, ItemMoved,
-    ItemReset, PrepareOutcome, PrepareRequested, Prepared, QueueReordered, ReportAction, ReportDelivered,
+    BuildsetOpened, FailuresCounted, FreezeOutcome, FreezeWanted, Frozen, ItemDequeued, ItemEnqueued, ItemFailing,
+    ItemMoved, ItemReset, PrepareOutcome, PrepareRequested, Prepared, QueueReordered, ReportAction, ReportDelivered,
     ReportRequested, ReportersStarted, SubmitOutcome, SubmitRequested, Submitted, WaitSubject, WindowChanged,
 };
 use gatelog_record::{BuildsetId, EventRecord, ItemId, WorkId};

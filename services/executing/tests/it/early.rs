@@ -9,7 +9,8 @@ use super::nap;
 use super::site::{self, Site, play};
 
 /// A task that ends when it is told to.
-const WAIT: &str = "command: bash -c 'for i in $(seq 600); do test -e {{ zuul.executor.work_root }}/go && exit; sleep 0.1; done'";
+const WAIT: &str =
+    "command: bash -c 'for i in $(seq 600); do test -e {{ zuul.executor.work_root }}/go && exit; sleep 0.1; done'";
 
 /// Runs a build whose last task waits; what is known of it meanwhile.
 async fn known_while_it_runs(site: &Site, spec: BuildSpec) -> (Option<String>, BuildOutcome) {
@@ -20,7 +21,10 @@ async fn known_while_it_runs(site: &Site, spec: BuildSpec) -> (Option<String>, B
     let known = tokio::time::timeout(Duration::from_secs(60), control.wait_failing()).await.ok();
     assert_eq!(site.executor.running(), [id]);
     let builds = std::fs::read_dir(site.folder.path().join("executor/builds")).unwrap();
-    for build in builds.map(|entry| entry.unwrap().path()).filter(|build| !build.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))) {
+    for build in builds
+        .map(|entry| entry.unwrap().path())
+        .filter(|build| !build.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.')))
+    {
         std::fs::write(build.join("work/go"), b"").unwrap();
     }
     (known, running.await.unwrap())
@@ -37,11 +41,7 @@ async fn a_failure_is_told_before_the_job_ends_and_counts() {
     let output = format!("{rescued}    - shell: echo fine; echo SEVERE lost\n    - {WAIT}\n");
     let config = site.commit(
         "config",
-        &[
-            ("broken.yaml", &play(&broken)),
-            ("output.yaml", &play(&output)),
-            ("ok.yaml", &play(rescued)),
-        ],
+        &[("broken.yaml", &play(&broken)), ("output.yaml", &play(&output)), ("ok.yaml", &play(rescued))],
     );
 
     let spec = site.spec(&config, &app, &[(Phase::Run, "broken.yaml", 0)]);

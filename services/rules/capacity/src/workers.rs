@@ -45,7 +45,9 @@ pub(crate) fn silent(making: &mut Making<'_>, limits: &Limits, silent: &WorkerSi
             let (reason, message) = match silent.silent_ms {
                 // It says so itself.
                 ..=0 => ("left", format!("worker {worker} was stopped")),
-                silent_ms => ("silent", format!("nothing was heard of worker {worker} for {} seconds", silent_ms / 1_000)),
+                silent_ms => {
+                    ("silent", format!("nothing was heard of worker {worker} for {} seconds", silent_ms / 1_000))
+                }
             };
             lost(making, worker, &silent.incarnation, reason, &message)?;
             grant(making, limits, None)

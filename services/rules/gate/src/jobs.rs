@@ -7,8 +7,8 @@ use gatelog_gate_state::live::{BuildRow, BuildState};
 use gatelog_record::draft::capacity::{LeaseAsked, SemaphoreWanted};
 use gatelog_record::draft::gate::{
     AttemptFailing, AttemptFinished, AttemptPaused, AttemptStarted, BuildFailing, BuildFinished, BuildPaused,
-    BuildResult, BuildResumed, BuildSettled, BuildStarted, ItemDequeued, ItemResult, LeaseEndWanted, LeaseLost, LeaseWanted,
-    ReportAction,
+    BuildResult, BuildResumed, BuildSettled, BuildStarted, ItemDequeued, ItemResult, LeaseEndWanted, LeaseLost,
+    LeaseWanted, ReportAction,
 };
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BuildId, BuildsetId, Domain, ItemId, Partition, Value};
@@ -115,7 +115,8 @@ impl Decision<'_> {
             }
             failed = builds.iter().filter_map(|build| self.build(*build)).any(|row| row.job.voting && row.fails());
         }
-        let (result, code) = if failed { (ItemResult::Failure, "reporter-failed") } else { (ItemResult::Success, "reported") };
+        let (result, code) =
+            if failed { (ItemResult::Failure, "reporter-failed") } else { (ItemResult::Success, "reported") };
         if failed {
             for behind in walk.items.get(index + 1..).unwrap_or_default() {
                 if self.item(*behind).is_some_and(|row| row.buildset.is_some()) {
@@ -263,13 +264,7 @@ impl Decision<'_> {
         builds.iter().filter_map(|build| Some((*build, self.build(*build)?))).collect()
     }
 
-    fn next(
-        &self,
-        walk: &Walk<'_>,
-        buildset: BuildsetId,
-        row: &BuildRow,
-        following: Option<&str>,
-    ) -> Next {
+    fn next(&self, walk: &Walk<'_>, buildset: BuildsetId, row: &BuildRow, following: Option<&str>) -> Next {
         let builds = self.builds_of(buildset);
         if let Some((code, detail)) = skipped(&builds, row) {
             return Next::Skip { code, detail };

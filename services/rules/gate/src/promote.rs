@@ -26,9 +26,8 @@ impl Decision<'_> {
                     && current.as_ref().is_none_or(|current| current.patchset == one.patchset)
             };
             let live = |item: &&ItemId| {
-                self.item(**item).is_some_and(|row| {
-                    row.live && row.pipeline == asked.pipeline && row.subjects.iter().any(meant)
-                })
+                self.item(**item)
+                    .is_some_and(|row| row.live && row.pipeline == asked.pipeline && row.subjects.iter().any(meant))
             };
             let found = items.iter().find(live).and_then(|item| Some((*item, self.item(*item)?.queue.clone())));
             let Some((item, queue)) = found else { return self.nothing("not-in-pipeline") };
@@ -91,7 +90,9 @@ impl Decision<'_> {
             turned,
         }))?;
         let layout = self.layout(&asked.tenant)?;
-        let Some(pipeline) = layout.as_ref().and_then(|layout| layout.pipeline(&asked.pipeline)) else { return Ok(true) };
+        let Some(pipeline) = layout.as_ref().and_then(|layout| layout.pipeline(&asked.pipeline)) else {
+            return Ok(true);
+        };
         for item in again {
             let Some(row) = self.item(item).filter(|row| row.live).cloned() else { continue };
             self.report_enqueue(&asked.tenant, pipeline, item, &row.subjects)?;
@@ -137,7 +138,8 @@ impl Decision<'_> {
         order.push(item);
         // Zuul: what needs it comes right behind.
         for other in items {
-            if !order.contains(other) && self.needs_of_group(tenant, &self.keys_of(*other)).iter().any(|need| keys.contains(need))
+            if !order.contains(other)
+                && self.needs_of_group(tenant, &self.keys_of(*other)).iter().any(|need| keys.contains(need))
             {
                 self.place(tenant, items, *other, depth - 1, order);
             }

@@ -228,7 +228,8 @@ impl Decision<'_> {
                 .filter(|(key, row)| {
                     let needs = |needed: &ChangeKey| changes.contains(needed);
                     !changes.contains(key)
-                        && (row.facts.needs.iter().any(needs) || crate::dependencies::of_topic(&row.facts).iter().any(needs))
+                        && (row.facts.needs.iter().any(needs)
+                            || crate::dependencies::of_topic(&row.facts).iter().any(needs))
                 })
                 .map(|(key, _)| key)
                 .collect();

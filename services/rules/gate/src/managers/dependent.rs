@@ -188,11 +188,7 @@ impl Decision<'_> {
     }
 
     /// Enqueues the changes that need one which is in the queue, and those that need these.
-    pub(crate) fn pull_in_behind(
-        &mut self,
-        entry: &Entry<'_>,
-        counted: BTreeSet<ChangeKey>,
-    ) -> Result<(), Refusal> {
+    pub(crate) fn pull_in_behind(&mut self, entry: &Entry<'_>, counted: BTreeSet<ChangeKey>) -> Result<(), Refusal> {
         if entry.pipeline.ignore_dependencies {
             return Ok(());
         }

@@ -270,9 +270,7 @@ impl Decision<'_> {
         let from = (tenant.to_owned(), pipeline.to_owned(), String::new());
         let queues = self.gate().queues.rows(Bound::Included(&from), Bound::Unbounded);
         let own = queues.take_while(|(key, _)| key.0 == tenant && key.1 == pipeline);
-        let fits = |item: &&ItemId| {
-            self.item(**item).is_some_and(|row| row.live && row.subjects.iter().any(&holds))
-        };
+        let fits = |item: &&ItemId| self.item(**item).is_some_and(|row| row.live && row.subjects.iter().any(&holds));
         own.filter_map(|(_, row)| row.items.iter().find(fits).copied())
             .min_by_key(|item| self.item(*item).map(|row| row.enqueued))
     }

@@ -278,8 +278,7 @@ impl Story {
             self.world.forge.projects.iter().map(|(name, project)| (name.clone(), project.trusted)).collect();
         let names: Vec<_> = names.into_iter().filter(|(name, _)| !self.left.contains(name)).collect();
         let max_dependencies = self.max_dependencies;
-        let mut settings =
-            TenantSettings { name: TENANT.into(), max_dependencies, ..TenantSettings::default() };
+        let mut settings = TenantSettings { name: TENANT.into(), max_dependencies, ..TenantSettings::default() };
         let mut projects = Vec::new();
         for (name, trusted) in names {
             let mut project = ConfigProject::new(CONNECTION, &name, trusted);

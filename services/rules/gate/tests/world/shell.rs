@@ -187,7 +187,8 @@ impl World {
         };
         let left = self.rules.left_undone(&self.live, record, context).map_err(|refusal| refusal.to_string())?;
         let name = record.input.name();
-        let told: Vec<String> = left.iter().take(3).map(|event| format!("{} {}", event.name(), event.to_json())).collect();
+        let told: Vec<String> =
+            left.iter().take(3).map(|event| format!("{} {}", event.name(), event.to_json())).collect();
         if told.is_empty() { Ok(()) } else { Err(format!("after {name} this was left undone: {}", told.join("; "))) }
     }
 
