@@ -27,13 +27,6 @@ pub(crate) fn shrunk(settings: &Window, window: u32) -> u32 {
     shrunk.max(settings.floor).min(window.max(settings.floor))
 }
 
-/// Zuul: a way to say that a window never changes.
-fn is_static(settings: &Window) -> bool {
-    settings.size > 0
-        && (settings.increase, settings.decrease) == (Step::Exponential, Step::Exponential)
-        && (settings.increase_factor, settings.decrease_factor) == (1, 1)
-}
-
 impl Decision<'_> {
     /// An item's queue did well.
     pub(crate) fn grow_window(&mut self, item: &ItemRow, pipeline: &Pipeline) -> Result<(), Refusal> {
@@ -45,23 +38,17 @@ impl Decision<'_> {
         self.change_window(item, pipeline, "failure", shrunk)
     }
 
-    /// Zuul: with a new configuration a queue that is empty, or whose window never changes, begins with the window it
-    /// is configured to have; any other keeps its own, and grows to the floor.
+    /// Zuul: with a new configuration a queue begins with the window it is configured to have. (It keeps its own while
+    /// the project that came into it first still has an item there; which one that was is not known here.)
     pub(crate) fn renew_windows(&mut self, tenant: &str) -> Result<(), Refusal> {
         let Some(layout) = self.layout(tenant)? else { return Ok(()) };
         for key in self.queue_keys(tenant) {
-            let Some(row) = self.gate().queues.row(&key) else { continue };
+            let Some(window) = self.gate().queues.row(&key).map(|row| row.window) else { continue };
             let Some(pipeline) = layout.pipeline(&key.1) else { continue };
-            let (settings, kept) = (&pipeline.window, row.window);
-            let window = match kept {
-                _ if row.items.is_empty() || is_static(settings) => settings.size,
-                0 => 0,
-                kept => kept.max(settings.floor),
-            };
-            if pipeline.manager != Manager::Dependent || window == kept {
+            if pipeline.manager != Manager::Dependent || window == pipeline.window.size {
                 continue;
             }
-            let (tenant, pipeline, queue) = (key.0, key.1, key.2);
+            let (tenant, pipeline, queue, window) = (key.0, key.1, key.2, pipeline.window.size);
             let code = "reconfigured".into();
             self.emit(GateEvent::WindowChanged(WindowChanged { tenant, pipeline, queue, window, code }))?;
         }
