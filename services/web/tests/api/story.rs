@@ -349,7 +349,7 @@ pub fn events(layout: BlobHash, problems: BlobHash) -> Vec<GateEvent> {
                 work: work(1),
                 attempt: 1,
                 tenant: "demo".into(),
-                outcome: LayoutOutcome::Made { layout, problems, errors: 1, introduced: vec![], loader: 1 },
+                outcome: LayoutOutcome::Made { layout, problems, errors: 1, introduced: vec![], loader: 1, secrets: vec![] },
             },
             generation: 1,
         }),

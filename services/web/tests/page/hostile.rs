@@ -215,7 +215,7 @@ pub fn events(text: &str, url: &str, layout: BlobHash, problems: BlobHash) -> Ve
                 work: work(1),
                 attempt: 1,
                 tenant: TENANT.into(),
-                outcome: LayoutOutcome::Made { layout, problems, errors: 1, introduced: vec![], loader: 1 },
+                outcome: LayoutOutcome::Made { layout, problems, errors: 1, introduced: vec![], loader: 1, secrets: vec![] },
             },
             generation: 1,
         }),

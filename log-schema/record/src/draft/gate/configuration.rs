@@ -183,6 +183,26 @@ pub struct LayoutMade {
     pub outcome: LayoutOutcome,
 }
 
+/// What those who have the keys say of a secret that cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecretVerdict {
+    /// The secret.
+    pub secret: String,
+    /// Canonical name of its project.
+    pub project: String,
+    /// Why.
+    pub trouble: SecretTrouble,
+}
+
+/// Why a secret cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum SecretTrouble {
+    /// It does not decipher with its project's key.
+    Undecipherable,
+    /// The project's key cannot be read; the site's operators know more.
+    KeyUnreadable,
+}
+
 /// How making a layout ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum LayoutOutcome {
@@ -198,6 +218,9 @@ pub enum LayoutOutcome {
         introduced: Vec<ConfigRemark>,
         /// The version of the loader.
         loader: u32,
+        /// The secrets that the layout's jobs use and that cannot be had, in the order of their names. Rules have no
+        /// keys: whether a secret deciphers is found by the effect, and enters with its outcome.
+        secrets: Vec<SecretVerdict>,
     },
     /// There is none; `code` says why (`blob-missing`, …).
     Failed {
