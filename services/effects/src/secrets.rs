@@ -78,7 +78,8 @@ pub fn frozen(layout: &Layout, job: &FrozenJob) -> BTreeMap<String, FrozenSecret
     named
         .filter_map(|used| {
             let secret = layout.secrets.get(&used.secret)?;
-            let owner = owner(layout, secret)?;
+            // One in a file that lies in no repository has no owner, and needs none if nothing in it is encrypted.
+            let owner = owner(layout, secret).unwrap_or_else(|| KeyOwner::new("", ""));
             let (connection, project) = (owner.connection, owner.project);
             Some((used.secret.clone(), FrozenSecret { connection, project, source: secret.source.clone() }))
         })
@@ -97,7 +98,10 @@ pub fn open(keyring: &Keyring, name: &str, secret: &FrozenSecret) -> Result<Valu
     let undecipherable = |reason| SecretRefused::Undecipherable { secret: name.to_owned(), project: project.clone(), reason };
     if !encrypted(data) {
         // No key is needed, and none is made for it.
-        return clear(data, &mut |_| Err(gatelog_secrets::Undecipherable)).map_err(undecipherable);
+        return clear(data, &mut |_: &[String]| Err(gatelog_secrets::Undecipherable)).map_err(undecipherable);
+    }
+    if secret.project.is_empty() {
+        return Err(undecipherable(gatelog_secrets::Undecipherable));
     }
     let owner = KeyOwner::new(&secret.connection, &secret.project);
     let key = keyring.known_project_key(&owner).map_err(|error| SecretRefused::Key {
@@ -251,11 +255,15 @@ fn problem(layout: &Layout, definition: &JobDefinition, verdict: &SecretVerdict,
         let context = &secret.place.context;
         format!(", defined in {} on branch {},", context.path, context.branch)
     });
+    let again = match project.is_empty() {
+        true => "what lies in no repository has no key: define it in the project of the job that uses it".to_owned(),
+        false => format!("encrypt it again for {project}, as `gatelog encrypt` does, and take all of the output"),
+    };
     let (code, message, cure) = match trouble {
         SecretTrouble::Undecipherable => (
             "secret-undecipherable",
             format!("the secret \"{secret}\" of job \"{job}\"{defined} does not decipher: {}", gatelog_secrets::Undecipherable),
-            format!("encrypt it again for {project}, as `gatelog encrypt` does, and take all of the output"),
+            again,
         ),
         SecretTrouble::KeyUnreadable => (
             "secret-key-unreadable",
