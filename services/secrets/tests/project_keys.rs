@@ -57,7 +57,8 @@ fn whatever_is_wrong_is_told_in_the_same_words() {
     let (_other, stranger) = site(KEY_4096);
     let good = golden("one chunk");
     let mut altered = good.clone();
-    altered[0].replace_range(10..11, if &altered[0][10..11] == "A" { "B" } else { "A" });
+    let other = if good[0].as_bytes()[10] == b'A' { "B" } else { "A" };
+    altered[0].replace_range(10..11, other);
     let cut = vec![good[0][..200].to_owned()];
     let with_more = vec![format!("{}AAAA", good[0].trim_end_matches('='))];
     let cases = [
