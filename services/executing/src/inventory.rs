@@ -210,7 +210,7 @@ mod tests {
                 "      ansible_connection: \"local\"",
                 "      ansible_python_interpreter: \"/venv/bin/python\"",
                 "      ansible_remote_tmp: \"/x/.ansible/tmp\"",
-                "      n: 1",
+                "      \"n\": 1",
                 "      unsafe_vars:",
                 "        a: \"{{ b }}\"",
                 "        secret: \"plain\"",

@@ -48,5 +48,5 @@ class ActionModule(ActionBase):
             json.dump(frozen, file)
         os.replace(place + ".new", place)
         if left_out:
-            result["msg"] = "not known yet, and left out: %s" % ", ".join(sorted(left_out))
+            result["warnings"] = ["not known yet, and left out: %s" % ", ".join(sorted(left_out))]
         return result

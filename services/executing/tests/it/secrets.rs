@@ -100,7 +100,7 @@ async fn names_that_cannot_be_variables_are_left_out_of_data_and_of_secret_data_
                    secret_data: {password: canary-returned, worse-name: canary-bad, ansible_shell_executable: canary-evil}\n";
     let child = tell(
         "good={{ good }} secret={{ password | length }} bad={{ 'bad-name' in vars }} worse={{ 'worse-name' in vars }} \
-         ssh={{ ansible_ssh_executable is defined }} shell={{ ansible_shell_executable is defined }}",
+         ssh={{ ansible_ssh_executable is defined }} shell={{ (ansible_shell_executable | default('')) is match('canary') }}",
     );
     let config = site.commit("config", &[("parent.yaml", play(returns).as_str()), ("child.yaml", play(&child).as_str())]);
     let (parent, text) = site.run(site.spec(&config, &app, &[(Phase::Run, "parent.yaml", 0)])).await;
