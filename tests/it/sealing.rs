@@ -190,7 +190,12 @@ fn a_secret_in_a_repository_reaches_its_playbook_and_nothing_else() {
     site.push("project", "thief", "Steal", &[("zuul.yaml", &copied), ("playbooks/look.yaml", LOOK)]);
     assert_eq!(server.wait_verdict("check", "project", "thief"), "CONFIG_ERROR", "{}", server.log());
     let report = eventually("the report is delivered", || site.reports("project", "thief").into_iter().next());
-    for words in ["secret \"stolen\" of job \"thief\"", "does not decipher", "zuul.yaml", "encrypt it again for git.test/project"] {
+    for words in [
+        "secret \"stolen\" of job \"thief\"",
+        "does not decipher",
+        "zuul.yaml",
+        "encrypt it again for git.test/project",
+    ] {
         assert!(report.text.contains(words), "{words:?} is not in the report:\n{}", report.text);
     }
     server.wait_idle();

@@ -95,7 +95,8 @@ pub fn open(keyring: &Keyring, name: &str, secret: &FrozenSecret) -> Result<Valu
     let SecretSource::Data(data) = &secret.source else {
         return Err(SecretRefused::Token { secret: secret_name, project });
     };
-    let undecipherable = |reason| SecretRefused::Undecipherable { secret: name.to_owned(), project: project.clone(), reason };
+    let undecipherable =
+        |reason| SecretRefused::Undecipherable { secret: name.to_owned(), project: project.clone(), reason };
     if !encrypted(data) {
         // No key is needed, and none is made for it.
         return clear(data, &mut |_: &[String]| Err(gatelog_secrets::Undecipherable)).map_err(undecipherable);
@@ -262,20 +263,25 @@ fn problem(layout: &Layout, definition: &JobDefinition, verdict: &SecretVerdict,
     let (code, message, cure) = match trouble {
         SecretTrouble::Undecipherable => (
             "secret-undecipherable",
-            format!("the secret \"{secret}\" of job \"{job}\"{defined} does not decipher: {}", gatelog_secrets::Undecipherable),
+            format!(
+                "the secret \"{secret}\" of job \"{job}\"{defined} does not decipher: {}",
+                gatelog_secrets::Undecipherable
+            ),
             again,
         ),
         SecretTrouble::KeyUnreadable => (
             "secret-key-unreadable",
-            format!("the secret \"{secret}\" of job \"{job}\"{defined} cannot be had: the key of {project} cannot be read"),
+            format!(
+                "the secret \"{secret}\" of job \"{job}\"{defined} cannot be had: the key of {project} cannot be read"
+            ),
             "nothing here can mend it: those who operate this site find the reason in the server's log".to_owned(),
         ),
     };
     let place = definition.place_of(JobAttribute::Secrets);
     let context = place.context.clone();
-    let text = files.iter().find(|file| {
-        file.project == context.project && file.branch == context.branch && file.path == context.path
-    });
+    let text = files
+        .iter()
+        .find(|file| file.project == context.project && file.branch == context.branch && file.path == context.path);
     let (line, column) = (place.line, place.column);
     let mut problem = Problem::error(code, UNKNOWN, place, message).about("secrets").cure(cure);
     problem.stanza_line = definition.stanza_line;

@@ -150,7 +150,10 @@ fn a_worker_opens_what_the_jobs_playbooks_name_and_its_spec_holds_nothing_in_cle
     );
     let layout = layout(&files(&app, ""));
     let job = frozen(&layout, "a");
-    assert_eq!((job.playbooks[0].secrets[0].name.as_str(), job.playbooks[0].secrets[0].secret.as_str()), ("c", "creds"));
+    assert_eq!(
+        (job.playbooks[0].secrets[0].name.as_str(), job.playbooks[0].secrets[0].secret.as_str()),
+        ("c", "creds")
+    );
     let secrets = secrets::frozen(&layout, &job);
     assert_eq!(secrets.keys().collect::<Vec<_>>(), ["creds"], "only what the job uses");
     let blob = gatelog_record::codec::encode(&secrets).unwrap();

@@ -39,9 +39,7 @@ impl Yaml {
         match value {
             Value::Str(text) => Yaml::Unsafe(text.clone()),
             Value::List(items) => Yaml::List(items.iter().map(Yaml::literal).collect()),
-            Value::Map(map) => {
-                Yaml::Map(map.iter().map(|(key, value)| (key.clone(), Yaml::literal(value))).collect())
-            }
+            Value::Map(map) => Yaml::Map(map.iter().map(|(key, value)| (key.clone(), Yaml::literal(value))).collect()),
             Value::Null | Value::Bool(_) | Value::Int(_) | Value::Number(_) => Yaml::Value(value.clone()),
         }
     }

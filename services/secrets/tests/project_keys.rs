@@ -42,9 +42,10 @@ fn what_another_implementation_encrypted_is_deciphered() {
     assert_eq!(clear(&key, &golden("one chunk")), "canary-5d21");
     assert_eq!(clear(&key, &golden("empty")), "");
     assert_eq!(clear(&key, &golden("two chunks")), format!("{}bü", "a".repeat(214)));
-    let wrapped: String = golden("one chunk")[0].as_bytes().chunks(60).fold(String::new(), |text, line| {
-        text + std::str::from_utf8(line).unwrap() + "\n  "
-    });
+    let wrapped: String = golden("one chunk")[0]
+        .as_bytes()
+        .chunks(60)
+        .fold(String::new(), |text, line| text + std::str::from_utf8(line).unwrap() + "\n  ");
     assert_eq!(clear(&key, &[wrapped]), "canary-5d21", "line breaks do not count");
     let (_site, key) = site(KEY_4096);
     assert_eq!(clear(&key, &golden("470 bytes with 4096 bits")), "z".repeat(470), "the most one chunk can hold");

@@ -77,9 +77,15 @@ async fn a_playbook_with_secrets_sees_frozen_variables_whatever_was_set_before_i
             format!("without target=attacker.example.org who=attacker late=attacker secret=6 {}", file("attacker")),
             // With secrets it sees what was there before any playbook, and its own secret, which is no template; only
             // what is called unsafe is as the earlier one wants it.
-            format!("with target=frozen.example.org who=frozen late=nothing secret=18 {} unsafe=attacker", file("frozen")),
+            format!(
+                "with target=frozen.example.org who=frozen late=nothing secret=18 {} unsafe=attacker",
+                file("frozen")
+            ),
             // A trusted one too.
-            format!("trusted target=frozen.example.org who=frozen late=nothing secret=0 {} unsafe=attacker", file("frozen")),
+            format!(
+                "trusted target=frozen.example.org who=frozen late=nothing secret=0 {} unsafe=attacker",
+                file("frozen")
+            ),
         ],
         "{text}"
     );
@@ -102,7 +108,8 @@ async fn names_that_cannot_be_variables_are_left_out_of_data_and_of_secret_data_
         "good={{ good }} secret={{ password | length }} bad={{ 'bad-name' in vars }} worse={{ 'worse-name' in vars }} \
          ssh={{ ansible_ssh_executable is defined }} shell={{ (ansible_shell_executable | default('')) is match('canary') }}",
     );
-    let config = site.commit("config", &[("parent.yaml", play(returns).as_str()), ("child.yaml", play(&child).as_str())]);
+    let config =
+        site.commit("config", &[("parent.yaml", play(returns).as_str()), ("child.yaml", play(&child).as_str())]);
     let (parent, text) = site.run(site.spec(&config, &app, &[(Phase::Run, "parent.yaml", 0)])).await;
     assert_eq!(parent.result, BuildResult::Success, "{text}");
     assert_eq!(

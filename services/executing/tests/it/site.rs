@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gatelog_executing::spec::{
-    Checkout, JobSpec, Nodeset, Phase, PipelineSpec, PlaybookSpec, ProjectName, RefSpec, SecretVars, Timeouts, Variables,
-    WorkspaceProject,
+    Checkout, JobSpec, Nodeset, Phase, PipelineSpec, PlaybookSpec, ProjectName, RefSpec, SecretVars, Timeouts,
+    Variables, WorkspaceProject,
 };
 use gatelog_executing::{
     BuildControl, BuildOutcome, BuildSpec, Executor, ExecutorConfig, ExecutorError, Purpose, SandboxMode, Workspace,
