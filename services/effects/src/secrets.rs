@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use gatelog_record::draft::gate::{SecretTrouble, SecretVerdict};
+use gatelog_record::draft::gate::SecretVerdict;
 use gatelog_record::{BlobHash, Value};
 use gatelog_rules_config::load::ConfigFile;
 use gatelog_rules_config::objects::job_parts::SecretUse;
@@ -19,6 +19,11 @@ use gatelog_secrets::{KeyOwner, Keyring, ProjectKey};
 use serde::{Deserialize, Serialize};
 
 use crate::connection::chain;
+
+/// A verdict's code: it does not decipher with its project's key.
+const UNDECIPHERABLE: &str = "secret-undecipherable";
+/// A verdict's code: that key cannot be read.
+const KEY_UNREADABLE: &str = "secret-key-unreadable";
 
 /// A secret of a job, still encrypted, and whose key opens it: that of the project that it stands in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -200,30 +205,30 @@ pub fn verdicts(keyring: &Keyring, layout: &Layout) -> Vec<SecretVerdict> {
     used.into_iter()
         .filter_map(|name| {
             let secret = layout.secrets.get(name)?;
-            let trouble = trouble(keyring, layout, secret)?;
-            Some(SecretVerdict { secret: name.to_owned(), project: secret.place.context.project.clone(), trouble })
+            let code = trouble(keyring, layout, secret)?.to_owned();
+            Some(SecretVerdict { secret: name.to_owned(), project: secret.place.context.project.clone(), code })
         })
         .collect()
 }
 
-fn trouble(keyring: &Keyring, layout: &Layout, secret: &Secret) -> Option<SecretTrouble> {
+fn trouble(keyring: &Keyring, layout: &Layout, secret: &Secret) -> Option<&'static str> {
     let SecretSource::Data(data) = &secret.source else { return None };
     let mut texts = Vec::new();
     parts(data, &mut texts);
     if texts.is_empty() {
         return None;
     }
-    let Some(owner) = owner(layout, secret) else { return Some(SecretTrouble::Undecipherable) };
+    let Some(owner) = owner(layout, secret) else { return Some(UNDECIPHERABLE) };
     match keyring.known_project_key(&owner) {
         Ok(Some(key)) => {
             let all = texts.into_iter().all(|chunks| deciphers(&key, chunks));
-            (!all).then_some(SecretTrouble::Undecipherable)
+            (!all).then_some(UNDECIPHERABLE)
         }
         // Nobody can have encrypted anything for a key that was never made.
-        Ok(None) => Some(SecretTrouble::Undecipherable),
+        Ok(None) => Some(UNDECIPHERABLE),
         Err(error) => {
             tracing::error!(project = %owner, error = %chain(&error), "a project's key cannot be read");
-            Some(SecretTrouble::KeyUnreadable)
+            Some(KEY_UNREADABLE)
         }
     }
 }
@@ -249,7 +254,7 @@ pub fn problems(layout: &Layout, verdicts: &[SecretVerdict], files: &[ConfigFile
 }
 
 fn problem(layout: &Layout, definition: &JobDefinition, verdict: &SecretVerdict, files: &[ConfigFile]) -> Problem {
-    let SecretVerdict { secret, project, trouble } = verdict;
+    let SecretVerdict { secret, project, code } = verdict;
     let job = &definition.name;
     // No line: what makes an error the same may not move with what is written above it.
     let defined = layout.secrets.get(secret).map_or_else(String::new, |secret| {
@@ -260,21 +265,19 @@ fn problem(layout: &Layout, definition: &JobDefinition, verdict: &SecretVerdict,
         true => "what lies in no repository has no key: define it in the project of the job that uses it".to_owned(),
         false => format!("encrypt it again for {project}, as `gatelog encrypt` does, and take all of the output"),
     };
-    let (code, message, cure) = match trouble {
-        SecretTrouble::Undecipherable => (
-            "secret-undecipherable",
+    let (message, cure) = match code.as_str() {
+        KEY_UNREADABLE => (
+            format!(
+                "the secret \"{secret}\" of job \"{job}\"{defined} cannot be had: the key of {project} cannot be read"
+            ),
+            "nothing here can mend it: those who operate this site find the reason in the server's log".to_owned(),
+        ),
+        _ => (
             format!(
                 "the secret \"{secret}\" of job \"{job}\"{defined} does not decipher: {}",
                 gatelog_secrets::Undecipherable
             ),
             again,
-        ),
-        SecretTrouble::KeyUnreadable => (
-            "secret-key-unreadable",
-            format!(
-                "the secret \"{secret}\" of job \"{job}\"{defined} cannot be had: the key of {project} cannot be read"
-            ),
-            "nothing here can mend it: those who operate this site find the reason in the server's log".to_owned(),
         ),
     };
     let place = definition.place_of(JobAttribute::Secrets);

@@ -71,9 +71,8 @@ fn told(site: &Site, app: &str, lib: &str) -> Vec<String> {
     let layout = layout(&files);
     let verdicts = secrets::verdicts(&site.keyring, &layout);
     let problems = secrets::problems(&layout, &verdicts, &files);
-    let verdict = |one: &gatelog_record::draft::gate::SecretVerdict| {
-        format!("{} of {}: {:?}", one.secret, one.project, one.trouble)
-    };
+    let verdict =
+        |one: &gatelog_record::draft::gate::SecretVerdict| format!("{} of {}: {}", one.secret, one.project, one.code);
     let problem = |one: &gatelog_rules_config::Problem| {
         assert!(one.is_error() && !one.cure.is_empty() && one.snippet.contains("secrets"), "{one}");
         format!("{} at {}:{}", one.code, one.place.context.project, one.place.line)
@@ -99,7 +98,7 @@ fn a_secret_that_does_not_decipher_is_an_error_of_each_job_that_uses_it() {
     assert_eq!(
         told(&site, &app, ""),
         [
-            "broken of example.com/app: Undecipherable",
+            "broken of example.com/app: secret-undecipherable",
             "secret-undecipherable at example.com/app:5",
             "secret-undecipherable at example.com/app:9",
             "secret-undecipherable at example.com/app:13",
@@ -107,7 +106,7 @@ fn a_secret_that_does_not_decipher_is_an_error_of_each_job_that_uses_it() {
     );
     // Copied into another project, which has no key yet, and then one of its own.
     let copied = good.replace("good", "copied") + &job("thief", "copied");
-    let expected = ["copied of example.com/lib: Undecipherable", "secret-undecipherable at example.com/lib:5"];
+    let expected = ["copied of example.com/lib: secret-undecipherable", "secret-undecipherable at example.com/lib:5"];
     assert_eq!(told(&site, "", &copied), expected);
     assert!(site.keyring.known_project_key(&KeyOwner::new("forge", "lib")).unwrap().is_none(), "none is made");
     site.keyring.import_project_key(&KeyOwner::new("forge", "lib"), OTHER, false).unwrap();
@@ -121,7 +120,7 @@ fn a_secret_that_does_not_decipher_is_an_error_of_each_job_that_uses_it() {
     }
     assert_eq!(
         told(&site, "", &copied),
-        ["copied of example.com/lib: KeyUnreadable", "secret-key-unreadable at example.com/lib:5"]
+        ["copied of example.com/lib: secret-key-unreadable", "secret-key-unreadable at example.com/lib:5"]
     );
 }
 

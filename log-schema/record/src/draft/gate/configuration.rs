@@ -190,17 +190,9 @@ pub struct SecretVerdict {
     pub secret: String,
     /// Canonical name of its project.
     pub project: String,
-    /// Why.
-    pub trouble: SecretTrouble,
-}
-
-/// Why a secret cannot be had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum SecretTrouble {
-    /// It does not decipher with its project's key.
-    Undecipherable,
-    /// The project's key cannot be read; the site's operators know more.
-    KeyUnreadable,
+    /// Why, a code: `secret-undecipherable` (it does not decipher with its project's key), `secret-key-unreadable` (that
+    /// key cannot be read).
+    pub code: String,
 }
 
 /// How making a layout ended.
