@@ -503,6 +503,7 @@ impl Site {
             errors: 0,
             introduced: Vec::new(),
             loader: 1,
+            secrets: Vec::new(),
         })
     }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::harness::projects::PIPELINES;
-use crate::harness::{Site, host};
+use crate::harness::{Site, eventually, host};
 
 const NAME: &str = "Canaria Zwitscher";
 const MAIL: &str = "canary-7f3a@aviary.example";
@@ -76,6 +76,11 @@ fn canaries_are_nowhere_in_clear() {
     server.wait_idle();
     server.stop();
 
+    nowhere_in_clear(&site, &[NAME, "Canaria", MAIL, "canary-7f3a", TEXT, SECRET]);
+}
+
+/// Looks for canaries in everything that gatelog keeps of a site but keys and consoles.
+fn nowhere_in_clear(site: &Site, canaries: &[&str]) {
     // The log as it reads: every record of every stream.
     let mut read = String::new();
     for stream in ["intake", "gate.inputs", "gate.events", "capacity.inputs", "capacity.events"] {
@@ -95,12 +100,119 @@ fn canaries_are_nowhere_in_clear() {
             haystacks.push((path.display().to_string(), std::fs::read(&path).unwrap()));
         }
     }
-    haystacks.extend(crate::sealing::tables::dump(&site));
+    haystacks.extend(crate::sealing::tables::dump(site));
     for (place, bytes) in &haystacks {
-        for canary in [NAME, "Canaria", MAIL, "canary-7f3a", TEXT, SECRET] {
+        for canary in canaries {
             let there = bytes.windows(canary.len()).any(|window| window == canary.as_bytes());
             assert!(!there, "{canary:?} stands in clear in {place}");
         }
+    }
+}
+
+/// The key of the config project; no site's but this test's.
+const KEY: &str = include_str!("../../services/secrets/tests/golden/key.pem");
+const PUBLIC: &str = include_str!("../../services/secrets/tests/golden/key.pub");
+const IN_REPOSITORY: &str = "canary-in-repository-{{ 7 * 7 }}";
+
+/// Jobs of the config project; `SECRET` is what `gatelog encrypt` printed.
+const PUBLISHER: &str = r"
+- job:
+    name: publisher
+    run: playbooks/publish.yaml
+    secrets: [creds]
+
+- job:
+    name: bystander
+    run: playbooks/look.yaml
+";
+
+const PUBLISH: &str = r#"
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - name: The secret is here, and no template
+      no_log: true
+      assert:
+        that: "creds.password == ['canary', 'in', 'repository', '{' ~ '{ 7 * 7 }' ~ '}'] | join('-')"
+    - name: Leave it where a careless job leaves things
+      no_log: true
+      copy: {content: "{{ creds.password }}", dest: "{{ zuul.executor.work_root }}/careless"}
+"#;
+
+const LOOK: &str = r#"
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - name: No secret is here
+      assert: {that: creds is not defined}
+"#;
+
+#[test]
+fn a_secret_in_a_repository_reaches_its_playbook_and_nothing_else() {
+    if !host::can_build("secrets in repositories") {
+        return;
+    }
+    let jobs = "- project:\n    check:\n      jobs: [publisher, bystander]\n";
+    let playbooks = [("playbooks/publish.yaml", PUBLISH), ("playbooks/look.yaml", LOOK)];
+    let site = Site::new(&[("config", &playbooks), ("project", &[("zuul.yaml", jobs)])]);
+    // As a site that comes from Zuul: the key is taken over, and secrets are encrypted for it.
+    site.write("key.pem", KEY);
+    site.write("clear", &format!("  {IN_REPOSITORY}\n"));
+    let file = |name: &str| site.path().join(name).display().to_string();
+    let (code, out, err) = site.gatelog(&["keys", "import", "forge", "config", &file("key.pem")]);
+    assert_eq!((code, out.contains("2048 bits")), (0, true), "{out}{err}");
+    let (code, shown, err) = site.gatelog(&["keys", "show", "forge", "config"]);
+    assert_eq!((code, shown.as_str()), (0, PUBLIC), "{err}");
+    site.write("key.pub", &shown);
+    let (public, clear) = (file("key.pub"), file("clear"));
+    let encrypt = ["encrypt", "--public-key", &public, "--infile", &clear, "--secret-name", "creds", "--field-name"];
+    let (code, secret, err) = site.gatelog(&[&encrypt[..], &["password"]].concat());
+    assert_eq!(code, 0, "{err}");
+    for name in ["key.pem", "clear"] {
+        std::fs::remove_file(site.path().join(name)).unwrap();
+    }
+    site.push_to_master("config", "Jobs", &[("zuul.yaml", &format!("{PIPELINES}{PUBLISHER}\n{secret}"))]);
+
+    let server = site.start();
+    server.wait_configured();
+    assert_eq!(server.json("/api/tenant/test/config-errors").to_string(), "[]");
+    site.push("project", "change", "Change", &[("a.txt", "a")]);
+    assert_eq!(server.wait_verdict("check", "project", "change"), "SUCCESS", "{}", server.log());
+    let answer = server.get("/api/tenant/test/key/config.pub").unwrap();
+    assert_eq!((answer.status, answer.body.as_str()), (200, PUBLIC));
+
+    // One that was encrypted for another project is told where it is used, and nothing runs with it.
+    let copied = format!(
+        "{}\n- job:\n    name: thief\n    run: playbooks/look.yaml\n    secrets: [stolen]\n\
+         - project:\n    check:\n      jobs: [thief]\n",
+        secret.replace("name: creds", "name: stolen")
+    );
+    site.push("project", "thief", "Steal", &[("zuul.yaml", &copied), ("playbooks/look.yaml", LOOK)]);
+    assert_eq!(server.wait_verdict("check", "project", "thief"), "CONFIG_ERROR", "{}", server.log());
+    let report = eventually("the report is delivered", || site.reports("project", "thief").into_iter().next());
+    for words in [
+        "secret \"stolen\" of job \"thief\"",
+        "does not decipher",
+        "zuul.yaml",
+        "encrypt it again for git.test/project",
+    ] {
+        assert!(report.text.contains(words), "{words:?} is not in the report:\n{}", report.text);
+    }
+    server.wait_idle();
+    server.stop();
+    let made = site.events("gate.inputs").into_iter().filter(|input| input.to_string().contains("secret-undecipherable"));
+    assert_eq!(made.count(), 1, "what the keys say stands on the log");
+    let (code, _, err) = site.gatelog(&["replay", "verify"]);
+    assert_eq!(code, 0, "{err}");
+
+    nowhere_in_clear(&site, &["canary-in-repository"]);
+    // Nor in anything else that is left: consoles, inventories, mirrors, what the careless job left behind.
+    let mut left = Vec::new();
+    files(site.path(), &mut left);
+    for path in left {
+        let Ok(bytes) = std::fs::read(&path) else { continue };
+        let there = bytes.windows(20).any(|window| window == b"canary-in-repository");
+        assert!(!there, "the secret stands in clear in {}", path.display());
     }
 }
 

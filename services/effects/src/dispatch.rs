@@ -13,6 +13,7 @@ use gatelog_gate_state::Work;
 use gatelog_record::draft::gate::{FreezeDone, LayoutMade, PrepareDone, ReportDone, SubmitDone};
 use gatelog_record::input::GateInput;
 use gatelog_record::{EventRef, InputId, InputRecord, ItemId, Partition, Stream, Timestamp, WorkId};
+use gatelog_secrets::Keyring;
 
 use crate::chain::Chain;
 use crate::connection::{Connections, chain};
@@ -77,6 +78,8 @@ const SCAN: Duration = Duration::from_millis(500);
 pub struct Tools {
     /// Repositories, connections, blobs.
     pub repositories: Repositories,
+    /// What says whether secrets decipher.
+    pub keyring: Arc<Keyring>,
     /// Where outcomes go.
     pub log: Arc<dyn Log>,
     /// The clock, for what an outcome says it was observed at.
@@ -163,7 +166,7 @@ fn work_lane(
 }
 
 fn perform_and_answer(tools: &Tools, source: &dyn WorkSource, due: Due) -> bool {
-    let perform = || perform(&tools.repositories, source, &due);
+    let perform = || perform(tools, source, &due);
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(perform)).ok();
     let Some(input) = outcome else {
         tracing::error!(work = %due.work, "an effect panicked; its work is sent again when its deadline passes");
@@ -190,13 +193,14 @@ fn perform_and_answer(tools: &Tools, source: &dyn WorkSource, due: Due) -> bool 
     }
 }
 
-fn perform(repositories: &Repositories, source: &dyn WorkSource, due: &Due) -> GateInput {
+fn perform(tools: &Tools, source: &dyn WorkSource, due: &Due) -> GateInput {
+    let repositories = &tools.repositories;
     let connections: &Connections = &repositories.connections;
     let (work, attempt, tenant) = (due.work, due.attempt, due.tenant.clone());
     match &due.request {
         Work::ConfigRead(wanted) => config_read::read(repositories, wanted, attempt).into(),
         Work::Layout(wanted) => {
-            let outcome = layout::make(repositories, wanted);
+            let outcome = layout::make(repositories, &tools.keyring, wanted);
             LayoutMade { work, attempt, tenant, outcome }.into()
         }
         Work::Changes(wanted) => review::find_changes(connections, wanted, attempt).into(),

@@ -18,6 +18,7 @@ use gatelog_rules_gate::{combine, job_traits};
 use crate::connection::Trouble;
 use crate::git::{Repositories, trouble};
 use crate::layout::get;
+use crate::secrets;
 use crate::spec::{JobSpec, PinnedCheckout, SpecStep, VERSION};
 
 /// Freezes; trouble becomes an outcome too.
@@ -345,6 +346,7 @@ fn spec(pins: &mut Pins<'_>, own: &Subject, graph: &JobGraph, job: &Job) -> Resu
         steps,
         workspace,
         playbooks,
+        secrets: secrets::frozen(pins.layout, job),
     })
 }
 

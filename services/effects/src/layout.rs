@@ -14,12 +14,14 @@ use gatelog_rules_config::problem::Problem;
 use gatelog_rules_config::tenant::{ProjectFacts, TenantSettings, TenantSpec};
 use gatelog_rules_config::{ParseCache, Place, load_cached};
 use gatelog_rules_gate::config_remarks;
+use gatelog_secrets::Keyring;
 
 use crate::connection::{Connections, Trouble};
 use crate::git::{Repositories, config_filter, trouble};
+use crate::secrets;
 
 /// The version of the loader: raised when the same files may give another layout.
-pub const LOADER: u32 = 2;
+pub const LOADER: u32 = 3;
 
 /// Files parsed before: layouts of one tenant after the other, and of changes, share nearly all of them.
 static PARSED: LazyLock<Mutex<ParseCache>> = LazyLock::new(Mutex::default);
@@ -28,9 +30,9 @@ static PARSED: LazyLock<Mutex<ParseCache>> = LazyLock::new(Mutex::default);
 const BLOB_MISSING: &str = "blob-missing";
 
 /// Makes a layout; trouble becomes an outcome too. A file of the configuration that the blob store has lost is put back
-/// as the repository has it.
-pub fn make(repositories: &Repositories, wanted: &LayoutWanted) -> LayoutOutcome {
-    let made = || try_make(&*repositories.blobs, &repositories.connections, wanted);
+/// as the repository has it. Whether its secrets decipher is asked of the keys, and told with it.
+pub fn make(repositories: &Repositories, keyring: &Keyring, wanted: &LayoutWanted) -> LayoutOutcome {
+    let made = || try_make(&*repositories.blobs, &repositories.connections, keyring, wanted);
     let made = made().or_else(|trouble| match trouble.code == BLOB_MISSING && restore(repositories, wanted) {
         true => made(),
         false => Err(trouble),
@@ -130,13 +132,20 @@ pub fn load_input(blobs: &dyn Blobs, connections: &Connections, wanted: &LayoutW
     Ok(LoadInput { tenant, files })
 }
 
-fn try_make(blobs: &dyn Blobs, connections: &Connections, wanted: &LayoutWanted) -> Result<LayoutOutcome, Trouble> {
+fn try_make(
+    blobs: &dyn Blobs,
+    connections: &Connections,
+    keyring: &Keyring,
+    wanted: &LayoutWanted,
+) -> Result<LayoutOutcome, Trouble> {
     let input = load_input(blobs, connections, wanted)?;
-    let (layout, problems) = match PARSED.lock() {
+    let (layout, mut problems) = match PARSED.lock() {
         Ok(mut cache) => load_cached(&input, &mut cache),
         // Somebody panicked while holding it: it only saves time.
         Err(_) => load(&input),
     };
+    let verdicts = secrets::verdicts(keyring, &layout);
+    problems.extend(secrets::problems(&layout, &verdicts, &input.files));
     let ahead = match &wanted.ahead {
         Some(hash) => read_problems(blobs, hash)?,
         None => Vec::new(),
@@ -152,6 +161,7 @@ fn try_make(blobs: &dyn Blobs, connections: &Connections, wanted: &LayoutWanted)
         errors: u32::try_from(errors).unwrap_or(u32::MAX),
         introduced,
         loader: LOADER,
+        secrets: verdicts,
     })
 }
 

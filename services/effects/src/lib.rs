@@ -14,6 +14,7 @@ pub mod git;
 pub mod layout;
 pub mod prepare;
 pub mod review;
+pub mod secrets;
 pub mod share;
 pub mod spec;
 pub mod worker;

@@ -17,8 +17,10 @@ use gatelog_record::{BuildId, BuildsetId, Value};
 use gatelog_rules_config::{FrozenJob, Phase as FrozenPhase};
 use serde::{Deserialize, Serialize};
 
+use crate::secrets::FrozenSecret;
+
 /// The version of this shape; the first field of the blob.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// A repository of a build, pinned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,6 +66,8 @@ pub struct JobSpec {
     pub workspace: Vec<PinnedCheckout>,
     /// For each playbook of the job, in order, the repository it is taken from.
     pub playbooks: Vec<PinnedCheckout>,
+    /// The secrets its playbooks name, encrypted as they stand in repositories.
+    pub secrets: BTreeMap<String, FrozenSecret>,
 }
 
 /// One change of the chain.
@@ -102,6 +106,8 @@ pub struct Attempt {
     pub parent_secret_data: BTreeMap<String, Value>,
     /// What parents left behind.
     pub artifacts: Vec<Value>,
+    /// The job's secrets, opened, by their names in the layout.
+    pub secrets: BTreeMap<String, Value>,
 }
 
 impl JobSpec {
@@ -129,7 +135,11 @@ impl JobSpec {
                 path: playbook.path.clone(),
                 trusted: playbook.trusted,
                 nesting_level: playbook.nesting_level,
-                secrets: BTreeMap::new(),
+                secrets: playbook
+                    .secrets
+                    .iter()
+                    .filter_map(|used| Some((used.name.clone(), attempt.secrets.get(&used.secret)?.clone())))
+                    .collect(),
             })
             .collect();
         let groups = self.job.nodeset().map(|nodeset| groups(&nodeset.shape)).unwrap_or_default();
@@ -187,7 +197,7 @@ impl JobSpec {
                 groups,
             },
             variables: Variables {
-                parent_secret_data: attempt.parent_secret_data,
+                parent_secret_data: attempt.parent_secret_data.into(),
                 parent_data: attempt.parent_data,
                 vars: self.job.vars.clone(),
                 group_vars: nested(&self.job.group_vars),

@@ -30,6 +30,7 @@ use gatelog_secrets::{Keyring, Scope};
 use crate::chain::{self, Chain};
 use crate::connection::{Trouble, chain};
 use crate::git::Repositories;
+use crate::secrets;
 use crate::spec::{Attempt, JobSpec};
 
 /// A lease this worker holds.
@@ -341,6 +342,7 @@ impl Worker {
                 parent_secret_data.extend(map);
             }
         }
+        let opened = self.open_secrets(&spec)?;
         let attempt = Attempt {
             build: lease.build,
             attempt: lease.attempt,
@@ -350,6 +352,7 @@ impl Worker {
             parent_data: parents.data,
             parent_secret_data,
             artifacts: parents.artifacts,
+            secrets: opened,
         };
         Ok((spec, attempt, parents.web_root))
     }
@@ -359,6 +362,24 @@ impl Worker {
         let (tenant, worker) = (lease.tenant.clone(), self.name.clone());
         let failing = AttemptFailing { tenant, build: lease.build, attempt: lease.attempt, worker, detail };
         self.tell_owner(lease, "failing", GateInput::AttemptFailing(failing));
+    }
+
+    /// The secrets of a job's playbooks in clear. From here they go into the build that was given them, and nowhere else.
+    fn open_secrets(&self, spec: &JobSpec) -> Result<BTreeMap<String, Value>, Failed> {
+        let mut opened = BTreeMap::new();
+        for used in spec.job.playbooks.iter().flat_map(|playbook| &playbook.secrets) {
+            let name = &used.secret;
+            if opened.contains_key(name) {
+                continue;
+            }
+            // A playbook without a secret it counts on would do who knows what.
+            let missing = || Failed::lasting(format!("the layout the job was frozen with has no secret {name:?}"));
+            let frozen = spec.secrets.get(name).ok_or_else(missing)?;
+            let value = secrets::open(&self.keyring, name, frozen)
+                .map_err(|refused| Failed { again: refused.again(), message: chain(&refused) })?;
+            opened.insert(name.clone(), value);
+        }
+        Ok(opened)
     }
 
     fn finished(&self, lease: &Held, began: Timestamp, outcome: Result<(BuildOutcome, BuildsetId, String), Failed>) {

@@ -14,12 +14,14 @@ use crate::toolchain::Toolchain;
 
 const STREAM: &str = include_str!("plugins/gatelog_stream.py");
 const RETURN: &str = include_str!("plugins/zuul_return.py");
+const FREEZE: &str = include_str!("plugins/gatelog_freeze.py");
 
 /// Puts gatelog's own plugins into the build's directory.
 pub(crate) fn install_plugins(job_dir: &JobDir) -> Result<(), ExecutorError> {
     let plugins = job_dir.ansible().join("plugins");
     write(&plugins.join("callback/gatelog_stream.py"), STREAM.as_bytes())?;
-    write(&plugins.join("action/zuul_return.py"), RETURN.as_bytes())
+    write(&plugins.join("action/zuul_return.py"), RETURN.as_bytes())?;
+    write(&plugins.join("action/gatelog_freeze.py"), FREEZE.as_bytes())
 }
 
 /// `ansible.cfg` of one playbook.
@@ -77,8 +79,30 @@ pub(crate) fn command(
     job_dir: &JobDir,
     inventory: &Path,
     playbook: &PlaybookInPlace,
-    course: &Course,
+    course: Option<&Course>,
 ) -> Vec<OsString> {
+    let mut file: OsString = "@".into();
+    file.push(job_dir.zuul_vars());
+    let mut words: Vec<OsString> = vec![
+        toolchain.python.clone().into(),
+        // Not what a job may have put into the user's own Python packages: this process may be about
+        // to see secrets. Programs that tasks start are not concerned.
+        "-s".into(),
+        toolchain.ansible_playbook.clone().into(),
+        "-i".into(),
+        inventory.into(),
+        "-e".into(),
+        file,
+    ];
+    if let Some(course) = course {
+        words.extend(["-e".into(), told(playbook, course).to_string().into()]);
+    }
+    words.push(playbook.file.clone().into());
+    words
+}
+
+/// The variables that say where in the build a playbook is.
+fn told(playbook: &PlaybookInPlace, course: &Course) -> serde_json::Value {
     let spec = &playbook.spec;
     let mut variables = serde_json::json!({
         "zuul_execution_phase": spec.phase.as_str(),
@@ -92,22 +116,7 @@ pub(crate) fn command(
         map.insert("zuul_success".into(), success.into());
         map.insert("zuul_will_retry".into(), course.will_retry.into());
     }
-    let mut file: OsString = "@".into();
-    file.push(job_dir.zuul_vars());
-    vec![
-        toolchain.python.clone().into(),
-        // Not what a job may have put into the user's own Python packages: this process may be about
-        // to see secrets. Programs that tasks start are not concerned.
-        "-s".into(),
-        toolchain.ansible_playbook.clone().into(),
-        "-i".into(),
-        inventory.into(),
-        "-e".into(),
-        file,
-        "-e".into(),
-        variables.to_string().into(),
-        playbook.file.clone().into(),
-    ]
+    variables
 }
 
 /// What the playbook may see and touch.
@@ -212,7 +221,7 @@ mod tests {
         let playbook = playbook(&spec);
         let inventory = playbook.directory.join("inventory.yaml");
         let course = Course { index: 0, success: Some(true), will_retry: false };
-        let command = command(&toolchain, &job_dir, &inventory, &playbook, &course);
+        let command = command(&toolchain, &job_dir, &inventory, &playbook, Some(&course));
         let console = Path::new("/logs/b/2/job-output.txt");
         let profile = profile(&config, &toolchain, &job_dir, &spec, &playbook, console);
         let argv = profile.argv(&command, crate::sandbox::Features::ALL);

@@ -22,6 +22,7 @@ use crate::play::Played;
 use crate::playbooks::PlaybookInPlace;
 use crate::setup::Ready;
 use crate::spec::{BuildSpec, Phase, Timeouts};
+use crate::variables;
 use crate::workspace::Workspace;
 
 /// The least that post-run playbooks may write when the console is full.
@@ -256,7 +257,7 @@ impl Build {
         }
         let again = matches!(verdict, Some(Some(BuildResult::Retry(_)))) && self.spec.attempt < self.spec.max_attempts;
         let course = Course { index: playbook.index, success: verdict.map(Option::is_none), will_retry: again };
-        let played = self.play(playbook, &ready.zuul, &course, deadline, json, &mut progress.warnings);
+        let played = self.play(playbook, ready, &course, deadline, json, &mut progress.warnings);
         let Played { run, failing_task, detail } = Box::pin(played).await;
         let ending = run.ending;
         progress.playbooks.push(run);
@@ -290,15 +291,47 @@ impl Build {
         };
         match parsed {
             Ok(file) => {
-                Returned { data: Value::from_json(&file.data), secret_data: Value::from_json(&file.secret_data) }
+                let returned =
+                    Returned { data: Value::from_json(&file.data), secret_data: Value::from_json(&file.secret_data) };
+                for warning in unusable(&returned) {
+                    warn(warnings, warning);
+                }
+                returned
             }
             Err(reason) => {
-                let warning = format!("what the job returned is lost: {reason}");
-                if !warnings.contains(&warning) {
-                    warnings.push(warning);
-                }
+                warn(warnings, format!("what the job returned is lost: {reason}"));
                 Returned::default()
             }
         }
     }
+}
+
+/// Adds a warning that is not there yet.
+fn warn(warnings: &mut Vec<String>, warning: String) {
+    if !warnings.contains(&warning) {
+        warnings.push(warning);
+    }
+}
+
+/// What to say of returned names that other jobs will not have as variables. Both kinds of data are looked at; Zuul
+/// means to, and looks at `data` twice. Of secret data not even a name is told.
+fn unusable(returned: &Returned) -> Vec<String> {
+    const TOLD: usize = 5;
+    let names = |value: &Value| -> Vec<String> {
+        let map = value.as_map().into_iter().flatten();
+        let bad = map.filter(|(name, _)| *name != "zuul" && variables::refused(name).is_some());
+        bad.map(|(name, _)| format!("{:?}", name.chars().take(60).collect::<String>())).collect()
+    };
+    let (open, secret) = (names(&returned.data), names(&returned.secret_data));
+    let mut warnings = Vec::new();
+    if !open.is_empty() {
+        let more = if open.len() > TOLD { ", …" } else { "" };
+        let first = open.get(..TOLD).unwrap_or(&open).join(", ");
+        warnings.push(format!("what the job returned cannot all be variables of other jobs: {first}{more}"));
+    }
+    if !secret.is_empty() {
+        let count = secret.len();
+        warnings.push(format!("of the secret_data that the job returned, {count} cannot be variables of other jobs"));
+    }
+    warnings
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use gatelog_record::Value;
 
+use crate::frozen::Frozen;
 use crate::spec::{BuildSpec, Connection, NodeSpec};
 use crate::variables::{HostVars, squash};
 use crate::yaml::Yaml;
@@ -22,30 +23,40 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) home: &'a Path,
 }
 
+/// Variables as they are written, by name.
+type Written = BTreeMap<String, Yaml>;
+
 /// The whole inventory. Variables named in `hidden` are left out everywhere, because a playbook's
-/// secret of that name must win.
-pub(crate) fn inventory(spec: &BuildSpec, around: &Surroundings<'_>, zuul: &Yaml, hidden: &BTreeSet<&str>) -> Yaml {
+/// secret of that name must win. `frozen`: what the job's variables came to takes their place, never a template, and
+/// they themselves are below `unsafe_vars`.
+pub(crate) fn inventory(
+    spec: &BuildSpec,
+    around: &Surroundings<'_>,
+    zuul: &Yaml,
+    hidden: &BTreeSet<&str>,
+    frozen: Option<&Frozen>,
+) -> Yaml {
     let mut hosts = Vec::new();
     for node in &spec.nodeset.nodes {
         for name in std::iter::once(&node.name).chain(&node.aliases) {
-            let mut variables = own_variables(spec, name, hidden);
-            variables.extend(connection(node, around));
-            let mut entries = entries(variables);
+            let mut variables = own_variables(spec, name, hidden, frozen);
+            variables.extend(written(connection(node, around)));
+            let mut entries: Vec<(String, Yaml)> = variables.into_iter().collect();
             let described = description(node);
             entries.push(("nodepool".into(), Yaml::values(&described)));
             entries.push(("zuul_node".into(), Yaml::values(&described)));
             hosts.push((name.clone(), Yaml::Map(entries)));
         }
     }
-    let mut all_variables = own_variables(spec, "localhost", hidden);
-    all_variables.insert("zuul_user_dir".into(), path(around.home));
+    let mut all_variables = own_variables(spec, "localhost", hidden, frozen);
+    all_variables.insert("zuul_user_dir".into(), Yaml::Value(path(around.home)));
     if spec.nodeset.nodes.is_empty() {
         // Without a node the job runs here, and `hosts: all` means this host.
         let mut localhost = all_variables.clone();
-        localhost.extend(local(around));
-        hosts.push(("localhost".into(), Yaml::Map(entries(localhost))));
+        localhost.extend(written(local(around)));
+        hosts.push(("localhost".into(), Yaml::Map(localhost.into_iter().collect())));
     }
-    let mut all_entries = entries(all_variables);
+    let mut all_entries: Vec<(String, Yaml)> = all_variables.into_iter().collect();
     all_entries.push(("zuul".into(), zuul.clone()));
     let mut groups: Vec<(String, Yaml)> = spec
         .nodeset
@@ -65,14 +76,21 @@ pub(crate) fn inventory(spec: &BuildSpec, around: &Surroundings<'_>, zuul: &Yaml
     Yaml::Map(vec![("all".into(), Yaml::Map(all))])
 }
 
-fn own_variables(spec: &BuildSpec, host: &str, hidden: &BTreeSet<&str>) -> HostVars {
-    let mut variables = squash(&spec.variables, &spec.nodeset, host);
+fn own_variables(spec: &BuildSpec, host: &str, hidden: &BTreeSet<&str>, frozen: Option<&Frozen>) -> Written {
+    let originals = squash(&spec.variables, &spec.nodeset, host);
+    let mut variables: Written = match frozen {
+        None => written(originals.clone()).collect(),
+        Some(frozen) => frozen.of(host).iter().map(|(name, value)| (name.clone(), Yaml::literal(value))).collect(),
+    };
     variables.retain(|name, _| !hidden.contains(name.as_str()));
+    if frozen.is_some() {
+        variables.insert("unsafe_vars".into(), Yaml::values(&originals));
+    }
     variables
 }
 
-fn entries(variables: HostVars) -> Vec<(String, Yaml)> {
-    variables.into_iter().map(|(name, value)| (name, Yaml::Value(value))).collect()
+fn written(variables: HostVars) -> impl Iterator<Item = (String, Yaml)> {
+    variables.into_iter().map(|(name, value)| (name, Yaml::Value(value)))
 }
 
 fn path(path: &Path) -> Value {
@@ -157,13 +175,13 @@ mod tests {
             home: Path::new("/x/home"),
         };
         let zuul = zuul(&spec, &job_dir, "worker1", &playbooks);
-        let text = inventory(&spec, &around, &zuul, &BTreeSet::from(["secret"])).document();
+        let text = inventory(&spec, &around, &zuul, &BTreeSet::from(["secret"]), None).document();
         let golden = include_str!("goldens/inventory.yaml");
         assert_eq!(text, golden, "the inventory changed; if that is meant, this is the new golden:\n{text}");
         assert!(!text.contains("canary") && !text.contains("plain"), "a secret is in the inventory");
         let mut alone = spec;
         alone.nodeset = Nodeset::default();
-        let text = inventory(&alone, &around, &zuul, &BTreeSet::new()).document();
+        let text = inventory(&alone, &around, &zuul, &BTreeSet::new(), None).document();
         let hosts: Vec<&str> = text.lines().skip_while(|line| *line != "  hosts:").take(8).collect();
         assert_eq!(
             hosts,
@@ -178,6 +196,27 @@ mod tests {
                 "      zuul_user_dir: \"/x/home\"",
             ],
             "without a node the job runs on this host"
+        );
+        let came_to: HostVars =
+            [("a".to_owned(), Value::from("{{ not }} a template")), ("n".to_owned(), Value::Int(1))].into();
+        let frozen = Frozen::from_hosts([("localhost".to_owned(), came_to)].into());
+        let text = inventory(&alone, &around, &zuul, &BTreeSet::new(), Some(&frozen)).document();
+        let hosts: Vec<&str> = text.lines().skip_while(|line| *line != "    localhost:").take(10).collect();
+        assert_eq!(
+            hosts,
+            [
+                "    localhost:",
+                "      a: !unsafe \"{{ not }} a template\"",
+                "      ansible_connection: \"local\"",
+                "      ansible_python_interpreter: \"/venv/bin/python\"",
+                "      ansible_remote_tmp: \"/x/.ansible/tmp\"",
+                "      \"n\": 1",
+                "      unsafe_vars:",
+                "        a: \"{{ b }}\"",
+                "        secret: \"plain\"",
+                "      zuul_user_dir: \"/x/home\"",
+            ],
+            "frozen, what they came to, and beside it what they were"
         );
     }
 }

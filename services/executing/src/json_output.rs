@@ -13,7 +13,7 @@ use crate::outcome::FailingTask;
 use crate::playbooks::PlaybookInPlace;
 
 /// Deeper than this no result of a task is nested.
-const DEEPEST: usize = 100;
+pub(crate) const DEEPEST: usize = 100;
 /// What stands behind the last entry.
 const TAIL: &str = "\n]\n";
 

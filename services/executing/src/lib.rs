@@ -9,7 +9,7 @@
 //! [`Workspace`] trait.
 //!
 //! Reading order: [`spec`] (what to run), [`build`] (the course of a build), [`play`] (one
-//! playbook), [`sandbox`] and [`ansible`] (how it is called), [`jobdir`] (where things lie),
+//! playbook), [`frozen`] (variables of playbooks that hold secrets), [`sandbox`] and [`ansible`] (how it is called), [`jobdir`] (where things lie),
 //! [`console`], [`outcome`], [`executor`] (leftovers).
 //!
 //! A job is taken for hostile. What it sees is in [`sandbox`]; what one of its processes may use,
@@ -25,6 +25,7 @@ mod confine;
 pub mod console;
 pub mod control;
 pub mod executor;
+mod frozen;
 mod inventory;
 mod jobdir;
 mod json_output;

@@ -20,16 +20,16 @@ use crate::json_output::{JsonOutput, PlaybookJson};
 use crate::outcome::{Breach, FailingTask, PlaybookEnding, PlaybookRun};
 use crate::playbooks::PlaybookInPlace;
 use crate::process::{Running, gate, kill_marked};
+use crate::setup::Ready;
 use crate::spec::{Connection, Phase};
 use crate::usage::measure;
 use crate::wall::{self, Wall};
 use crate::watch::{Bounds, Post};
-use crate::yaml::Yaml;
 
 /// How long output is read on after the process has ended (something may hold the pipe).
 const DRAIN: Duration = Duration::from_secs(2);
 /// How long processes that stayed behind are hunted.
-const HUNT: Duration = Duration::from_secs(10);
+pub(crate) const HUNT: Duration = Duration::from_secs(10);
 /// How long a killed process may take to be gone.
 const DEATH: Duration = Duration::from_secs(30);
 
@@ -47,10 +47,10 @@ pub(crate) struct Played {
 }
 
 /// How a process ended, and what it complained of beside the callback.
-struct Ended {
-    ending: PlaybookEnding,
-    said: Option<String>,
-    breach: Option<Breach>,
+pub(crate) struct Ended {
+    pub(crate) ending: PlaybookEnding,
+    pub(crate) said: Option<String>,
+    pub(crate) breach: Option<Breach>,
 }
 
 impl Build {
@@ -58,7 +58,7 @@ impl Build {
     pub(crate) async fn play(
         &self,
         playbook: &PlaybookInPlace,
-        zuul: &Yaml,
+        ready: &Ready,
         course: &Course,
         deadline: Instant,
         json: &mut JsonOutput,
@@ -71,7 +71,7 @@ impl Build {
         self.console.say(&format!("{} START: {name}", spec.phase.label()));
         let started = now();
         let results = ansible::results_file(&self.job_dir);
-        let ended = match self.run_process(playbook, zuul, course, deadline, &results).await {
+        let ended = match self.run_process(playbook, ready, course, deadline).await {
             Ok(ended) => ended,
             Err(error) => Ended { ending: PlaybookEnding::NoSandbox, said: Some(error.to_string()), breach: None },
         };
@@ -152,16 +152,30 @@ impl Build {
     async fn run_process(
         &self,
         playbook: &PlaybookInPlace,
-        zuul: &Yaml,
+        ready: &Ready,
         course: &Course,
         deadline: Instant,
-        results: &std::path::Path,
     ) -> Result<Ended, ExecutorError> {
-        let for_secrets = playbook.spec.trusted || self.has_secrets(playbook);
-        let tidied = self.job_dir.tidy(for_secrets, self.executor.bwrap.is_some());
+        let guarded = self.is_guarded(playbook);
+        let mut tidied = self.job_dir.tidy(guarded, self.executor.bwrap.is_some());
+        if guarded && tidied.is_ok() {
+            tidied = self.forget_facts(playbook, &ready.frozen);
+        }
         tidied.map_err(ExecutorError::io("tidy", self.job_dir.root()))?;
-        let inventory = self.prepare_playbook(playbook, zuul)?;
-        clear(results).map_err(ExecutorError::io("remove", results))?;
+        let inventory = self.prepare_playbook(playbook, ready)?;
+        self.start(playbook, &inventory, Some(course), deadline).await
+    }
+
+    /// Ansible, with everything in its place. Without a course it is told nothing of phases.
+    pub(crate) async fn start(
+        &self,
+        playbook: &PlaybookInPlace,
+        inventory: &std::path::Path,
+        course: Option<&Course>,
+        deadline: Instant,
+    ) -> Result<Ended, ExecutorError> {
+        let results = ansible::results_file(&self.job_dir);
+        clear(&results).map_err(ExecutorError::io("remove", &results))?;
         let limits = &self.executor.config.limits;
         let mut bounds = Bounds {
             memory: limits.memory_bytes,
@@ -183,7 +197,7 @@ impl Build {
             confinement.apply(pid)?;
             group.map_or(Ok(()), |group| group.enter(pid))
         };
-        let command = self.command(playbook, &inventory, course);
+        let command = self.command(playbook, inventory, course);
         let running = Running::start(command, self.numbers(), confine)
             .await
             .map_err(ExecutorError::io("start", self.program()))?;
@@ -214,12 +228,12 @@ impl Build {
         self.executor.bwrap.as_ref().map_or(&self.executor.toolchain.python, |(path, _)| path)
     }
 
-    fn command(&self, playbook: &PlaybookInPlace, inventory: &std::path::Path, course: &Course) -> Command {
+    fn command(&self, playbook: &PlaybookInPlace, inventory: &std::path::Path, course: Option<&Course>) -> Command {
         let (config, toolchain) = (&self.executor.config, &self.executor.toolchain);
         let words = ansible::command(toolchain, &self.job_dir, inventory, playbook, course);
         let console = self.console_path();
         let mut profile = ansible::profile(config, toolchain, &self.job_dir, &self.spec, playbook, &console);
-        if let Some(patterns) = ansible::early_failure(&self.spec, playbook, course) {
+        if let Some(patterns) = course.and_then(|course| ansible::early_failure(&self.spec, playbook, course)) {
             profile.environment.insert("GATELOG_EARLY_FAILURE".into(), patterns.into());
         }
         if self.executor.wall == Ok(Wall::User) {

@@ -14,6 +14,7 @@ use crate::ansible;
 use crate::build::Build;
 use crate::config::ExecutorError;
 use crate::control::{AbortReason, BuildControl};
+use crate::frozen::Frozen;
 use crate::inventory::{Surroundings, inventory};
 use crate::jobdir::{make_dir, remove_tree, write};
 use crate::outcome::{BuildResult, RetryCause};
@@ -32,6 +33,8 @@ pub(crate) struct Ready {
     pub(crate) playbooks: Vec<PlaybookInPlace>,
     /// The `zuul` variable for inventories that are used.
     pub(crate) zuul: Yaml,
+    /// The variables of playbooks that are trusted or hold secrets.
+    pub(crate) frozen: Frozen,
 }
 
 /// Why the first playbook cannot start: a verdict and a sentence.
@@ -85,12 +88,13 @@ impl Build {
         let zuul = zuul(&self.spec, &self.job_dir, &self.executor.config.hostname, &playbooks);
         let variables = Yaml::Map(vec![("zuul".into(), zuul.clone())]);
         write(&self.job_dir.zuul_vars(), variables.document().as_bytes())?;
-        let whole = self.inventory(&zuul, &BTreeSet::new());
+        let whole = self.inventory(&zuul, &BTreeSet::new(), None);
         write(&self.job_dir.inventory(), whole.document().as_bytes())?;
         let kept = self.log_dir.join("zuul-info");
         make_dir(&kept)?;
         write(&kept.join("inventory.yaml"), whole.without_marks().document().as_bytes())?;
-        Ok(Ready { playbooks, zuul })
+        let frozen = Box::pin(self.freeze(&zuul, &playbooks)).await?;
+        Ok(Ready { playbooks, zuul, frozen })
     }
 
     /// What can be wrong with a spec before anything is done.
@@ -161,29 +165,32 @@ impl Build {
         Err(stopped)
     }
 
-    fn inventory(&self, zuul: &Yaml, hidden: &BTreeSet<&str>) -> Yaml {
+    pub(crate) fn inventory(&self, zuul: &Yaml, hidden: &BTreeSet<&str>, frozen: Option<&Frozen>) -> Yaml {
         let around = Surroundings {
             python: &self.executor.toolchain.python,
             local_tmp: &self.job_dir.ansible_state().join("tmp"),
             default_username: &self.executor.config.default_username,
             home: &self.job_dir.home(),
         };
-        inventory(&self.spec, &around, zuul, hidden)
+        inventory(&self.spec, &around, zuul, hidden, frozen)
     }
 
     /// Configuration, inventory and secrets of one playbook, just before it runs.
-    pub(crate) fn prepare_playbook(&self, playbook: &PlaybookInPlace, zuul: &Yaml) -> Result<PathBuf, ExecutorError> {
+    pub(crate) fn prepare_playbook(&self, playbook: &PlaybookInPlace, ready: &Ready) -> Result<PathBuf, ExecutorError> {
         make_dir(&playbook.directory)?;
         let hidden = playbook.spec.secrets.keys().map(String::as_str).collect();
+        let frozen = self.is_guarded(playbook).then_some(&ready.frozen);
         let file = playbook.directory.join("inventory.yaml");
-        write(&file, self.inventory(zuul, &hidden).document().as_bytes())?;
+        write(&file, self.inventory(&ready.zuul, &hidden, frozen).document().as_bytes())?;
         let configuration = ansible::configuration(&self.job_dir, &file, playbook);
         write(&playbook.directory.join("ansible.cfg"), configuration.as_bytes())?;
         let secrets = self.secrets(playbook);
         if !secrets.is_empty() {
             let folder = playbook.directory.join("group_vars");
             make_dir(&folder)?;
-            write(&folder.join("all.yaml"), Yaml::values(&secrets).document().as_bytes())?;
+            // Zuul: what is secret is never a template.
+            let secrets = secrets.iter().map(|(name, value)| (name.clone(), Yaml::literal(value))).collect();
+            write(&folder.join("all.yaml"), Yaml::Map(secrets).document().as_bytes())?;
         }
         Ok(file)
     }
@@ -195,11 +202,11 @@ impl Build {
 
     /// The secrets one playbook sees: what parents returned as secret where nothing else has that
     /// name, and above it the playbook's own.
-    fn secrets(&self, playbook: &PlaybookInPlace) -> BTreeMap<String, Value> {
+    pub(crate) fn secrets(&self, playbook: &PlaybookInPlace) -> BTreeMap<String, Value> {
         let known = squash(&self.spec.variables, &self.spec.nodeset, "localhost");
         let mut secrets = variables::usable(&self.spec.variables.parent_secret_data);
         secrets.retain(|name, _| !known.contains_key(name));
-        secrets.extend(playbook.spec.secrets.clone());
+        secrets.extend(playbook.spec.secrets.iter().map(|(name, value)| (name.clone(), value.clone())));
         secrets
     }
 

@@ -4,13 +4,46 @@
 //! look-up: whoever froze the job has already decided every checkout, playbook and variable.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Deref;
 use std::time::Duration;
 
 use gatelog_record::{BuildId, BuildsetId, Value};
 use serde::{Deserialize, Serialize};
 
+/// Variables that must not be seen, by name, in clear. `Debug` tells their names alone, and nothing that holds them can
+/// be written down.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct SecretVars(BTreeMap<String, Value>);
+
+impl fmt::Debug for SecretVars {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+impl Deref for SecretVars {
+    type Target = BTreeMap<String, Value>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl From<BTreeMap<String, Value>> for SecretVars {
+    fn from(variables: BTreeMap<String, Value>) -> Self {
+        SecretVars(variables)
+    }
+}
+
+impl FromIterator<(String, Value)> for SecretVars {
+    fn from_iter<I: IntoIterator<Item = (String, Value)>>(variables: I) -> Self {
+        SecretVars(variables.into_iter().collect())
+    }
+}
+
 /// One attempt of one build.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildSpec {
     /// The build, over all its attempts.
     pub build: BuildId,
@@ -246,7 +279,7 @@ impl Phase {
 }
 
 /// One playbook.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlaybookSpec {
     /// When it runs.
     pub phase: Phase,
@@ -260,7 +293,7 @@ pub struct PlaybookSpec {
     /// playbook fails, only post-run playbooks of its own level or below it are run.
     pub nesting_level: u32,
     /// Secrets by the name the playbook knows them under, in clear. Only this playbook sees them.
-    pub secrets: BTreeMap<String, Value>,
+    pub secrets: SecretVars,
 }
 
 /// The nodes of a build.
@@ -328,11 +361,11 @@ pub struct GroupSpec {
 
 /// Variables by where they come from, weakest first. Each but the last map to whole values: a
 /// stronger one replaces a weaker one, it is not merged into it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Variables {
     /// `secret_data` that parent jobs returned: the weakest of all. Never in an inventory that is
     /// kept, never on the console.
-    pub parent_secret_data: BTreeMap<String, Value>,
+    pub parent_secret_data: SecretVars,
     /// `data` that parent jobs returned, without its `zuul` key.
     pub parent_data: BTreeMap<String, Value>,
     /// The job's `vars`.

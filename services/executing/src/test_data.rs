@@ -1,6 +1,5 @@
 //! A build for tests of texts: inventory, configuration, sandbox.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use gatelog_record::{BuildId, BuildsetId, Value};
@@ -8,7 +7,7 @@ use gatelog_record::{BuildId, BuildsetId, Value};
 use crate::playbooks::PlaybookInPlace;
 use crate::spec::{
     BuildSpec, Checkout, Connection, GroupSpec, JobSpec, NodeSpec, Nodeset, Phase, PipelineSpec, PlaybookSpec,
-    ProjectName, RefSpec, Timeouts, Variables, WorkspaceProject,
+    ProjectName, RefSpec, SecretVars, Timeouts, Variables, WorkspaceProject,
 };
 use crate::variables::HostVars;
 
@@ -63,7 +62,7 @@ pub(crate) fn spec() -> BuildSpec {
             path: "run.yaml".into(),
             trusted: false,
             nesting_level: 0,
-            secrets: BTreeMap::new(),
+            secrets: SecretVars::default(),
         }],
         nodeset: Nodeset {
             nodes: vec![
@@ -81,7 +80,7 @@ pub(crate) fn spec() -> BuildSpec {
         variables: Variables {
             vars: [("a".to_owned(), Value::from("{{ b }}")), ("secret".to_owned(), Value::from("plain"))].into(),
             group_vars: [("db".to_owned(), map("a", "db"))].into(),
-            parent_secret_data: map("parent", "canary"),
+            parent_secret_data: map("parent", "canary").into(),
             ..Variables::default()
         },
         artifacts: Vec::new(),

@@ -28,7 +28,7 @@ const CONNECTION: [&str; 11] = [
 const TAKEN: [&str; 5] = ["zuul", "nodepool", "zuul_node", "unsafe_vars", "zuul_user_dir"];
 
 /// Why a variable cannot have this name, if it cannot.
-fn refused(name: &str) -> Option<&'static str> {
+pub(crate) fn refused(name: &str) -> Option<&'static str> {
     let starts = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
     if !starts || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
         Some("is no name for a variable: use letters, digits and underscores, beginning with a letter")

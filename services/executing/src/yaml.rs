@@ -34,6 +34,16 @@ impl Yaml {
         Yaml::Map(map.iter().map(|(key, value)| (key.clone(), Yaml::Value(value.clone()))).collect())
     }
 
+    /// A value in which no text is ever taken as a template.
+    pub(crate) fn literal(value: &Value) -> Yaml {
+        match value {
+            Value::Str(text) => Yaml::Unsafe(text.clone()),
+            Value::List(items) => Yaml::List(items.iter().map(Yaml::literal).collect()),
+            Value::Map(map) => Yaml::Map(map.iter().map(|(key, value)| (key.clone(), Yaml::literal(value))).collect()),
+            Value::Null | Value::Bool(_) | Value::Int(_) | Value::Number(_) => Yaml::Value(value.clone()),
+        }
+    }
+
     /// A whole document.
     pub(crate) fn document(&self) -> String {
         let mut out = String::new();

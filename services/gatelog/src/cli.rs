@@ -89,8 +89,22 @@ pub enum Command {
     Check(CheckArgs),
     /// Show the jobs a change would get, from a configuration folder alone
     Freeze(FreezeArgs),
+    /// Encrypt a secret for a project, to be put into its repository
+    Encrypt(EncryptArgs),
+    /// The key pairs of projects, which secrets are encrypted for
+    #[command(subcommand, arg_required_else_help = true)]
+    Keys(KeysCommand),
     /// Say what this host can do for gatelog, with a cure for each lack
     Doctor(DoctorArgs),
+}
+
+/// What can be done with the key pairs of projects.
+#[derive(Debug, Subcommand)]
+pub enum KeysCommand {
+    /// Take over a project's key that was made elsewhere, such as by Zuul
+    Import(KeysImportArgs),
+    /// Print the public half of a project's key; it is made if there is none
+    Show(KeysShowArgs),
 }
 
 /// What can be done with the log.
@@ -455,6 +469,72 @@ pub struct ExplainJobArgs {
     pub json: bool,
 }
 
+/// `encrypt`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = concat_examples!(
+    "  gatelog encrypt --url https://ci.example.org --tenant demo --project org/app < password",
+    "  gatelog encrypt --dir /srv/ci --tenant demo --project org/app --infile id_rsa --field-name ssh_key",
+    "  gatelog encrypt --public-key app.pub --secret-name upload < password      no server is asked"
+))]
+pub struct EncryptArgs {
+    /// The project's tenant
+    #[arg(long, value_name = "TENANT", required_unless_present = "public_key")]
+    pub tenant: Option<String>,
+    /// The project whose jobs will use the secret, by its short or canonical name
+    #[arg(long, value_name = "PROJECT", required_unless_present = "public_key")]
+    pub project: Option<String>,
+    /// The project's public key, in place of asking a server
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["tenant", "project"])]
+    pub public_key: Option<PathBuf>,
+    /// What is to be encrypted [default: standard input]
+    #[arg(long, value_name = "FILE")]
+    pub infile: Option<PathBuf>,
+    /// Keep white space at the beginning and the end
+    #[arg(long)]
+    pub no_strip: bool,
+    /// The secret's name
+    #[arg(long, value_name = "NAME", default_value = "NAME")]
+    pub secret_name: String,
+    /// The part of the secret that this is
+    #[arg(long, value_name = "FIELD", default_value = "FIELD")]
+    pub field_name: String,
+}
+
+/// `keys import`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = concat_examples!(
+    "  gatelog keys import --dir /srv/ci gerrit org/app app.pem",
+    "  openssl pkey -in exported.pem -out app.pem      takes the password of Zuul's keystore away first"
+))]
+pub struct KeysImportArgs {
+    /// The project's connection
+    #[arg(value_name = "CONNECTION")]
+    pub connection: String,
+    /// The project's name on that connection
+    #[arg(value_name = "PROJECT")]
+    pub project: String,
+    /// An RSA private key in PEM (PKCS#8 or PKCS#1), without a password
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// In place of the key there is: what was encrypted for that cannot be deciphered any more
+    #[arg(long)]
+    pub replace: bool,
+}
+
+/// `keys show`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = concat_examples!(
+    "  gatelog keys show --dir /srv/ci gerrit org/app > app.pub"
+))]
+pub struct KeysShowArgs {
+    /// The project's connection
+    #[arg(value_name = "CONNECTION")]
+    pub connection: String,
+    /// The project's name on that connection
+    #[arg(value_name = "PROJECT")]
+    pub project: String,
+}
+
 /// `doctor`
 #[derive(Clone, Debug, Args)]
 #[command(after_help = concat_examples!(
@@ -546,6 +626,9 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Explain(args) => commands::explain::run(&cli.site, args),
         Command::Check(args) => commands::check::run(args),
         Command::Freeze(args) => commands::freeze::run(args),
+        Command::Encrypt(args) => commands::encrypt::run(&cli.site, args),
+        Command::Keys(KeysCommand::Import(args)) => commands::keys::import(&cli.site, args),
+        Command::Keys(KeysCommand::Show(args)) => commands::keys::show(&cli.site, args),
         Command::Doctor(args) => commands::doctor::run(&cli.site, args),
     }
 }

@@ -66,6 +66,11 @@ impl Client {
         serde_json::from_str(&text).map_err(|error| ClientError::NotJson { url, message: error.to_string() })
     }
 
+    /// A text, by its path with query.
+    pub fn get_text(&self, path: &str) -> Result<String, ClientError> {
+        self.text(&format!("{}{path}", self.base))
+    }
+
     fn text(&self, url: &str) -> Result<String, ClientError> {
         let unreachable = |error: reqwest::Error| ClientError::Unreachable {
             url: url.to_owned(),

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use gatelog_effects::connection::chain;
 use gatelog_replay::Timeline;
+use gatelog_secrets::KeyOwner;
 use gatelog_store::{Layout as StoreLayout, RungDir};
 use gatelog_web::{Consoles, PartHealth, Site, TimelinePast};
 use gatelog_writer::{Published, WriterState};
@@ -24,6 +26,11 @@ pub fn site(process: &Process, consoles: Arc<dyn Consoles>, writers: Vec<Arc<Pub
         parts
     };
     let present = Arc::clone(&process.signer);
+    let keyring = Arc::clone(&process.keyring);
+    let public = move |connection: &str, project: &str| {
+        let key = keyring.project_key(&KeyOwner::new(connection, project)).map_err(|error| chain(&error))?;
+        Ok(key.public_pem().to_owned())
+    };
     Site {
         gate: process.gate.projection.clone(),
         gate_fold: process.gate.published.clone(),
@@ -34,6 +41,7 @@ pub fn site(process: &Process, consoles: Arc<dyn Consoles>, writers: Vec<Arc<Pub
         consoles,
         health: Arc::new(health),
         components: Arc::new(move || web::components(&present)),
+        keys: Arc::new(public),
         drivers: process.config.connection.keys().map(|name| (name.clone(), "git".to_owned())).collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     }

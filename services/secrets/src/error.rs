@@ -54,4 +54,57 @@ pub enum KeyringError {
         /// The longest name in bytes.
         most: usize,
     },
+    /// A project's name holds what would make key files ambiguous.
+    #[error(
+        "{owner:?} cannot have a key: connection and project need names without control characters, of at most {most} \
+         bytes together, and the connection's holds no '/'"
+    )]
+    Owner {
+        /// The connection and the project.
+        owner: String,
+        /// The longest name in bytes.
+        most: usize,
+    },
+    /// A key pair could not be made.
+    #[error("a key pair could not be made: {0}")]
+    Make(String),
+    /// What was to be taken over is no key that can be.
+    #[error("the key cannot be taken over: {why}")]
+    Import {
+        /// What is wrong with it, and the cure.
+        why: &'static str,
+    },
+    /// There is a key already.
+    #[error("{owner} has a key already, and secrets may be encrypted for it: replace it only if none is")]
+    Taken {
+        /// Whose.
+        owner: String,
+    },
 }
+
+/// A text cannot be encrypted.
+#[derive(Debug, thiserror::Error)]
+pub enum EncipherError {
+    /// That is no public key.
+    #[error("this is no public RSA key in PEM: take what the API gives under key/PROJECT.pub")]
+    NoKey,
+    /// The text is too long.
+    #[error("{bytes} bytes are too many for a secret (at most {most}): encrypt a key, and keep the rest elsewhere")]
+    TooLong {
+        /// How many.
+        bytes: usize,
+        /// How many may be.
+        most: usize,
+    },
+    /// Something else.
+    #[error("the text could not be encrypted: {0}")]
+    Failed(String),
+    /// No random numbers.
+    #[error(transparent)]
+    Random(#[from] KeyringError),
+}
+
+/// Something encrypted cannot be deciphered. The same words for every reason: they would help to guess.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it was not encrypted for this project, or is damaged")]
+pub struct Undecipherable;

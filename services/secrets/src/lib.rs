@@ -13,9 +13,17 @@
 //!   Whoever has a copy of the directory without it has nothing; a backup of the site must carry it, and one that is
 //!   to be given away must not.
 //! - `<hash of the scope>.key`: one scope's key, sealed under the master key.
+//! - `<hash of connection and project>.key`: a project's RSA key pair, sealed under the master key. Nothing but the
+//!   loss of this file makes the secrets in that project's repository unreadable; nothing here deletes it.
 //!
 //! Deleting a key deletes a file: until the file system has overwritten the blocks, somebody who has the disk *and*
 //! the master key might get it back.
+//!
+//! # Secrets in repositories
+//!
+//! People encrypt them with the public half of a project's key ([`Keyring::project_key`], made when it is first asked
+//! for) as Zuul has it: RSA-OAEP in chunks. [`ProjectKey::decipher`] is for the one who hands them to a playbook, and
+//! for the one who says beforehand whether that will do; what goes wrong is told in the same words, whatever it was.
 //!
 //! Sealing is XChaCha20-Poly1305 with a random nonce of 24 bytes; the key's id is bound into every ciphertext.
 
@@ -23,9 +31,13 @@ mod cipher;
 mod error;
 mod files;
 mod keyring;
+mod oaep;
+mod project_key;
 mod scope;
 
 pub use cipher::Plaintext;
-pub use error::KeyringError;
+pub use error::{EncipherError, KeyringError, Undecipherable};
 pub use keyring::{Keyring, MAX_PLAINTEXT, Unsealed};
+pub use oaep::{MAX_CHUNKS, encipher};
+pub use project_key::{KeyOwner, ProjectKey};
 pub use scope::Scope;

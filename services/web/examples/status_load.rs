@@ -218,7 +218,14 @@ async fn main() {
             work,
             attempt: 1,
             tenant: "demo".into(),
-            outcome: LayoutOutcome::Made { layout, problems: layout, errors: 0, introduced: vec![], loader: 1 },
+            outcome: LayoutOutcome::Made {
+                layout,
+                problems: layout,
+                errors: 0,
+                introduced: vec![],
+                loader: 1,
+                secrets: vec![],
+            },
         },
         generation: 1,
     })));

@@ -6,6 +6,7 @@
 //! - `capacity`: workers, and what each attempt of a build waited for, by capacity's own position.
 //! - `stream`: events as they come; `console`: what a build says, by bytes, by lines, and where in it;
 //! - `estimate`: how long jobs take, by how long they took; `health`: who asks how the site is, and what is answered.
+//! - `keys`: what people encrypt secrets with;
 //! - `page`: the same for people, as HTML.
 //!
 //! What Zuul calls by the same name means the same here, except:
@@ -37,6 +38,7 @@ mod error;
 mod estimate;
 mod filter;
 mod health;
+mod keys;
 mod page;
 mod query;
 mod reading;
@@ -50,5 +52,5 @@ pub use error::ApiError;
 pub use routes::{router, serve};
 pub use site::{
     Component, ComponentState, Components, ConsoleChunk, ConsoleSource, Consoles, Health, NoConsoles, PartHealth, Past,
-    PastError, Site, TimelinePast,
+    PastError, PublicKeys, Site, TimelinePast,
 };

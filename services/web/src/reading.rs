@@ -42,6 +42,8 @@ pub(crate) struct App {
     partition: String,
     reads: Semaphore,
     pub(crate) streams: Arc<Semaphore>,
+    /// Places for those who ask for keys.
+    pub(crate) keys: Arc<Semaphore>,
     /// Where the lines of consoles begin.
     pub(crate) indexes: Indexes,
     /// The newest status documents.
@@ -57,6 +59,7 @@ impl App {
             partition,
             reads: Semaphore::new(READS),
             streams: Arc::new(Semaphore::new(STREAMS)),
+            keys: Arc::new(Semaphore::new(crate::keys::AT_ONCE)),
             indexes: Indexes::default(),
             newest: Newest::default(),
             layouts: Mutex::default(),

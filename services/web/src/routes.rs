@@ -21,7 +21,7 @@ use crate::error::ApiError;
 use crate::query::Query;
 use crate::reading::{App, Needs, Reading, answer};
 use crate::site::Site;
-use crate::{builds, buildsets, capacity, configuration, console, health, page, status, stream};
+use crate::{builds, buildsets, capacity, configuration, console, health, keys, page, status, stream};
 
 /// The longest path and query, in bytes.
 const MAX_URI: usize = 8 << 10;
@@ -107,6 +107,7 @@ pub fn router(site: Site) -> Router {
         .route("/api/tenant/{tenant}/build/{uuid}/console/lines", get(console_lines))
         .route("/api/tenant/{tenant}/build/{uuid}/console/find", get(console_find))
         .route("/api/tenant/{tenant}/build/{uuid}/leases", get(leases_of))
+        .route("/api/tenant/{tenant}/key/{*project}", get(key_of))
         .route("/api/tenant/{tenant}/buildsets", of_tenant!(History, buildsets::PARAMETERS, buildsets::list))
         .route("/api/tenant/{tenant}/buildset/{uuid}", of_one!(History, buildsets::one))
         .route(
@@ -200,6 +201,7 @@ async fn map(RawQuery(query): RawQuery) -> Result<Json<Value>, ApiError> {
         "leases": "/api/tenant/{tenant}/build/{uuid}/leases",
         "buildsets": "/api/tenant/{tenant}/buildsets",
         "buildset": "/api/tenant/{tenant}/buildset/{uuid}",
+        "key": "/api/tenant/{tenant}/key/{project}.pub",
         "config_errors": "/api/tenant/{tenant}/config-errors",
         "tenant_status": "/api/tenant/{tenant}/tenant-status",
     })))
@@ -253,6 +255,12 @@ async fn status_stream(
 ) -> Answered {
     let query = Query::read_only(query.as_deref(), stream::STATUS_PARAMETERS)?;
     stream::statuses(app, segments(path)?, headers, query).await
+}
+
+async fn key_of(State(app): Shared, path: Segments<(String, String)>, RawQuery(query): RawQuery) -> Answered {
+    let (tenant, project) = segments(path)?;
+    let query = Query::read(query.as_deref(), &[])?;
+    keys::answer(app, tenant, project, query).await
 }
 
 async fn console_of(State(app): Shared, path: Segments<(String, String)>, RawQuery(query): RawQuery) -> Answered {

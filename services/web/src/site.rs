@@ -35,6 +35,8 @@ pub struct Site {
     pub health: Arc<dyn Health>,
     /// Who is there.
     pub components: Arc<dyn Components>,
+    /// What people encrypt secrets with.
+    pub keys: Arc<dyn PublicKeys>,
     /// The driver of each connection.
     pub drivers: BTreeMap<String, String>,
     /// The version told to clients.
@@ -144,6 +146,22 @@ pub struct NoConsoles;
 impl Consoles for NoConsoles {
     fn open(&self, _: BuildId, _: u32) -> Option<Box<dyn ConsoleSource>> {
         None
+    }
+}
+
+/// The public halves of the projects' keys.
+pub trait PublicKeys: Send + Sync {
+    /// That of a project, by its name on its connection, as PEM (SubjectPublicKeyInfo). The key is made if there is
+    /// none, which takes a while: not called where that would hold anybody up.
+    ///
+    /// # Errors
+    /// Why it cannot be had, one sentence.
+    fn public(&self, connection: &str, project: &str) -> Result<String, String>;
+}
+
+impl<F: Fn(&str, &str) -> Result<String, String> + Send + Sync> PublicKeys for F {
+    fn public(&self, connection: &str, project: &str) -> Result<String, String> {
+        self(connection, project)
     }
 }
 

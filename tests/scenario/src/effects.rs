@@ -184,6 +184,7 @@ impl Effects {
             errors,
             introduced: texts,
             loader: 1,
+            secrets: Vec::new(),
         })
     }
 

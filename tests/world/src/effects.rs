@@ -241,6 +241,7 @@ impl Tools<'_> {
             errors: u32::try_from(errors).unwrap_or(u32::MAX),
             introduced,
             loader: 1,
+            secrets: Vec::new(),
         })
     }
 

@@ -382,7 +382,7 @@ async fn traps_for_those_who_come_later_do_not_spring() {
     let config = site.commit("config", &[("run.yaml", &run), ("post.yaml", &post)]);
     let mut spec = site.spec(&config, &app, &[(Phase::Run, "run.yaml", 0), (Phase::Post, "post.yaml", 0)]);
     spec.playbooks[0].trusted = false;
-    spec.playbooks[1].secrets = [("password".to_owned(), Value::from("canary"))].into();
+    spec.playbooks[1].secrets = [("password".to_owned(), Value::from("canary"))].into_iter().collect();
     let (outcome, text) = site.run(spec).await;
     assert_eq!(outcome.result, BuildResult::Success, "{text}");
     assert_eq!(marks(&text), ["post"], "{text}");

@@ -3,6 +3,7 @@
 
 mod early;
 mod hostile;
+mod secrets;
 mod site;
 
 use std::path::Path;
@@ -118,7 +119,8 @@ async fn a_good_build_runs_nested_sees_the_tested_state_and_returns_data() {
     tested.previous = Some(lib_before);
     spec.projects.push(WorkspaceProject { checkout: tested, required: true, checkout_description: "main".into() });
     spec.variables.parent_data = [("from_parent".to_owned(), Value::from("parent"))].into();
-    spec.variables.parent_secret_data = [("parent_secret".to_owned(), Value::from("canary-parent"))].into();
+    spec.variables.parent_secret_data =
+        [("parent_secret".to_owned(), Value::from("canary-parent"))].into_iter().collect();
     spec.variables.extra_vars = [("extra".to_owned(), Value::from("{{ from_parent }}-extra"))].into();
     let build = site.executor.prepare(spec.clone(), site.workspace()).await.unwrap();
     let again = site.executor.prepare(spec.clone(), site.workspace()).await;

@@ -1,14 +1,13 @@
 //! A small site for tests: real git repositories, real Ansible, a real sandbox.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gatelog_executing::spec::{
-    Checkout, JobSpec, Nodeset, Phase, PipelineSpec, PlaybookSpec, ProjectName, RefSpec, Timeouts, Variables,
-    WorkspaceProject,
+    Checkout, JobSpec, Nodeset, Phase, PipelineSpec, PlaybookSpec, ProjectName, RefSpec, SecretVars, Timeouts,
+    Variables, WorkspaceProject,
 };
 use gatelog_executing::{
     BuildControl, BuildOutcome, BuildSpec, Executor, ExecutorConfig, ExecutorError, Purpose, SandboxMode, Workspace,
@@ -137,7 +136,7 @@ pub fn spec(number: u8, config: &str, app: &str, playbooks: &[(Phase, &str, u32)
         path: (*path).to_owned(),
         trusted: true,
         nesting_level: *level,
-        secrets: BTreeMap::new(),
+        secrets: SecretVars::default(),
     };
     let item = RefSpec {
         project: project.clone(),

@@ -3,11 +3,13 @@
 pub mod blob_names;
 pub mod check;
 pub mod doctor;
+pub mod encrypt;
 pub mod explain;
 pub mod explain_job;
 pub mod failure;
 pub mod folder;
 pub mod freeze;
+pub mod keys;
 pub mod log_cat;
 pub mod log_topics;
 pub mod log_verify;

@@ -121,6 +121,11 @@ impl Site {
         }
     }
 
+    /// Where its keys are.
+    pub fn keys(&self) -> Result<PathBuf, Failure> {
+        Ok(self.paths(self.config()?.as_ref()).keys())
+    }
+
     /// A client of the server that runs this site; `None` when none does.
     pub fn server(&self) -> Option<Client> {
         let text = std::fs::read_to_string(self.dir.join(SERVER_FILE)).ok()?;

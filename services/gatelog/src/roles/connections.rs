@@ -62,6 +62,7 @@ pub fn effects(
 ) -> Result<Vec<JoinHandle<()>>, StartError> {
     let tools = Tools {
         repositories: repositories.clone(),
+        keyring: Arc::clone(&process.keyring),
         log: Arc::clone(&process.log),
         now: crate::clock::now,
         partition: GATE,

@@ -280,12 +280,41 @@ async fn the_configuration_in_force_and_its_errors_are_told() {
     let map = site.served.json("/api").await;
     for (name, path) in map.as_object().unwrap() {
         let path = path.as_str().unwrap().replace("{tenant}", "demo").replace("{change}", "x");
+        let path = path.replace("{project}", "app");
         if !path.contains("{uuid}") && !name.contains("stream") && name != "events" {
             assert_eq!(site.served.get(&path).await.status, 200, "{path}");
         }
     }
     let health = site.served.json("/api/health").await;
     assert_eq!((&health["state"], &health["positions"]["gate/0"]), (&json!("well"), &json!(site.last)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_public_key_of_a_project_is_given_as_pem_and_of_no_other() {
+    let site = told(40).await;
+    for name in ["app", "forge.example/app"] {
+        let path = format!("/api/tenant/demo/key/{name}.pub");
+        let answer = site.served.get(&path).await;
+        assert_eq!((answer.status, answer.text.as_str()), (200, "the key of app on forge\n"), "{path}");
+        assert_eq!(answer.position, Some(format!("gate/0:{}", site.last)));
+        let response = site.served.http.get(format!("{}{path}", site.served.base)).send().await.unwrap();
+        assert_eq!(response.headers()["content-type"], "text/plain; charset=utf-8");
+    }
+    for (path, says) in [
+        ("/api/tenant/demo/key/nobody.pub", "there is no project \"nobody\" in tenant \"demo\""),
+        ("/api/tenant/demo/key/org/nobody.pub", "org/nobody"),
+        ("/api/tenant/demo/key/app", "PROJECT.pub"),
+        ("/api/tenant/demo/key/..%2fapp.pub", "no project"),
+        ("/api/tenant/nobody/key/app.pub", "nobody"),
+        // Before the tenant was there.
+        ("/api/tenant/demo/key/app.pub?at=1", "demo"),
+    ] {
+        let answer = site.served.get(path).await;
+        assert_eq!(answer.status, 404, "{path}: {}", answer.text);
+        let json = answer.json();
+        assert_eq!(json["error"], "not-found", "{path}");
+        assert!(json["description"].as_str().unwrap().contains(says), "{path}: {}", answer.text);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

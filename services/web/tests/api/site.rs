@@ -284,6 +284,10 @@ impl Served {
                 let present = Arc::clone(&present);
                 move || present.lock().unwrap().clone()
             }),
+            keys: Arc::new(|connection: &str, project: &str| match project {
+                "broken" => Err("its file is damaged".to_owned()),
+                _ => Ok(format!("the key of {project} on {connection}\n")),
+            }),
             drivers: BTreeMap::from([("forge".to_owned(), "git".to_owned())]),
             version: "1.2.3".into(),
         };

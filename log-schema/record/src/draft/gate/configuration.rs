@@ -183,6 +183,18 @@ pub struct LayoutMade {
     pub outcome: LayoutOutcome,
 }
 
+/// What those who have the keys say of a secret that cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecretVerdict {
+    /// The secret.
+    pub secret: String,
+    /// Canonical name of its project.
+    pub project: String,
+    /// Why, a code: `secret-undecipherable` (it does not decipher with its project's key), `secret-key-unreadable` (that
+    /// key cannot be read).
+    pub code: String,
+}
+
 /// How making a layout ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum LayoutOutcome {
@@ -198,6 +210,9 @@ pub enum LayoutOutcome {
         introduced: Vec<ConfigRemark>,
         /// The version of the loader.
         loader: u32,
+        /// The secrets that the layout's jobs use and that cannot be had, in the order of their names. Rules have no
+        /// keys: whether a secret deciphers is found by the effect, and enters with its outcome.
+        secrets: Vec<SecretVerdict>,
     },
     /// There is none; `code` says why (`blob-missing`, …).
     Failed {

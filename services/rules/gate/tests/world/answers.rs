@@ -195,6 +195,7 @@ impl World {
             errors: errors as u32,
             introduced,
             loader: 1,
+            secrets: Vec::new(),
         })
     }
 

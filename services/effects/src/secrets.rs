@@ -1,0 +1,293 @@
+//! Secrets: what a job's playbooks are given, and whether it can be had.
+//!
+//! Rules have no keys. They say which secret a playbook sees; whether it deciphers is said here, beforehand as
+//! verdicts of a layout ([`verdicts`]), and finally when a worker opens it ([`open`]). Until then a secret is as it
+//! stands in the repository, encrypted, and in clear it goes nowhere but into the build that was given it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use gatelog_record::draft::gate::SecretVerdict;
+use gatelog_record::{BlobHash, Value};
+use gatelog_rules_config::load::ConfigFile;
+use gatelog_rules_config::objects::job_parts::SecretUse;
+use gatelog_rules_config::objects::secret::{SecretSource, SecretValue};
+use gatelog_rules_config::objects::{JobAttribute, JobDefinition, Secret};
+use gatelog_rules_config::problem::{Problem, UNKNOWN, snippet};
+use gatelog_rules_config::{FrozenJob, Layout};
+use gatelog_secrets::{KeyOwner, Keyring, ProjectKey};
+use serde::{Deserialize, Serialize};
+
+use crate::connection::chain;
+
+/// A verdict's code: it does not decipher with its project's key.
+const UNDECIPHERABLE: &str = "secret-undecipherable";
+/// A verdict's code: that key cannot be read.
+const KEY_UNREADABLE: &str = "secret-key-unreadable";
+
+/// A secret of a job, still encrypted, and whose key opens it: that of the project that it stands in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrozenSecret {
+    /// The connection of its project.
+    pub connection: String,
+    /// The project's name on that connection.
+    pub project: String,
+    /// What stands in the repository.
+    pub source: SecretSource,
+}
+
+/// Why a secret cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretRefused {
+    /// It does not decipher.
+    #[error("secret {secret:?} of project {project} cannot be had: {reason}")]
+    Undecipherable {
+        /// The secret.
+        secret: String,
+        /// Its project.
+        project: String,
+        /// What the keys say.
+        reason: gatelog_secrets::Undecipherable,
+    },
+    /// The key cannot be read.
+    #[error("secret {secret:?} of project {project} cannot be had: {reason}")]
+    Key {
+        /// The secret.
+        secret: String,
+        /// Its project.
+        project: String,
+        /// Why.
+        reason: String,
+    },
+    /// It is a token that nobody issues here.
+    #[error("secret {secret:?} of project {project} is an OpenID Connect token, and this site issues none: use `data`")]
+    Token {
+        /// The secret.
+        secret: String,
+        /// Its project.
+        project: String,
+    },
+}
+
+impl SecretRefused {
+    /// Whether it may be otherwise the next time.
+    pub fn again(&self) -> bool {
+        matches!(self, SecretRefused::Key { .. })
+    }
+}
+
+/// The secrets that a job's playbooks name, by their names in the layout. One that the layout has not is left out, and
+/// missed by the worker.
+pub fn frozen(layout: &Layout, job: &FrozenJob) -> BTreeMap<String, FrozenSecret> {
+    let named = job.playbooks.iter().flat_map(|playbook| &playbook.secrets);
+    named
+        .filter_map(|used| {
+            let secret = layout.secrets.get(&used.secret)?;
+            // One in a file that lies in no repository has no owner, and needs none if nothing in it is encrypted.
+            let owner = owner(layout, secret).unwrap_or_else(|| KeyOwner::new("", ""));
+            let (connection, project) = (owner.connection, owner.project);
+            Some((used.secret.clone(), FrozenSecret { connection, project, source: secret.source.clone() }))
+        })
+        .collect()
+}
+
+/// What a playbook is given: the secret in clear.
+///
+/// # Errors
+/// Why it cannot be had; nothing of the secret is in it.
+pub fn open(keyring: &Keyring, name: &str, secret: &FrozenSecret) -> Result<Value, SecretRefused> {
+    let (secret_name, project) = (name.to_owned(), format!("{}/{}", secret.connection, secret.project));
+    let SecretSource::Data(data) = &secret.source else {
+        return Err(SecretRefused::Token { secret: secret_name, project });
+    };
+    let undecipherable =
+        |reason| SecretRefused::Undecipherable { secret: name.to_owned(), project: project.clone(), reason };
+    if !encrypted(data) {
+        // No key is needed, and none is made for it.
+        return clear(data, &mut |_: &[String]| Err(gatelog_secrets::Undecipherable)).map_err(undecipherable);
+    }
+    if secret.project.is_empty() {
+        return Err(undecipherable(gatelog_secrets::Undecipherable));
+    }
+    let owner = KeyOwner::new(&secret.connection, &secret.project);
+    let key = keyring.known_project_key(&owner).map_err(|error| SecretRefused::Key {
+        secret: name.to_owned(),
+        project: project.clone(),
+        reason: chain(&error),
+    })?;
+    let key = key.ok_or_else(|| undecipherable(gatelog_secrets::Undecipherable))?;
+    let mut decipher = |chunks: &[String]| {
+        let text = key.decipher(chunks)?;
+        text.as_str().map(str::to_owned).ok_or(gatelog_secrets::Undecipherable)
+    };
+    clear(data, &mut decipher).map_err(undecipherable)
+}
+
+type Deciphered<T> = Result<T, gatelog_secrets::Undecipherable>;
+
+fn clear(value: &SecretValue, decipher: &mut impl FnMut(&[String]) -> Deciphered<String>) -> Deciphered<Value> {
+    Ok(match value {
+        SecretValue::Plain(value) => value.clone(),
+        SecretValue::Encrypted(chunks) => Value::Str(decipher(chunks)?),
+        SecretValue::List(items) => {
+            Value::List(items.iter().map(|item| clear(item, decipher)).collect::<Deciphered<_>>()?)
+        }
+        SecretValue::Map(map) => Value::Map(
+            map.iter().map(|(key, item)| Ok((key.clone(), clear(item, decipher)?))).collect::<Deciphered<_>>()?,
+        ),
+    })
+}
+
+/// The encrypted parts of a secret, each a list of chunks.
+fn parts<'s>(value: &'s SecretValue, found: &mut Vec<&'s [String]>) {
+    match value {
+        SecretValue::Plain(_) => {}
+        SecretValue::Encrypted(chunks) => found.push(chunks),
+        SecretValue::List(items) => items.iter().for_each(|item| parts(item, found)),
+        SecretValue::Map(map) => map.values().for_each(|item| parts(item, found)),
+    }
+}
+
+fn encrypted(value: &SecretValue) -> bool {
+    let mut found = Vec::new();
+    parts(value, &mut found);
+    !found.is_empty()
+}
+
+fn owner(layout: &Layout, secret: &Secret) -> Option<KeyOwner> {
+    let project = layout.projects.get(&secret.place.context.project)?;
+    Some(KeyOwner::new(&project.connection, &project.name))
+}
+
+/// The uses of secrets by definitions of jobs. Zuul: those without playbooks are not looked at; here those that pass
+/// a secret to their parents' playbooks are.
+fn uses(layout: &Layout) -> impl Iterator<Item = (&JobDefinition, &SecretUse)> {
+    let own = layout.jobs.values().flatten();
+    let of_projects = layout.stanzas.values().flatten().flat_map(|stanza| stanza.in_order());
+    let of_templates = layout.templates.values().flatten().flat_map(|template| template.in_order());
+    let listed = of_projects.chain(of_templates).flat_map(|(_, pipeline)| &pipeline.jobs);
+    own.chain(listed).map(|definition| &**definition).flat_map(|definition| {
+        let runs = definition.has_playbooks();
+        definition.secrets().iter().filter(move |used| runs || used.pass_to_parent).map(move |used| (definition, used))
+    })
+}
+
+/// The most encrypted texts whose verdict is remembered.
+const REMEMBERED: usize = 1 << 16;
+
+/// Verdicts on encrypted texts, by key and text: layouts of one tenant after the other share nearly all of them.
+static VERDICTS: LazyLock<Mutex<BTreeMap<BlobHash, bool>>> = LazyLock::new(Mutex::default);
+
+/// Whether an encrypted text deciphers.
+fn deciphers(key: &ProjectKey, chunks: &[String]) -> bool {
+    let mut what = key.public_pem().to_owned();
+    for chunk in chunks {
+        what.push('\n');
+        what.push_str(chunk);
+    }
+    let what = BlobHash::of(what.as_bytes());
+    let remembered = || VERDICTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(verdict) = remembered().get(&what) {
+        return *verdict;
+    }
+    let verdict = key.decipher(chunks).is_ok();
+    let mut all = remembered();
+    if all.len() >= REMEMBERED {
+        all.clear();
+    }
+    all.insert(what, verdict);
+    verdict
+}
+
+/// The secrets that a layout's jobs use and that cannot be had, in the order of their names.
+pub fn verdicts(keyring: &Keyring, layout: &Layout) -> Vec<SecretVerdict> {
+    let used: BTreeSet<&str> = uses(layout).map(|(_, used)| used.secret.as_str()).collect();
+    used.into_iter()
+        .filter_map(|name| {
+            let secret = layout.secrets.get(name)?;
+            let code = trouble(keyring, layout, secret)?.to_owned();
+            Some(SecretVerdict { secret: name.to_owned(), project: secret.place.context.project.clone(), code })
+        })
+        .collect()
+}
+
+fn trouble(keyring: &Keyring, layout: &Layout, secret: &Secret) -> Option<&'static str> {
+    let SecretSource::Data(data) = &secret.source else { return None };
+    let mut texts = Vec::new();
+    parts(data, &mut texts);
+    if texts.is_empty() {
+        return None;
+    }
+    let Some(owner) = owner(layout, secret) else { return Some(UNDECIPHERABLE) };
+    match keyring.known_project_key(&owner) {
+        Ok(Some(key)) => {
+            let all = texts.into_iter().all(|chunks| deciphers(&key, chunks));
+            (!all).then_some(UNDECIPHERABLE)
+        }
+        // Nobody can have encrypted anything for a key that was never made.
+        Ok(None) => Some(UNDECIPHERABLE),
+        Err(error) => {
+            tracing::error!(project = %owner, error = %chain(&error), "a project's key cannot be read");
+            Some(KEY_UNREADABLE)
+        }
+    }
+}
+
+/// What the verdicts mean for the jobs that use these secrets. Zuul: an error of each such job, which stays in the
+/// layout. A pure function of layout, verdicts and files.
+pub fn problems(layout: &Layout, verdicts: &[SecretVerdict], files: &[ConfigFile]) -> Vec<Problem> {
+    let by_name: BTreeMap<&str, &SecretVerdict> =
+        verdicts.iter().map(|verdict| (verdict.secret.as_str(), verdict)).collect();
+    let mut found = Vec::new();
+    if by_name.is_empty() {
+        return found;
+    }
+    for (definition, used) in uses(layout) {
+        let Some(verdict) = by_name.get(used.secret.as_str()) else { continue };
+        // One of another project is refused for that.
+        if verdict.project != definition.place.context.project {
+            continue;
+        }
+        found.push(problem(layout, definition, verdict, files));
+    }
+    found
+}
+
+fn problem(layout: &Layout, definition: &JobDefinition, verdict: &SecretVerdict, files: &[ConfigFile]) -> Problem {
+    let SecretVerdict { secret, project, code } = verdict;
+    let job = &definition.name;
+    // No line: what makes an error the same may not move with what is written above it.
+    let defined = layout.secrets.get(secret).map_or_else(String::new, |secret| {
+        let context = &secret.place.context;
+        format!(", defined in {} on branch {},", context.path, context.branch)
+    });
+    let again = match project.is_empty() {
+        true => "what lies in no repository has no key: define it in the project of the job that uses it".to_owned(),
+        false => format!("encrypt it again for {project}, as `gatelog encrypt` does, and take all of the output"),
+    };
+    let (message, cure) = match code.as_str() {
+        KEY_UNREADABLE => (
+            format!(
+                "the secret \"{secret}\" of job \"{job}\"{defined} cannot be had: the key of {project} cannot be read"
+            ),
+            "nothing here can mend it: those who operate this site find the reason in the server's log".to_owned(),
+        ),
+        _ => (
+            format!(
+                "the secret \"{secret}\" of job \"{job}\"{defined} does not decipher: {}",
+                gatelog_secrets::Undecipherable
+            ),
+            again,
+        ),
+    };
+    let place = definition.place_of(JobAttribute::Secrets);
+    let context = place.context.clone();
+    let text = files
+        .iter()
+        .find(|file| file.project == context.project && file.branch == context.branch && file.path == context.path);
+    let (line, column) = (place.line, place.column);
+    let mut problem = Problem::error(code, UNKNOWN, place, message).about("secrets").cure(cure);
+    problem.stanza_line = definition.stanza_line;
+    problem.snippet = text.map(|file| snippet(&file.text, line, column)).unwrap_or_default();
+    problem
+}

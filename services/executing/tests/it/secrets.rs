@@ -1,0 +1,128 @@
+//! What playbooks with secrets see, and what nobody sees, with real Ansible in real bubblewrap.
+
+use gatelog_executing::spec::{Phase, SecretVars};
+use gatelog_executing::{BuildResult, BuildSpec};
+use gatelog_record::Value;
+
+use crate::files_below;
+use crate::site::{Site, play};
+
+/// The lines that a probe left on the console, without time and host.
+fn told(console: &str) -> Vec<&str> {
+    console.lines().filter_map(|line| line.split_once("| told ").map(|(_, told)| told)).collect()
+}
+
+fn tell(text: &str) -> String {
+    format!("    - debug: {{msg: \"told {text}\"}}\n")
+}
+
+fn vars(json: serde_json::Value) -> std::collections::BTreeMap<String, Value> {
+    match Value::from_json(&json) {
+        Value::Map(map) => map,
+        other => panic!("{other:?} is no map"),
+    }
+}
+
+/// The playbook at this place is untrusted from now on.
+fn distrust(spec: &mut BuildSpec, places: &[usize]) {
+    for place in places {
+        spec.playbooks[*place].trusted = false;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_playbook_with_secrets_sees_frozen_variables_whatever_was_set_before_it() {
+    let Some(site) = Site::open("frozen variables", |_| {}).await else { return };
+    let app = site.commit("org/app", &[("app.txt", "app")]);
+    // A playbook that means harm: facts that are kept, and data that is returned, under names that count.
+    let harm = "    - set_fact:\n        who: attacker\n        late_fact: attacker\n        creds: {password: stolen}\n        cacheable: true\n    \
+                - zuul_return: {data: {who: attacker, target: attacker}}\n";
+    let seen = "target={{ target | default('nothing') }} who={{ who }} late={{ late | default('nothing') }} \
+                secret={{ creds.password | default('') | length }} file={{ target_file }}";
+    let with_originals = format!("{seen} unsafe={{{{ unsafe_vars.late }}}}");
+    let config = site.commit(
+        "config",
+        &[
+            ("harm.yaml", play(harm).as_str()),
+            ("look.yaml", play(&tell(&format!("without {seen}"))).as_str()),
+            ("guarded.yaml", play(&tell(&format!("with {with_originals}"))).as_str()),
+            ("base.yaml", play(&tell(&format!("trusted {with_originals}"))).as_str()),
+        ],
+    );
+    let steps = [
+        (Phase::Pre, "harm.yaml", 0),
+        (Phase::Run, "look.yaml", 0),
+        (Phase::Run, "guarded.yaml", 0),
+        (Phase::Post, "base.yaml", 0),
+    ];
+    let mut spec = site.spec(&config, &app, &steps);
+    distrust(&mut spec, &[0, 1, 2]);
+    spec.variables.vars = vars(serde_json::json!({
+        "who": "frozen",
+        "target": "{{ who }}.example.org",
+        "late": "{{ late_fact }}",
+        "target_file": ["{{ zuul.project.short_name }}", {"deep": "{{ target }}"}],
+    }));
+    let secret = serde_json::json!({"creds": {"password": "canary-{{ 7 * 7 }}"}});
+    spec.playbooks[2].secrets = SecretVars::from(vars(secret));
+    let printed = format!("{spec:?}");
+    assert!(printed.contains("creds") && !printed.contains("canary"), "a spec that is printed shows names alone");
+    let (outcome, text) = site.run(spec).await;
+    assert_eq!(outcome.result, BuildResult::Success, "{:?} {text}", outcome.detail);
+    let file = |host: &str| format!("file=['app', {{'deep': '{host}.example.org'}}]");
+    assert_eq!(
+        told(&text),
+        [
+            // Without secrets a playbook is led wherever an earlier one wants it.
+            format!("without target=attacker.example.org who=attacker late=attacker secret=6 {}", file("attacker")),
+            // With secrets it sees what was there before any playbook, and its own secret, which is no template; only
+            // what is called unsafe is as the earlier one wants it.
+            format!(
+                "with target=frozen.example.org who=frozen late=nothing secret=18 {} unsafe=attacker",
+                file("frozen")
+            ),
+            // A trusted one too.
+            format!(
+                "trusted target=frozen.example.org who=frozen late=nothing secret=0 {} unsafe=attacker",
+                file("frozen")
+            ),
+        ],
+        "{text}"
+    );
+    assert!(text.contains("not known yet, and left out: late"), "{text}");
+    let mut kept = Vec::new();
+    files_below(site.folder.path(), &mut kept);
+    for file in kept {
+        let bytes = std::fs::read(&file).unwrap();
+        assert!(!bytes.windows(6).any(|window| window == b"canary"), "the secret is left in {}", file.display());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_that_cannot_be_variables_are_left_out_of_data_and_of_secret_data_alike() {
+    let Some(site) = Site::open("returned names", |_| {}).await else { return };
+    let app = site.commit("org/app", &[("app.txt", "app")]);
+    let returns = "    - zuul_return:\n        data: {good: fine, bad-name: one, ansible_ssh_executable: evil, zuul: {log_url: x}}\n        \
+                   secret_data: {password: canary-returned, worse-name: canary-bad, ansible_shell_executable: canary-evil}\n";
+    let child = tell(
+        "good={{ good }} secret={{ password | length }} bad={{ 'bad-name' in vars }} worse={{ 'worse-name' in vars }} \
+         ssh={{ ansible_ssh_executable is defined }} shell={{ (ansible_shell_executable | default('')) is match('canary') }}",
+    );
+    let config =
+        site.commit("config", &[("parent.yaml", play(returns).as_str()), ("child.yaml", play(&child).as_str())]);
+    let (parent, text) = site.run(site.spec(&config, &app, &[(Phase::Run, "parent.yaml", 0)])).await;
+    assert_eq!(parent.result, BuildResult::Success, "{text}");
+    assert_eq!(
+        parent.warnings,
+        [
+            "what the job returned cannot all be variables of other jobs: \"ansible_ssh_executable\", \"bad-name\"",
+            "of the secret_data that the job returned, 2 cannot be variables of other jobs",
+        ]
+    );
+    let mut spec = site.spec(&config, &app, &[(Phase::Run, "child.yaml", 0)]);
+    spec.variables.parent_data = parent.returned.data.as_map().unwrap().clone();
+    spec.variables.parent_secret_data = parent.returned.secret_data.as_map().unwrap().clone().into();
+    let (outcome, text) = site.run(spec).await;
+    assert_eq!(outcome.result, BuildResult::Success, "{:?} {text}", outcome.detail);
+    assert_eq!(told(&text), ["good=fine secret=15 bad=False worse=False ssh=False shell=False"], "{text}");
+}
