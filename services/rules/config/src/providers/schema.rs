@@ -373,9 +373,8 @@ fn unattached(provider: &MergedProvider) -> Option<String> {
         let offered = provider.entry(class, name).is_some();
         (!offered).then(|| format!("its sections offer no {class} \"{name}\""))
     };
-    let of_label = |entry: &Attributes| {
-        ["image", "flavor"].into_iter().find_map(|class| missing(class, entry.get(class)))
-    };
+    let of_label =
+        |entry: &Attributes| ["image", "flavor"].into_iter().find_map(|class| missing(class, entry.get(class)));
     entries("label", &provider.labels, of_label).or_else(|| {
         let nodes = provider.attributes.get("nodes").and_then(Value::as_list).unwrap_or(&[]);
         nodes.iter().filter_map(Value::as_map).find_map(|node| missing("label", node.get("label")))
