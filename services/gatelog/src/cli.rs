@@ -397,7 +397,7 @@ pub struct ReplayVerifyArgs {
     "  gatelog explain 117                           event 117 of the gate, and what led to it",
     "  gatelog explain capacity/0:31                 an event of capacity",
     "  gatelog explain show-miles --at 80            as it was known at event 80",
-    "  gatelog explain job app check unit            why a job would run, or not, from a configuration folder alone"
+    "  gatelog explain job app check unit            why a job would run, or not, with the configuration in force"
 ))]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true, disable_help_subcommand = true)]
 pub struct ExplainArgs {
@@ -422,17 +422,20 @@ pub struct ExplainArgs {
     pub json: bool,
 }
 
-/// What can be explained without a site.
+/// What can be explained that has not happened.
 #[derive(Clone, Debug, Subcommand)]
 pub enum ExplainCommand {
-    /// Say why a job would run or not, and where each of its values comes from, from a configuration folder alone
+    /// Say why a job would run or not, and where each of its values comes from: with the configuration a site has in force,
+    /// or had at a moment, or with that of a folder
     Job(ExplainJobArgs),
 }
 
 /// `explain job`
 #[derive(Clone, Debug, Args)]
 #[command(after_help = concat_examples!(
-    "  gatelog explain job app check unit --config ../project-config",
+    "  gatelog explain job app check unit --dir /srv/ci             with the configuration the site has in force",
+    "  gatelog explain job app check unit --dir /srv/ci --at 120    with the one it had at event 120",
+    "  gatelog explain job app check unit --config ../project-config     with that of a folder",
     "  gatelog explain job org/app gate unit --branch stable/2 --files doc/a.rst,setup.cfg",
     "  gatelog explain job app check unit --json     the same for programs"
 ))]
@@ -446,12 +449,16 @@ pub struct ExplainJobArgs {
     /// The job
     #[arg(value_name = "JOB")]
     pub job: String,
-    /// The tenant file, or a folder with main.yaml; beside it lies git/<org>_<project>/ for each project
-    #[arg(long, value_name = "CONFIG", default_value = ".")]
-    pub config: PathBuf,
+    /// No site, but this tenant file, or a folder with main.yaml; beside it lies git/<org>_<project>/ for each project
+    /// [default: this directory, if it has a main.yaml and no gatelog.toml, and no site is named]
+    #[arg(long, value_name = "CONFIG", conflicts_with = "at")]
+    pub config: Option<PathBuf>,
     /// The zuul.conf that names the connections [default: that beside the tenant file]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "at")]
     pub conf: Option<PathBuf>,
+    /// As the site was configured at this moment: a sequence of gate.events or a time (RFC 3339)
+    #[arg(long, value_name = "SEQUENCE|TIME", value_parser = parse_at)]
+    pub at: Option<At>,
     /// A change on this branch [default: the project's default branch, or its first one]
     #[arg(long, value_name = "BRANCH", conflicts_with = "reference")]
     pub branch: Option<String>,
@@ -621,7 +628,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Replay(ReplayCommand::State(args)) => commands::replay::state(&cli.site, args),
         Command::Replay(ReplayCommand::Verify(args)) => commands::replay::verify(&cli.site, args),
         Command::Explain(ExplainArgs { other: Some(ExplainCommand::Job(args)), .. }) => {
-            commands::explain_job::run(args)
+            commands::explain_job::run(&cli.site, args)
         }
         Command::Explain(args) => commands::explain::run(&cli.site, args),
         Command::Check(args) => commands::check::run(args),

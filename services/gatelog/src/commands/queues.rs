@@ -58,7 +58,8 @@ pub fn document<B: Backing>(live: &GateLive<B>, blobs: &dyn Blobs, tenant: &str)
     Ok(json!({ "tenant": tenant, "wait": wait, "pipelines": pipelines }))
 }
 
-fn layout<B: Backing>(live: &GateLive<B>, blobs: &dyn Blobs, tenant: &str) -> Result<Option<Layout>, Failure> {
+/// The layout a tenant has; none as long as it has never been made.
+pub fn layout<B: Backing>(live: &GateLive<B>, blobs: &dyn Blobs, tenant: &str) -> Result<Option<Layout>, Failure> {
     let Some(row) = live.gate.layouts.get(&tenant.to_owned())? else { return Ok(None) };
     let bytes = blobs.get(&row.layout)?;
     codec::decode(&bytes).map(Some).map_err(|error| {

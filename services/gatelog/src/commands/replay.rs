@@ -49,8 +49,13 @@ pub fn state(site: &SiteArgs, args: &StateArgs) -> Result<ExitCode, Failure> {
     status::print(&seen, args.json)
 }
 
-/// A site's queues at a moment, from its log and rungs alone.
-pub fn at_moment(site: &Site, moment: Moment, tenant: Option<&str>) -> Result<Seen, Failure> {
+/// What the gates of a site knew at a moment, from its log and rungs alone: `visit` sees each partition's tables, with when
+/// its last event was recorded. Tells which moment that is.
+pub fn gates_at(
+    site: &Site,
+    moment: Moment,
+    mut visit: impl FnMut(&GateLive<Maps>, &dyn Blobs, Timestamp) -> Result<(), Failure>,
+) -> Result<String, Failure> {
     let (log, blobs) = site.history()?;
     let mut partitions: Vec<Partition> = log
         .streams()?
@@ -64,27 +69,36 @@ pub fn at_moment(site: &Site, moment: Moment, tenant: Option<&str>) -> Result<Se
     if partitions.is_empty() {
         partitions.push(Partition { domain: Domain::Gate, index: 0 });
     }
-    let mut seen = Seen { head: String::new(), now_ms: 0, tenants: Vec::new() };
+    let mut head = String::new();
     let mut moment = moment;
     for partition in partitions {
         let rungs = RungDir::new(StoreLayout::new(&site.dir().join("projections"), partition).rungs());
         let at = Timeline::<Gate>::new(Arc::clone(&log), partition, Some(rungs)).state_at(moment)?;
         let recorded_at = at.live.partition.place().map(|place| place.recorded_at).unwrap_or(Timestamp::ZERO);
-        if seen.head.is_empty() {
-            seen.head = match at.position.sequence {
+        if head.is_empty() {
+            head = match at.position.sequence {
                 0 => format!("before the first event of {partition}"),
                 sequence => format!("as of {partition} event {sequence}, {}", millis(recorded_at)),
             };
         }
-        // Waits and builds go on until now, or were as long as they were then.
-        let until = if moment == Moment::Newest { crate::clock::now() } else { recorded_at };
-        seen.now_ms = seen.now_ms.max(until.0 / 1_000);
         // A sequence is of the first partition; the others are shown as of its time.
         if let Moment::Sequence(_) = moment {
             moment = Moment::Time(recorded_at);
         }
-        tenants(&at.live, &*blobs, tenant, &mut seen.tenants)?;
+        visit(&at.live, &*blobs, recorded_at)?;
     }
+    Ok(head)
+}
+
+/// A site's queues at a moment, from its log and rungs alone.
+pub fn at_moment(site: &Site, moment: Moment, tenant: Option<&str>) -> Result<Seen, Failure> {
+    let mut seen = Seen { head: String::new(), now_ms: 0, tenants: Vec::new() };
+    seen.head = gates_at(site, moment, |live, blobs, recorded_at| {
+        // Waits and builds go on until now, or were as long as they were then.
+        let until = if moment == Moment::Newest { crate::clock::now() } else { recorded_at };
+        seen.now_ms = seen.now_ms.max(until.0 / 1_000);
+        tenants(live, blobs, tenant, &mut seen.tenants)
+    })?;
     if let Some(tenant) = tenant
         && seen.tenants.is_empty()
     {

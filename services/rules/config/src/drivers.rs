@@ -16,7 +16,7 @@ pub const BUILT_IN: &[&str] = &["timer", "zuul"];
 
 /// What a value has to be.
 #[derive(Clone, Copy, Debug)]
-enum Shape {
+pub(crate) enum Shape {
     Anything,
     Nothing,
     Text,
@@ -38,21 +38,35 @@ enum Shape {
     OpenFields(&'static [Field]),
     /// A dictionary of these fields, or a list of such.
     ListedFields(&'static [Field]),
+    /// A dictionary with exactly one of these fields.
+    OneField(&'static [Field]),
+    /// A list of such.
+    ListOf(&'static Shape),
+    /// A dictionary of anything.
+    Map,
+    /// A dictionary of texts.
+    TextMap,
+    /// A whole number from 1.
+    Positive,
+    /// One of these words, or null.
+    WordOrNothing(&'static [&'static str]),
+    /// `true`, `false` or `allow-override`.
+    Final,
 }
 
 /// A key of a dictionary.
 #[derive(Clone, Copy, Debug)]
-struct Field {
+pub(crate) struct Field {
     name: &'static str,
     shape: Shape,
     required: bool,
 }
 
-const fn field(name: &'static str, shape: Shape) -> Field {
+pub(crate) const fn field(name: &'static str, shape: Shape) -> Field {
     Field { name, shape, required: false }
 }
 
-const fn needed(name: &'static str, shape: Shape) -> Field {
+pub(crate) const fn needed(name: &'static str, shape: Shape) -> Field {
     Field { name, shape, required: true }
 }
 
@@ -645,6 +659,29 @@ fn fits(shape: Shape, value: &Value) -> Option<String> {
             Value::Map(map) => fields_fit(fields, map, false),
             _ => no("a dictionary"),
         },
+        Shape::OneField(fields) => match value {
+            Value::Map(map) if map.len() == 1 => fields_fit(fields, map, false),
+            _ => no("a dictionary with one key"),
+        },
+        Shape::ListOf(shape) => match value {
+            Value::List(items) => items.iter().find_map(|item| fits(*shape, item)),
+            _ => no("a list"),
+        },
+        Shape::Map => value.as_map().map_or_else(|| no("a dictionary"), |_| None),
+        Shape::TextMap => match value {
+            Value::Map(map) => map.values().find_map(|value| fits(Shape::Text, value)),
+            _ => no("a dictionary"),
+        },
+        Shape::Positive => match value {
+            Value::Int(1..) | Value::Bool(true) => None,
+            _ => no("a whole number from 1"),
+        },
+        Shape::WordOrNothing(_) if *value == Value::Null => None,
+        Shape::WordOrNothing(words) => fits(Shape::Word(words), value),
+        Shape::Final => match value {
+            Value::Bool(_) => None,
+            other => fits(Shape::Word(&["allow-override"]), other),
+        },
         Shape::OpenFields(fields) | Shape::ListedFields(fields) => each(&|item| match item {
             Value::Map(map) => fields_fit(fields, map, matches!(shape, Shape::OpenFields(_))),
             other => Some(format!("{other} is not a dictionary")),
@@ -654,7 +691,8 @@ fn fits(shape: Shape, value: &Value) -> Option<String> {
 
 const REGEX: &[Field] = &[needed("regex", Shape::Text), field("negate", Shape::Bool)];
 
-fn fields_fit(fields: &[Field], map: &BTreeMap<String, Value>, open: bool) -> Option<String> {
+/// What is wrong with a dictionary of fields; none when it fits. An open one may have others, too.
+pub(crate) fn fields_fit(fields: &[Field], map: &BTreeMap<String, Value>, open: bool) -> Option<String> {
     for (key, value) in map {
         match fields.iter().find(|field| field.name == key) {
             Some(field) => {

@@ -11,6 +11,7 @@
 
 mod ansible;
 mod assemble;
+pub mod authorization;
 pub mod cache;
 pub mod dialect;
 pub mod drivers;
@@ -26,13 +27,15 @@ pub mod objects;
 pub mod oracle;
 pub mod place;
 pub mod problem;
-mod providers;
+pub mod providers;
 pub mod regexes;
 pub mod relevant;
 pub mod schema;
 pub mod shared;
+mod speculative;
 pub mod tenant;
 mod tenant_file;
+pub mod timers;
 mod validate;
 pub mod yaml;
 
@@ -48,7 +51,7 @@ pub use load::{ConfigFile, LoadInput, ParsedFile, load, load_cached, load_findin
 pub use objects::pipeline::Pipeline;
 pub use place::{Place, SourceContext};
 pub use problem::{Problem, Severity};
-pub use relevant::relevant_errors;
+pub use relevant::{Relevant, relevant, relevant_errors};
 pub use shared::Shared;
 pub use tenant::{TenantProject, TenantSettings};
-pub use tenant_file::{parse_tenant_file, parse_tenant_file_as};
+pub use tenant_file::{parse_authorization, parse_tenant_file, parse_tenant_file_as};

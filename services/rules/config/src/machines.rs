@@ -4,20 +4,13 @@
 //! provider in whose making an object in that document's spelling has a part. Both are told side by side
 //! in `docs/older-spellings.md`.
 
-use std::collections::BTreeMap;
-
 use gatelog_record::Value;
 
 use crate::dialect::nodes::modern_key;
 use crate::layout::Layout;
 use crate::objects::NamedObject;
 use crate::objects::pipeline::texts;
-
-/// Attributes of a machine, or of a layer of what makes one.
-pub type Attributes = BTreeMap<String, Value>;
-
-/// Sections in one chain; more is a circle.
-const MAX_SECTIONS: usize = 100;
+use crate::providers::merge::{Attributes, MergedProvider, chain, listed, merge};
 
 /// Which order of merging made a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,20 +65,10 @@ const STRUCTURE: &[&str] = &[
 /// The labels of a provider, in the order in which it lists them; none when there is no such provider.
 /// What it names and nobody defines is left out: loading has told of it.
 pub fn of_provider(layout: &Layout, provider: &str) -> Option<Vec<Machine>> {
-    let provider = layout.named.get("provider")?.get(provider)?;
-    let mut chain: Vec<&NamedObject> = vec![provider];
-    let mut next = text(provider, "section");
-    while let Some(section) = next.and_then(|name| layout.named.get("section")?.get(name)) {
-        if chain.len() > MAX_SECTIONS {
-            break;
-        }
-        chain.push(section);
-        next = text(section, "parent");
-    }
-    chain.reverse();
-    let connection = chain.iter().filter_map(|layer| text(layer, "connection")).next_back();
+    let merged = layout.merged_provider(provider)?;
+    let chain = chain(layout, layout.named.get("provider")?.get(provider)?);
     let mut names: Vec<&str> = Vec::new();
-    for entry in chain.iter().flat_map(|layer| listed(layer, "labels")) {
+    for entry in chain.iter().flat_map(|layer| listed(layer, "label")) {
         if !names.contains(&entry.0) {
             names.push(entry.0);
         }
@@ -93,21 +76,23 @@ pub fn of_provider(layout: &Layout, provider: &str) -> Option<Vec<Machine>> {
     let machine = |name: &str| {
         let label = layout.named.get("label")?.get(name)?;
         let part = |class: &str, name: &str| layout.named.get(class)?.get(name).map(|object| &**object);
+        let entry = merged.entry("label", name);
+        let named = |key: &str| entry.and_then(|entry| entry.get(key)?.as_str()).or(text(label, key));
         // Older spellings: a label that names no image has that of its own name, if there is one.
-        let image = part("image", text(label, "image").unwrap_or(name));
-        let flavor = text(label, "flavor").and_then(|flavor| part("flavor", flavor));
+        let image = part("image", named("image").unwrap_or(name));
+        let flavor = named("flavor").and_then(|flavor| part("flavor", flavor));
         let parts = Parts { image, flavor, label };
         let objects = [parts.image, parts.flavor, Some(parts.label)];
         let older = objects.into_iter().flatten().chain(chain.iter().copied()).any(|object| object.older);
         let (order, attributes) = match older {
             true => (Order::Document, document(&parts, &chain)),
-            false => (Order::Zuul, zuul(&parts, &chain)),
+            false => (Order::Zuul, zuul(layout, &parts, &merged)),
         };
         Some(Machine {
             label: name.to_owned(),
             image: parts.image.map(|image| image.name.clone()),
             flavor: parts.flavor.map(|flavor| flavor.name.clone()),
-            connection: connection.map(str::to_owned),
+            connection: merged.connection.clone(),
             attributes,
             nodes: static_nodes(&chain, name),
             order,
@@ -148,31 +133,6 @@ fn text<'a>(object: &'a NamedObject, name: &str) -> Option<&'a str> {
     object.attributes.get(name).and_then(Value::as_str)
 }
 
-/// The entries of `images`, `flavors` or `labels`: names, and what is said with each.
-fn listed<'a>(layer: &'a NamedObject, key: &str) -> Vec<(&'a str, Option<&'a Attributes>)> {
-    let Some(Value::List(items)) = layer.attributes.get(key) else { return Vec::new() };
-    let entry = |item: &'a Value| match item {
-        Value::Str(name) => Some((name.as_str(), None)),
-        Value::Map(map) => Some((map.get("name").and_then(Value::as_str)?, Some(map))),
-        _ => None,
-    };
-    items.iter().filter_map(entry).collect()
-}
-
-/// Scalars override, dictionaries merge, lists are put one after the other.
-fn merge(into: &mut Attributes, from: &Attributes) {
-    for (key, value) in from {
-        match (into.get_mut(key), value) {
-            (Some(Value::Map(below)), Value::Map(added)) => merge(below, added),
-            (Some(Value::List(below)), Value::List(added)) => below.extend(added.iter().cloned()),
-            (Some(slot), _) => *slot = value.clone(),
-            (None, _) => {
-                into.insert(key.clone(), value.clone());
-            }
-        }
-    }
-}
-
 /// What a layer says about machines, under today's names.
 fn said(attributes: &Attributes) -> Attributes {
     let about = attributes.iter().filter(|(key, _)| !STRUCTURE.contains(&key.as_str()));
@@ -192,7 +152,7 @@ fn document(parts: &Parts<'_>, chain: &[&NamedObject]) -> Attributes {
     }
     let within = |made: &mut Attributes, layer: &NamedObject, class: &str| {
         let Some(object) = parts.named(class) else { return };
-        for (name, entry) in listed(layer, &format!("{class}s")) {
+        for (name, entry) in listed(layer, class) {
             if let Some(entry) = entry.filter(|_| name == object.name) {
                 merge(made, &said(entry));
             }
@@ -208,59 +168,25 @@ fn document(parts: &Parts<'_>, chain: &[&NamedObject]) -> Attributes {
     made
 }
 
-/// Zuul 14: what is said at the top of sections and provider merges downwards; of images, flavors and
-/// labels the lowest entry counts alone, what it leaves open is taken from the object of that name, then
-/// from the defaults; `tags` merge.
-fn zuul(parts: &Parts<'_>, chain: &[&NamedObject]) -> Attributes {
-    let mut made = Attributes::new();
-    for layer in chain {
-        merge(&mut made, &said(&layer.attributes));
-    }
+/// Zuul 14: what is said at the top of sections and provider, and the completed entries of image, flavor and label;
+/// `tags` merge.
+fn zuul(layout: &Layout, parts: &Parts<'_>, merged: &MergedProvider) -> Attributes {
+    let mut made = said(&merged.attributes);
     for class in ["image", "flavor", "label"] {
         let Some(object) = parts.named(class) else { continue };
-        let mut defaults = Attributes::new();
-        let mut entry: Option<Attributes> = None;
-        for layer in chain {
-            if let Some(Value::Map(given)) = layer.attributes.get(&format!("{class}-defaults")) {
-                merge(&mut defaults, given);
-            }
-            for (_, given) in listed(layer, &format!("{class}s")).into_iter().filter(|(name, _)| *name == object.name) {
-                let mut given = given.cloned().unwrap_or_default();
-                // A final entry is completed where it stands; what comes below does not reach it.
-                if given.get("final").is_some_and(|closed| *closed != Value::Bool(false)) {
-                    complete(&mut given, &object.attributes);
-                    complete(&mut given, &defaults);
-                }
-                entry = Some(given);
-            }
+        let entry = merged.entry(class, &object.name).cloned().unwrap_or_else(|| {
+            // The provider does not list it: then there is what it says itself.
+            let mut entry = Attributes::from([("name".to_owned(), Value::Str(object.name.clone()))]);
+            layout.complete(class, &mut entry, &Attributes::new());
+            entry
+        });
+        let mut entry = said(&entry);
+        if let (Some(Value::Map(below)), Some(Value::Map(tags))) = (made.get("tags"), entry.get_mut("tags")) {
+            let mut below = below.clone();
+            merge(&mut below, tags);
+            *tags = below;
         }
-        let mut entry = entry.unwrap_or_default();
-        if entry.get("final").is_none_or(|closed| *closed == Value::Bool(false)) {
-            complete(&mut entry, &object.attributes);
-            complete(&mut entry, &defaults);
-        }
-        let tags = made.remove("tags");
-        made.extend(said(&entry));
-        if let Some(tags) = tags {
-            complete(&mut made, &Attributes::from([("tags".to_owned(), tags)]));
-        }
+        made.extend(entry);
     }
     made
-}
-
-/// Adds what is missing; of `tags`, key by key.
-fn complete(entry: &mut Attributes, from: &Attributes) {
-    for (key, value) in from {
-        match (entry.get_mut(key), value) {
-            (None, _) => {
-                entry.insert(key.clone(), value.clone());
-            }
-            (Some(Value::Map(tags)), Value::Map(more)) if key == "tags" => {
-                for (key, value) in more {
-                    tags.entry(key.clone()).or_insert_with(|| value.clone());
-                }
-            }
-            _ => {}
-        }
-    }
 }

@@ -3,32 +3,54 @@
 use std::collections::BTreeSet;
 
 use crate::place::SourceContext;
-use crate::problem::Problem;
+use crate::problem::{Problem, Severity};
 
-/// The errors that concern a change, out of all `problems` of the layout it would be tested with.
+/// What of the problems of a layout concerns a change that would be tested with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Relevant<'p> {
+    /// Errors: they keep the change from being tested.
+    pub errors: Vec<&'p Problem>,
+    /// Warnings, and older spellings that the change itself brings: they are told with its report.
+    pub warnings: Vec<&'p Problem>,
+}
+
+/// What concerns a change out of all `problems` of the layout it would be tested with.
 ///
-/// Zuul: an error concerns it that is not among those of the layout ahead, and every error in a branch of a
-/// project that it changes itself (`changed`: canonical name and branch): who mends one of two errors there
-/// wants to know of the other.
+/// Zuul: that concerns it which is not among those of the layout ahead, and everything in a branch of a project that it
+/// changes itself (`changed`: canonical name and branch): who mends one of two errors there wants to know of the other.
+/// Zuul tells warnings only beside an error somewhere in the tenant, whosever it is; here they are told in any case. What
+/// is no more than a notice is told where the change brings it, and not each time its branch is touched.
+pub fn relevant<'p>(problems: &'p [Problem], ahead: &[Problem], changed: &BTreeSet<(String, String)>) -> Relevant<'p> {
+    let known: BTreeSet<Essence<'_>> = ahead.iter().map(essence).collect();
+    let mut found = Relevant::default();
+    for problem in problems {
+        let context = &problem.place.context;
+        let here = changed.contains(&(context.project.clone(), context.branch.clone()));
+        let fresh = !known.contains(&essence(problem));
+        match problem.severity {
+            Severity::Error if fresh || here => found.errors.push(problem),
+            Severity::Warning if fresh || here => found.warnings.push(problem),
+            Severity::Notice if fresh && here => found.warnings.push(problem),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The errors alone.
 pub fn relevant_errors<'p>(
     problems: &'p [Problem],
     ahead: &[Problem],
     changed: &BTreeSet<(String, String)>,
 ) -> Vec<&'p Problem> {
-    let known: BTreeSet<Essence<'_>> = ahead.iter().filter(|problem| problem.is_error()).map(essence).collect();
-    let here = |problem: &Problem| {
-        let context = &problem.place.context;
-        changed.contains(&(context.project.clone(), context.branch.clone()))
-    };
-    let errors = problems.iter().filter(|problem| problem.is_error());
-    errors.filter(|problem| !known.contains(&essence(problem)) || here(problem)).collect()
+    relevant(problems, ahead, changed).errors
 }
 
-type Essence<'p> = (&'p SourceContext, &'p str, &'p str, Option<&'p str>);
+type Essence<'p> = (Severity, &'p SourceContext, &'p str, &'p str, Option<&'p str>);
 
-/// What makes an error the same: not its line, which what is written above it moves.
+/// What makes a problem the same: not its line, which what is written above it moves.
 fn essence(problem: &Problem) -> Essence<'_> {
-    (&problem.place.context, &problem.code, &problem.message, problem.attribute.as_deref())
+    (problem.severity, &problem.place.context, &problem.code, &problem.message, problem.attribute.as_deref())
 }
 
 #[cfg(test)]

@@ -1,13 +1,17 @@
 //! The tenant file: tenants, who may do what in them, and what they share.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+
+use gatelog_record::Value;
 
 use crate::ansible;
+use crate::authorization::claims::Rule;
+use crate::authorization::{ADMIN, Access, Authorization, PERMISSIONS, Permit, READ, Role};
 use crate::dialect::Spelling;
 use crate::place::SourceContext;
 use crate::problem::{Problem, Severity, UNKNOWN, did_you_mean};
 use crate::regexes::Anchor;
-use crate::schema::{Attribute, Kind, Sink, Stanza, attribute};
+use crate::schema::{Attribute, Kind, Sink, Stanza, attribute, texts_of};
 use crate::shared::Shared;
 use crate::tenant::{
     IncludedFile, LOADABLE_CLASSES, PROVIDER_CLASSES, TenantProject, TenantSettings, TenantSpec, default_classes,
@@ -101,6 +105,17 @@ pub fn parse_tenant_file(text: &str) -> (Vec<TenantSpec>, Vec<Problem>) {
 
 /// The same in one spelling.
 pub fn parse_tenant_file_as(text: &str, spelling: Spelling) -> (Vec<TenantSpec>, Vec<Problem>) {
+    let (tenants, _, problems) = read(text, spelling);
+    (tenants, problems)
+}
+
+/// What the tenant file says about who may do what. Of a tenant with an error nobody may do anything.
+pub fn parse_authorization(text: &str) -> (Authorization, Vec<Problem>) {
+    let (_, authorization, problems) = read(text, Spelling::Older);
+    (authorization, problems)
+}
+
+fn read(text: &str, spelling: Spelling) -> (Vec<TenantSpec>, Authorization, Vec<Problem>) {
     let context = SourceContext { path: "tenant file".to_owned(), trusted: true, ..SourceContext::default() };
     let mut sink =
         Sink { context: Shared::new(context), text, spelling, problems: Vec::new(), patterns: BTreeMap::new() };
@@ -118,18 +133,18 @@ pub fn parse_tenant_file_as(text: &str, spelling: Spelling) -> (Vec<TenantSpec>,
             for error in errors {
                 sink.error(error.code(), UNKNOWN, error.mark(), error.to_string(), error.cure());
             }
-            return (Vec::new(), sink.problems);
+            return (Vec::new(), Authorization::default(), sink.problems);
         }
     };
     let Some(root) = root else {
         let cure = "begin with `- tenant:`";
         sink.error("not-a-list", UNKNOWN, Mark { line: 1, column: 1 }, "the tenant file is empty", cure);
-        return (Vec::new(), sink.problems);
+        return (Vec::new(), Authorization::default(), sink.problems);
     };
     let Some(items) = root.as_sequence() else {
         let message = format!("the tenant file must be a list, not {}", root.kind_name());
         sink.error("not-a-list", UNKNOWN, root.start, message, "begin each item with a dash, as in `- tenant:`");
-        return (Vec::new(), sink.problems);
+        return (Vec::new(), Authorization::default(), sink.problems);
     };
     for item in items {
         let Some([entry]) = item.as_mapping() else {
@@ -160,7 +175,8 @@ pub fn parse_tenant_file_as(text: &str, spelling: Spelling) -> (Vec<TenantSpec>,
         }
     }
     site.check_api_root(&mut sink);
-    let tenants = tenants.into_iter().filter_map(|(mut spec, entry)| {
+    let mut specs = Vec::new();
+    for (mut spec, entry) in tenants {
         let before = sink.problems.len();
         for name in &spec.settings.semaphores {
             let Some(max) = site.semaphores.get(name) else {
@@ -175,18 +191,33 @@ pub fn parse_tenant_file_as(text: &str, spelling: Spelling) -> (Vec<TenantSpec>,
             spec.settings.global_semaphores.insert(name.clone(), *max);
         }
         site.check_mappings(&mut sink, &entry.value, entry.mark);
-        (!sink.problems.iter().skip(before).any(Problem::is_error)).then_some(spec)
-    });
-    let tenants = tenants.collect();
-    (tenants, sink.problems)
+        if !sink.problems.iter().skip(before).any(Problem::is_error) {
+            site.authorization.tenants.insert(spec.settings.name.clone(), access(&entry.value));
+            specs.push(spec);
+        }
+    }
+    (specs, site.authorization, sink.problems)
+}
+
+/// Who may do what, of a tenant or of the root of the API.
+fn access(node: &Node) -> Access {
+    let texts = |key: &str| node.get(key).map_or_else(Vec::new, |entry| texts_of(&entry.value));
+    let mappings = node.get("role-mappings").and_then(|entry| entry.value.as_mapping()).unwrap_or(&[]);
+    let anonymous = node.get("anonymous-read-access").and_then(|entry| entry.value.as_scalar()?.as_bool());
+    Access {
+        admin_rules: texts("admin-rules"),
+        access_rules: texts("access-rules"),
+        role_mappings: mappings.iter().map(|rule| (rule.key.clone(), texts_of(&rule.value))).collect(),
+        anonymous_read: anonymous.unwrap_or(true),
+        realm: node.get("authentication-realm").and_then(|entry| entry.value.as_str()).map(str::to_owned),
+    }
 }
 
 /// What stands in the tenant file beside tenants.
 #[derive(Default)]
 struct Site<'a> {
     semaphores: BTreeMap<String, i64>,
-    rules: BTreeSet<String>,
-    roles: BTreeSet<String>,
+    authorization: Authorization,
     api_root: Option<&'a Entry>,
 }
 
@@ -212,12 +243,12 @@ impl<'a> Site<'a> {
                 self.semaphores.insert(name, stanza.int("max").unwrap_or(1));
             }
             "role" => {
-                if name == "admin" || name == "read" {
+                if name == ADMIN || name == READ {
                     let message = format!("the role \"{name}\" is built in");
                     stanza.fail("reserved-name", entry.mark, Some("name"), message, "choose another name");
                 }
-                permissions(&mut stanza);
-                self.roles.insert(name);
+                let role = role(&mut stanza);
+                self.authorization.roles.insert(name, role);
             }
             "authorization rule" => {
                 let conditions = stanza.entry("conditions").map_or(&[][..], |entry| entry.value.items());
@@ -225,28 +256,33 @@ impl<'a> Site<'a> {
                     let message = format!("`conditions` of {} must be dictionaries", stanza.title());
                     stanza.fail("wrong-type", entry.mark, Some("conditions"), message, "write `- CLAIM: VALUE`");
                 }
-                self.rules.insert(name);
+                let all = |item: &Node| match item.to_value() {
+                    Value::Map(all) => Some(all),
+                    _ => None,
+                };
+                self.authorization.rules.insert(name, Rule { any: conditions.iter().filter_map(all).collect() });
             }
             _ => {}
         }
     }
 
-    fn check_api_root(&self, sink: &mut Sink<'_>) {
+    fn check_api_root(&mut self, sink: &mut Sink<'_>) {
         if let Some(entry) = self.api_root {
             self.check_mappings(sink, &entry.value, entry.mark);
+            self.authorization.root = access(&entry.value);
         }
     }
 
     /// Role mappings name rules and roles that have to exist.
     fn check_mappings(&self, sink: &mut Sink<'_>, node: &Node, mark: Mark) {
         for mapping in node.get("role-mappings").and_then(|entry| entry.value.as_mapping()).unwrap_or(&[]) {
-            if !self.rules.contains(&mapping.key) {
+            if !self.authorization.rules.contains_key(&mapping.key) {
                 let message = format!("the authorization rule \"{}\" was not found", mapping.key);
                 let cure = "add an `authorization-rule` to the tenant file";
                 sink.error("rule-not-found", "AuthZ Rule Not Found", mark, message, cure);
             }
             for role in mapping.value.items().iter().filter_map(Node::as_str) {
-                if !self.roles.contains(role) && role != "admin" && role != "read" {
+                if !self.authorization.roles.contains_key(role) && role != ADMIN && role != READ {
                     let message = format!("the role \"{role}\" was not found");
                     let cure = "add a `role` to the tenant file, or use admin or read";
                     sink.error("role-not-found", "AuthZ Role Not Found", mark, message, cure);
@@ -256,26 +292,10 @@ impl<'a> Site<'a> {
     }
 }
 
-/// What a role may be permitted.
-const PERMISSIONS: &[&str] = &[
-    "read",
-    "promote",
-    "set-tenant-state",
-    "build-image",
-    "upload-image",
-    "delete-image-build-artifact",
-    "delete-image-upload",
-    "modify-node",
-    "modify-nodeset-request",
-    "autohold",
-    "dequeue",
-    "enqueue",
-];
-
-fn permissions(stanza: &mut Stanza<'_, '_, '_>) {
+/// The permissions of a role.
+fn role(stanza: &mut Stanza<'_, '_, '_>) -> Role {
+    let mut role = Role::default();
     for entry in stanza.entry("permissions").and_then(|entry| entry.value.as_mapping()).unwrap_or(&[]) {
-        let truth = entry.value.as_scalar().and_then(gatelog_record::Value::as_bool).is_some();
-        let limited = ["dequeue", "enqueue"].contains(&entry.key.as_str()) && entry.value.as_mapping().is_some();
         if !PERMISSIONS.contains(&entry.key.as_str()) {
             let message = format!("`{}` is no permission, in {}", entry.key, stanza.title());
             let cure = match did_you_mean(&entry.key, PERMISSIONS.iter().copied()) {
@@ -283,11 +303,37 @@ fn permissions(stanza: &mut Stanza<'_, '_, '_>) {
                 None => format!("known are: {}", PERMISSIONS.join(", ")),
             };
             stanza.fail("unknown-attribute", entry.mark, Some("permissions"), message, cure);
-        } else if !truth && !limited {
-            let message = format!("the permission `{}` of {} must be true or false", entry.key, stanza.title());
-            stanza.fail("wrong-type", entry.value.start, Some("permissions"), message, "");
+            continue;
+        }
+        let conditions = ["dequeue", "enqueue"].contains(&entry.key.as_str());
+        match permit(&entry.value, conditions) {
+            Some(permit) => {
+                role.permissions.insert(entry.key.clone(), permit);
+            }
+            None if conditions => {
+                let message = format!("the permission `{}` of {} cannot be read", entry.key, stanza.title());
+                let cure =
+                    "write true, false, or `{conditions: {project: NAME, ref: REF}}` with one of the two or both";
+                stanza.fail("wrong-type", entry.value.start, Some("permissions"), message, cure);
+            }
+            None => {
+                let message = format!("the permission `{}` of {} must be true or false", entry.key, stanza.title());
+                stanza.fail("wrong-type", entry.value.start, Some("permissions"), message, "");
+            }
         }
     }
+    role
+}
+
+fn permit(node: &Node, conditions: bool) -> Option<Permit> {
+    if let Some(truth) = node.as_scalar().and_then(Value::as_bool) {
+        return Some(if truth { Permit::Yes } else { Permit::No });
+    }
+    let [entry] = node.as_mapping().filter(|_| conditions)? else { return None };
+    let given = entry.value.as_mapping().filter(|given| entry.key == "conditions" && !given.is_empty())?;
+    let known = |entry: &Entry| ["project", "ref"].contains(&entry.key.as_str()) && entry.value.as_str().is_some();
+    let text = |key: &str| entry.value.get(key).and_then(|entry| entry.value.as_str()).map(str::to_owned);
+    given.iter().all(known).then(|| Permit::Where { project: text("project"), reference: text("ref") })
 }
 
 fn limit(given: Option<i64>, default: Option<i64>) -> Option<i64> {

@@ -16,6 +16,7 @@ use crate::problem::{Problem, Severity, UNKNOWN, did_you_mean};
 use crate::providers;
 use crate::shared::Shared;
 use crate::tenant::TenantSettings;
+use crate::timers;
 
 /// Labels name images, flavors and each other.
 pub(crate) fn labels(layout: &Layout, findings: &mut Findings) {
@@ -106,6 +107,7 @@ pub(crate) fn projects<'a>(layout: &'a Layout, order: &[String], findings: &mut 
 
 /// What Zuul says nothing about.
 pub(crate) fn hints(layout: &Layout, findings: &mut Findings) {
+    timers::check(layout, findings);
     findings.begin();
     cycles(layout, findings);
 }

@@ -1,10 +1,11 @@
 //! Runs the specification in `tests/cases/*.txt`; `tests/cases/README.md` explains its form.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
-use gatelog_record::codec;
+use gatelog_record::{Value, codec};
+use gatelog_rules_config::authorization::{Asked as Asking, Authorization, Granted};
 use gatelog_rules_config::folder::Folder;
 use gatelog_rules_config::freeze::explain::explain;
 use gatelog_rules_config::freeze::fold;
@@ -12,12 +13,15 @@ use gatelog_rules_config::freeze::trace::JobFate;
 use gatelog_rules_config::hints;
 use gatelog_rules_config::objects::JobAttribute;
 use gatelog_rules_config::objects::job_parts::Dependency;
+use gatelog_rules_config::providers::merge::Serving;
 use gatelog_rules_config::regexes::Pattern;
-use gatelog_rules_config::tenant::IncludedFile;
+use gatelog_rules_config::tenant::{IncludedFile, default_classes};
+use gatelog_rules_config::timers::{self, cron::Civil};
 use gatelog_rules_config::{
     ConfigFile, FreezeOptions, FreezeOutcome, FreezeSubject, FreezeTrace, FrozenJob, Layout, LoadInput, Problem,
-    Severity, TenantProject, TenantSettings, freeze, load,
+    Severity, TenantProject, TenantSettings, freeze, load, parse_authorization, relevant,
 };
+use serde_json::Value as Json;
 
 const PRELUDE: &str = include_str!("cases/prelude.yaml");
 
@@ -33,6 +37,8 @@ struct Case {
     tenants: String,
     conf: String,
     bare: bool,
+    /// Whether the files are a change's, and those ahead what is merged.
+    proposed: bool,
     questions: Vec<(Vec<String>, String)>,
 }
 
@@ -76,6 +82,7 @@ fn parse(text: &str) -> Vec<Case> {
         let words: Vec<String> = head.split_whitespace().map(str::to_owned).collect();
         match words[0].as_str() {
             "bare" => case.bare = true,
+            "proposed" => case.proposed = true,
             "beside" => case.included.push(IncludedFile {
                 path: words[1].clone(),
                 text: (words.get(2).map(String::as_str) != Some("missing")).then(String::new),
@@ -86,7 +93,10 @@ fn parse(text: &str) -> Vec<Case> {
                 for option in words[2..].iter().filter_map(|word| word.split_once('=')) {
                     match option {
                         ("shadow", name) => added.shadow.push(name.to_owned()),
-                        ("trusted", _) => added.trusted = true,
+                        ("trusted", _) => {
+                            added.trusted = true;
+                            added.include = default_classes(true);
+                        }
                         ("implied", truth) => added.implied_branch_matchers = Some(truth == "true"),
                         ("configure", regex) => added.configure_projects.push(Pattern::new(
                             regex,
@@ -202,16 +212,109 @@ struct Asked {
     layout: Layout,
     ahead: Option<Layout>,
     problems: Vec<Problem>,
+    problems_ahead: Vec<Problem>,
+    authorization: Authorization,
+}
+
+/// What somebody may, in words.
+fn granted(granted: Granted) -> String {
+    match (granted.access, granted.admin) {
+        (true, true) => "looks and operates\n",
+        (true, false) => "looks\n",
+        (false, true) => "operates\n",
+        (false, false) => "nothing\n",
+    }
+    .to_owned()
+}
+
+/// `may PERMISSION TENANT [project=NAME] [ref=REF]`, of somebody with claims or, without, of nobody in particular.
+fn may(authorization: &Authorization, claims: Option<&Json>, words: &[String]) -> String {
+    let option = |name: &str| words.iter().find_map(|word| word.split_once('=').filter(|(key, _)| *key == name));
+    let asked = Asking {
+        permission: (words[0] != "look").then_some(words[0].as_str()),
+        project: option("project").map(|(_, name)| name),
+        reference: option("ref").map(|(_, name)| name),
+    };
+    let tenant = (words[1] != "root").then_some(words[1].as_str());
+    match claims {
+        Some(claims) => granted(authorization.decide(tenant, claims, &asked)),
+        None => granted(Granted { access: authorization.is_open(tenant), admin: false }),
+    }
+}
+
+/// When a pipeline's timers are due after a moment, one after the other.
+fn fires(layout: &Layout, words: &[String], times: usize) -> String {
+    const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+    let timers = timers::of_layout(layout);
+    let timer = timers.iter().find(|timer| timer.pipeline == words[0]).unwrap();
+    let numbers: Vec<u32> = words[2].split(['-', 'T', ':']).map(|part| part.parse().unwrap()).collect();
+    let [year, month, day, hour, minute, second] = numbers[..] else { panic!("{}", words[2]) };
+    let mut now = Civil { year: i32::try_from(year).unwrap(), month, day, hour, minute, second };
+    let mut out = String::new();
+    for _ in 0..times {
+        let Some(due) = timer.spec.next_after(now) else { return out + "never\n" };
+        let late = if timer.spec.jitter > 0 { format!(", up to {} s later", timer.spec.jitter) } else { String::new() };
+        let _ = writeln!(out, "{due} {}{late}", DAYS[due.weekday() as usize]);
+        now = due;
+    }
+    out
+}
+
+fn provider(layout: &Layout, name: &str) -> String {
+    let Some(merged) = layout.merged_provider(name) else { return "no such provider\n".to_owned() };
+    let mut out = format!("connection: {}\n", merged.connection.as_deref().unwrap_or("none"));
+    let lines = |out: &mut String, attributes: &BTreeMap<String, Value>, indent: &str| {
+        for (key, value) in attributes.iter().filter(|(key, _)| *key != "name") {
+            let _ = writeln!(out, "{indent}{key}: {value}");
+        }
+    };
+    lines(&mut out, &merged.attributes, "");
+    for (class, entries) in [("image", &merged.images), ("flavor", &merged.flavors), ("label", &merged.labels)] {
+        for entry in entries {
+            let _ = writeln!(out, "{class} {}", entry["name"].as_str().unwrap());
+            lines(&mut out, entry, "  ");
+        }
+    }
+    out
 }
 
 /// Answers a question; `expected` is only looked at for the names of attributes.
-fn answer(case: &Case, asked: &Asked, words: &[String], expected: &str) -> String {
-    let Asked { layout, ahead, problems } = asked;
+fn answer(case: &Case, asked: &Asked, claims: Option<&Json>, words: &[String], expected: &str) -> String {
+    let Asked { layout, ahead, problems, problems_ahead, authorization } = asked;
     let ask = |words: &[String]| ask(layout, ahead.as_ref(), words);
     match words[0].as_str() {
         "problems" => problems.iter().fold(String::new(), |out, p| out + &problem_line(p) + "\n"),
         "hints" => hints::unused(layout).iter().fold(String::new(), |out, p| out + &problem_line(p) + "\n"),
         "report" => problems.iter().fold(String::new(), |out, p| out + &p.to_string() + "\n"),
+        "told" => {
+            let changed = words[1..].iter().filter_map(|at| at.split_once('@'));
+            let changed = changed.map(|(project, branch)| (format!("example.com/{project}"), branch.to_owned()));
+            let found = relevant(problems, problems_ahead, &changed.collect());
+            let told = found.errors.iter().chain(&found.warnings);
+            told.fold(String::new(), |out, p| out + &problem_line(p) + "\n")
+        }
+        "may" => may(authorization, claims, &words[1..]),
+        "permissions" => {
+            let tenant = (words[1] != "root").then_some(words[1].as_str());
+            let found = authorization.permissions(tenant, claims.unwrap_or(&Json::Null));
+            found.into_iter().collect::<Vec<_>>().join(", ")
+        }
+        "timers" => timers::of_layout(layout).iter().fold(String::new(), |out, timer| {
+            let project = timer.project.trim_start_matches("example.com/");
+            out + &format!("{} {project} {} {}\n", timer.pipeline, timer.branch, timer.time)
+        }),
+        "fires" => fires(layout, &words[1..], expected.lines().count()),
+        "provider" => provider(layout, &words[1]),
+        "serving" => {
+            let labels: Vec<&str> = words[1..].iter().map(String::as_str).collect();
+            match layout.serving(&labels) {
+                Serving::OneOf(names) => format!("one of {}\n", names.join(", ")),
+                Serving::Each(each) => each.iter().fold(String::new(), |out, (label, names)| {
+                    let names = if names.is_empty() { "nobody".to_owned() } else { names.join(", ") };
+                    out + &format!("{label} from {names}\n")
+                }),
+            }
+        }
         "jobs" => jobs(&ask(&words[1..])),
         "job" => {
             let outcome = ask(&words[2..]);
@@ -283,7 +386,9 @@ fn run(case: &Case) -> Result<usize, String> {
     let problems = &about.problems;
     let mut asked = 0;
     let mut wrong = String::new();
-    let expects_problems = case.questions.iter().any(|(words, _)| words[0] == "problems" || words[0] == "report");
+    let expects_problems =
+        case.questions.iter().any(|(words, _)| ["problems", "report", "told"].contains(&words[0].as_str()));
+    let mut claims: Option<Json> = None;
     if let Some(problem) = problems.iter().find(|problem| problem.severity == Severity::Error)
         && !expects_problems
     {
@@ -291,7 +396,11 @@ fn run(case: &Case) -> Result<usize, String> {
     }
     for (words, expected) in &case.questions {
         match words[0].as_str() {
-            "file" | "ahead" | "beside" | "project" | "bare" | "tenants" | "conf" => continue,
+            "file" | "ahead" | "beside" | "project" | "bare" | "proposed" | "tenants" | "conf" => continue,
+            "claims" => {
+                claims = (!expected.trim().is_empty()).then(|| serde_json::from_str(expected).unwrap());
+                continue;
+            }
             "elsewhere" | "not-yet" => {
                 asked += 1;
                 continue;
@@ -300,7 +409,7 @@ fn run(case: &Case) -> Result<usize, String> {
         }
         asked += 1;
         let expected = expected.trim_end();
-        let found = answer(case, &about, words, expected);
+        let found = answer(case, &about, claims.as_ref(), words, expected);
         if found.trim_end() != expected {
             let (question, found) = (words.join(" "), found.trim_end());
             let _ = writeln!(wrong, "{}\n--- {question}\nexpected:\n{expected}\nfound:\n{found}\n", case.title);
@@ -327,10 +436,14 @@ fn of_projects(case: &Case, files: Vec<ConfigFile>) -> Asked {
         let mut files = files.clone();
         files.retain(|file| !case.ahead.iter().any(|other| same(file, other)));
         files.extend(case.ahead.iter().cloned());
-        load(&LoadInput { tenant: tenant.clone(), files }).0
+        load(&LoadInput { tenant: tenant.clone(), files })
     });
-    let (layout, problems) = load(&LoadInput { tenant, files });
-    Asked { layout, ahead, problems }
+    let (ahead, problems_ahead) = ahead.map_or((None, Vec::new()), |(layout, problems)| (Some(layout), problems));
+    let (mut layout, problems) = load(&LoadInput { tenant, files });
+    if case.proposed {
+        layout.keep_static(ahead.as_ref().unwrap());
+    }
+    Asked { layout, ahead, problems, problems_ahead, authorization: Authorization::default() }
 }
 
 /// The case loaded by its tenant file; of the files each is that of its project.
@@ -349,14 +462,15 @@ fn of_tenants(case: &Case, files: Vec<ConfigFile>) -> Asked {
         let tree = if branch == "master" { name } else { format!("{name}@{}", branch.replace('/', "%2F")) };
         folder.trees.entry(tree).or_default().insert(path, text);
     }
-    match folder.load() {
-        Err(problems) => Asked { layout: Layout::default(), ahead: None, problems },
-        Ok(tenants) => Asked {
-            layout: tenants[0].layout.clone(),
-            ahead: None,
-            problems: tenants.into_iter().flat_map(|tenant| tenant.findings).map(|finding| finding.problem).collect(),
-        },
-    }
+    let (authorization, _) = parse_authorization(&case.tenants);
+    let (layout, problems) = match folder.load() {
+        Err(problems) => (Layout::default(), problems),
+        Ok(tenants) => (
+            tenants[0].layout.clone(),
+            tenants.into_iter().flat_map(|tenant| tenant.findings).map(|finding| finding.problem).collect(),
+        ),
+    };
+    Asked { layout, ahead: None, problems, problems_ahead: Vec::new(), authorization }
 }
 
 /// All cases, with the names of their files.

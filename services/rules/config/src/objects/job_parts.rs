@@ -200,8 +200,12 @@ pub fn read(stanza: &mut Stanza<'_, '_, '_>, attribute: JobAttribute, entry: &En
         Kind::Bool => return node.as_scalar()?.as_bool().map(AttributeValue::Bool),
         Kind::BoolOr(_) => return Some(AttributeValue::BoolOrAuto(node.as_scalar()?.as_bool())),
         Kind::Int { .. } => {
-            let Value::Int(number) = node.as_scalar()? else { return None };
-            return Some(AttributeValue::Int(*number));
+            return match node.as_scalar()? {
+                Value::Int(number) => Some(AttributeValue::Int(*number)),
+                // Zuul: a truth value passes for a number.
+                Value::Bool(truth) => Some(AttributeValue::Int(i64::from(*truth))),
+                _ => None,
+            };
         }
         Kind::TextOrNumber => {
             return Some(AttributeValue::Text(match node.as_scalar()? {

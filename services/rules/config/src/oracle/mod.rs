@@ -17,6 +17,7 @@ use crate::folder::{Folder, LoadedTenant};
 use crate::freeze::{FreezeOptions, FreezeOutcome, FreezeSubject, freeze};
 use crate::problem::{Problem, Severity};
 use crate::tenant::TenantProject;
+use crate::timers::TIMER_INVALID;
 
 /// Version of Zuul whose form and behaviour this is.
 pub const ZUUL: &str = "14.3.0";
@@ -71,7 +72,7 @@ fn as_told(findings: &[Finding]) -> Vec<&Finding> {
         let count = rest.iter().take_while(|finding| finding.attempt == first.attempt).count();
         let (attempt, after) = rest.split_at(count);
         rest = after;
-        let problems = || attempt.iter().filter(|finding| finding.problem.severity != Severity::Notice);
+        let problems = || attempt.iter().filter(|finding| !is_ours(&finding.problem));
         if let Some(finding) = problems().find(|finding| finding.problem.is_of_schema()) {
             told.push(finding);
             continue;
@@ -84,6 +85,11 @@ fn as_told(findings: &[Finding]) -> Vec<&Finding> {
         }
     }
     told
+}
+
+/// Whether Zuul says nothing of it where it tells of errors.
+fn is_ours(problem: &Problem) -> bool {
+    problem.severity == Severity::Notice || problem.code == TIMER_INVALID
 }
 
 fn error(finding: &Finding) -> Json {

@@ -1,8 +1,13 @@
-//! How a provider is put together from its sections, as far as names and limits go.
+//! Providers and their sections: whether they fit together ([`check`]), and what comes of it ([`merge`]).
+
+pub mod merge;
+mod schema;
 
 use std::collections::BTreeMap;
 
 use gatelog_record::Value;
+
+use merge::MergedProvider;
 
 use crate::findings::Findings;
 use crate::layout::Layout;
@@ -13,7 +18,7 @@ use crate::shared::Shared;
 use crate::tenant::TenantSettings;
 
 /// Sections in one chain; more is a circle.
-const MAX_SECTIONS: usize = 100;
+pub(crate) const MAX_SECTIONS: usize = 100;
 
 /// Older spellings: images and flavors that a section names are there, defined or not.
 pub(crate) fn imply(layout: &mut Layout, files: &[&ParsedFile], findings: &mut Findings) {
@@ -105,7 +110,48 @@ fn flatten(layout: &Layout, tenant: &TenantSettings, provider: &NamedObject) -> 
         return Err(refuse(provider, "unknown-connection", "Unknown Connection", message, cure));
     }
     chain.reverse();
-    entries(layout, provider, &chain)
+    entries(layout, provider, &chain)?;
+    let Some(merged) = layout.merged_provider(&provider.name) else { return Ok(()) };
+    retained(provider, &merged)?;
+    // Older spellings say things no driver of today knows.
+    let older = chain.iter().any(|layer| layer.older) || names_older(layout, &merged);
+    match connection.and_then(|name| tenant.drivers.get(name)).filter(|_| !older) {
+        Some(driver) => understood(driver, provider, &merged),
+        None => Ok(()),
+    }
+}
+
+fn names_older(layout: &Layout, merged: &MergedProvider) -> bool {
+    let all = [("image", &merged.images), ("flavor", &merged.flavors), ("label", &merged.labels)];
+    let mut entries = all.into_iter().flat_map(|(class, entries)| entries.iter().map(move |entry| (class, entry)));
+    entries.any(|(class, entry)| {
+        let name = entry.get("name").and_then(Value::as_str).unwrap_or_default();
+        layout.named.get(class).and_then(|all| all.get(name)).is_some_and(|object| object.older)
+    })
+}
+
+fn understood(driver: &str, provider: &NamedObject, merged: &MergedProvider) -> Result<(), Box<Problem>> {
+    let Some(why) = schema::wrong(driver, merged) else { return Ok(()) };
+    let message = format!("the provider \"{}\", put together from its sections, has an error: {why}", provider.name);
+    let cure = format!("see what connections of the driver \"{driver}\" understand; it may stand in a section, too");
+    Err(refuse(provider, "provider-invalid", UNKNOWN, message, &cure))
+}
+
+/// Zuul: what is kept fits into what may be kept, once everything is put together.
+fn retained(provider: &NamedObject, merged: &MergedProvider) -> Result<(), Box<Problem>> {
+    for image in &merged.images {
+        let of = |key: &str| image.get(key).and_then(number);
+        let (Some(kept), Some(most)) = (of("retain-count"), of("max-retain-count")) else { continue };
+        if kept > most {
+            let name = image.get("name").and_then(Value::as_str).unwrap_or_default();
+            let message = format!(
+                "the provider \"{}\" keeps {kept} of the image \"{name}\", above its max-retain-count of {most}",
+                provider.name
+            );
+            return Err(refuse(provider, "retain-count-above", UNKNOWN, message, "lower retain-count"));
+        }
+    }
+    Ok(())
 }
 
 /// Images, flavors and labels: each has to be defined, and a final one stays as it is.
@@ -119,7 +165,11 @@ fn entries(layout: &Layout, provider: &NamedObject, chain: &[&NamedObject]) -> R
     for class in ["image", "flavor", "label"] {
         let defined = layout.named.get(class).unwrap_or(&none);
         let mut seen: BTreeMap<&str, BTreeMap<String, Value>> = BTreeMap::new();
+        // Defaults may say that what comes from here on is final.
+        let mut closing: Option<&Value> = None;
         for layer in chain {
+            let defaults = layer.attributes.get(&format!("{class}-defaults")).and_then(Value::as_map);
+            closing = defaults.and_then(|defaults| defaults.get("final")).or(closing);
             let Some(Value::List(items)) = layer.attributes.get(&format!("{class}s")) else { continue };
             for item in items {
                 let empty = BTreeMap::new();
@@ -160,7 +210,11 @@ fn entries(layout: &Layout, provider: &NamedObject, chain: &[&NamedObject]) -> R
                         shrinks(provider, name, &mut most, entry.get("max-retain-count"))?;
                     }
                 }
-                seen.insert(name, entry.clone());
+                let mut entry = entry.clone();
+                if let Some(closing) = closing {
+                    entry.entry("final".to_owned()).or_insert_with(|| closing.clone());
+                }
+                seen.insert(name, entry);
             }
         }
     }
