@@ -200,7 +200,8 @@ fn a_secret_in_a_repository_reaches_its_playbook_and_nothing_else() {
     }
     server.wait_idle();
     server.stop();
-    let made = site.events("gate.inputs").into_iter().filter(|input| input.to_string().contains("secret-undecipherable"));
+    let made =
+        site.events("gate.inputs").into_iter().filter(|input| input.to_string().contains("secret-undecipherable"));
     assert_eq!(made.count(), 1, "what the keys say stands on the log");
     let (code, _, err) = site.gatelog(&["replay", "verify"]);
     assert_eq!(code, 0, "{err}");
