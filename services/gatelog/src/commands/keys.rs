@@ -11,7 +11,7 @@ use crate::cli::{KeysImportArgs, KeysShowArgs, SiteArgs};
 
 /// Takes a key over.
 pub fn import(site: &SiteArgs, args: &KeysImportArgs) -> Result<ExitCode, Failure> {
-    let keyring = open(site, "keys import")?;
+    let keyring = open(site, "keys import", &args.connection)?;
     let pem = read(&args.file, std::fs::File::open(&args.file))?;
     let owner = KeyOwner::new(&args.connection, &args.project);
     let key = keyring.import_project_key(&owner, &pem, args.replace).map_err(|error| failure(&error))?;
@@ -23,7 +23,7 @@ pub fn import(site: &SiteArgs, args: &KeysImportArgs) -> Result<ExitCode, Failur
 
 /// Prints the public half.
 pub fn show(site: &SiteArgs, args: &KeysShowArgs) -> Result<ExitCode, Failure> {
-    let keyring = open(site, "keys show")?;
+    let keyring = open(site, "keys show", &args.connection)?;
     let owner = KeyOwner::new(&args.connection, &args.project);
     let key = keyring.project_key(&owner).map_err(|error| failure(&error))?;
     let mut out = Output::new();
@@ -32,8 +32,15 @@ pub fn show(site: &SiteArgs, args: &KeysShowArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn open(site: &SiteArgs, command: &str) -> Result<Keyring, Failure> {
+/// The site's keys. A key for a connection it does not have would be of no use to anybody.
+fn open(site: &SiteArgs, command: &str, connection: &str) -> Result<Keyring, Failure> {
     let site = site.directory(command)?;
+    let config = site.config()?;
+    if let Some(config) = config.filter(|config| !config.connection.contains_key(connection)) {
+        let known: Vec<&str> = config.connection.keys().map(String::as_str).collect();
+        let known = if known.is_empty() { "it has none".to_owned() } else { format!("it has: {}", known.join(", ")) };
+        return Err(Failure::new(Code::NotFound, format!("the site has no connection {connection:?}")).hint(known));
+    }
     Keyring::open_dir(site.keys()?).map_err(|error| failure(&error))
 }
 
