@@ -86,8 +86,13 @@ pub fn start(
     Ok(vec![following, announcing, muteness])
 }
 
-/// The worker has stopped all it ran and begins nothing more: its builds need not wait until its silence is noticed.
+/// The worker has stopped all it ran and begins nothing more: its builds need not wait until its silence is noticed. If
+/// one would not stop in time, that silence is waited for, so that no build runs twice at once.
 fn leave(worker: &Worker) {
+    if !worker.executor.running().is_empty() {
+        tracing::warn!("a build would not stop in time: nobody is told that the worker stops, until it is missed");
+        return;
+    }
     let (name, (incarnation, _)) = (worker.name.clone(), worker.incarnation.get());
     let id = InputId::new(format!("worker/{name}/{incarnation}/left"));
     let input = CapacityInput::WorkerSilent(WorkerSilent { worker: name, incarnation, silent_ms: 0 });
