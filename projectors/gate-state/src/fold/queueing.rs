@@ -369,7 +369,7 @@ impl<B: Backing> GateTables<B> {
         self.ask(record, event.work, &event.tenant, Work::Submit(event.clone()))
     }
 
-    pub(super) fn submitted(&mut self, event: &Submitted) -> Result<(), FoldRefused> {
+    pub(super) fn submitted(&mut self, record: &EventRecord, event: &Submitted) -> Result<(), FoldRefused> {
         self.answered(event.item, event.done.work)?;
         if event.done.outcome != SubmitOutcome::Merged {
             return Ok(());
@@ -380,6 +380,7 @@ impl<B: Backing> GateTables<B> {
             self.changes.change(&key, &mut |row| {
                 row.facts.open = false;
                 row.facts.merged = true;
+                row.closed = row.closed.or(Some(record.sequence));
             })?;
         }
         Ok(())

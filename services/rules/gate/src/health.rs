@@ -21,10 +21,12 @@ impl Decision<'_> {
             if !row.live && !self.is_wanted_current(row, subject) {
                 continue;
             }
-            let Some(facts) = self.change(&row.tenant, &key).map(|row| &row.facts) else {
+            let Some(change) = self.change(&row.tenant, &key) else {
                 return Some(("gone", "The change does not exist any more.".into()));
             };
-            if !facts.open && !facts.merged {
+            let facts = &change.facts;
+            // Zuul: what enters though it was abandoned before stays.
+            if !facts.open && !facts.merged && change.closed.is_some_and(|closed| closed > row.enqueued) {
                 return Some(("abandoned", "The change was abandoned.".into()));
             }
             let moved_on = facts.subject.patchset != subject.patchset;
