@@ -517,10 +517,11 @@ impl Gerrit {
             let (named, parent) = self.needs(other);
             // Children are known of the newest patchset alone.
             let newest = self.changes.get(&number).map_or(0, |change| change.patchsets.len());
-            named.contains(&number) || parent == Some((number, newest))
+            named.contains(&number) || (other.status == Status::New && parent == Some((number, newest)))
         };
-        let open = self.changes.values().filter(|other| other.status == Status::New && other.number != number);
-        open.filter(|other| needs(other)).map(|other| other.number).collect()
+        // Zuul asks the code review for all whose message names a change, whatever became of them.
+        let others = self.changes.values().filter(|other| other.number != number);
+        others.filter(|other| needs(other)).map(|other| other.number).collect()
     }
 
     /// The other open changes of a change's topic.

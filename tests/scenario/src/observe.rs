@@ -271,7 +271,9 @@ impl Observer {
         let mut class = Vec::new();
         let needs_failing = item.is_some_and(|item| item.failing.iter().any(|one| one == "needed-failing"));
         match code {
-            "needs-gone" | "needs-missing" | "needs-abandoned" | "needs-outdated" => class.push("dependency-failed"),
+            "needs-gone" | "needs-missing" | "needs-abandoned" | "needs-outdated" | "circle-abandoned" => {
+                class.push("dependency-failed");
+            }
             _ if needs_failing => class.push("dependency-failed"),
             "cannot-merge" => class.push("missing-requirement"),
             "needs-other-queue" => class.push("no-shared-queue"),

@@ -1,5 +1,7 @@
 //! Builds, their leases and semaphores.
 
+use std::ops::Bound;
+
 use gatelog_record::draft::capacity::LeaseEndAsked;
 use gatelog_record::draft::gate::{
     ArtifactsNoted, BuildFailing, BuildFinished, BuildPaused, BuildResumed, BuildSettled, BuildStarted, LeaseEndWanted,
@@ -123,11 +125,25 @@ impl<B: Backing> GateTables<B> {
         self.builds.update(&event.build, |row| row.paused = false)
     }
 
-    /// The build's newest attempt is over: what it held is free.
+    /// The build's newest attempt is over: what it held is free. Zuul: a job's name stands for it in its buildset, so
+    /// those of one name in a circle hold one slot together, and whichever ends first lets go of it.
     fn let_go(&mut self, build: BuildId) -> Result<(), FoldRefused> {
         let row = self.builds.need(&build)?;
+        let (tenant, buildset, job) = (&row.tenant, row.buildset, row.job.name.as_str());
+        let mut free = Vec::new();
         for semaphore in &row.job.semaphores {
-            self.semaphores.delete(&(row.tenant.clone(), semaphore.name.clone(), build))?;
+            let key = |id: [u8; 16]| (tenant.clone(), semaphore.name.clone(), BuildId(id));
+            let (from, to) = (key([0; 16]), key([255; 16]));
+            for entry in self.semaphores.range(Bound::Included(&from), Bound::Included(&to))? {
+                let (key, ()) = entry.map(|(key, row)| (key, *row))?;
+                let other = self.builds.get(&key.2)?;
+                if other.is_some_and(|other| other.buildset == buildset && other.job.name == job) {
+                    free.push(key);
+                }
+            }
+        }
+        for key in free {
+            self.semaphores.delete(&key)?;
         }
         Ok(())
     }

@@ -219,6 +219,7 @@ impl<B: Backing> GateTables<B> {
                         activated: record.sequence,
                     },
                 )?;
+                self.queues_begin_anew(&made.tenant)?;
                 None
             }
             LayoutOutcome::Failed { code, message } => Some((code.clone(), message.clone())),

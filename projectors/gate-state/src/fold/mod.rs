@@ -38,7 +38,7 @@ impl<B: Backing> GateLive<B> {
             GateEvent::BranchMoved(event) => gate.branch_moved(event),
 
             GateEvent::ChangesWanted(event) => gate.changes_wanted(record, event),
-            GateEvent::ChangesObserved(event) => gate.changes_observed(event),
+            GateEvent::ChangesObserved(event) => gate.changes_observed(record, event),
             GateEvent::ChangesForgotten(event) => gate.changes_forgotten(event),
             GateEvent::TriggerWaiting(event) => gate.trigger_waiting(record, event),
             GateEvent::TriggerSettled(event) => gate.trigger_settled(event),
@@ -62,7 +62,7 @@ impl<B: Backing> GateLive<B> {
             GateEvent::QueueReordered(event) => gate.queue_reordered(event),
             GateEvent::FailuresCounted(event) => gate.failures_counted(event),
             GateEvent::SubmitRequested(event) => gate.submit_requested(record, event),
-            GateEvent::Submitted(event) => gate.submitted(event),
+            GateEvent::Submitted(event) => gate.submitted(record, event),
             GateEvent::ReportRequested(event) => gate.report_requested(record, event),
             GateEvent::ReportDelivered(event) => gate.report_delivered(event),
             GateEvent::ItemDequeued(event) => gate.item_dequeued(event),

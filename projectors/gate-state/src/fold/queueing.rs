@@ -1,9 +1,11 @@
 //! Items and buildsets.
 
+use std::ops::Bound;
+
 use gatelog_record::draft::gate::{
     BuildsetOpened, FailuresCounted, FreezeOutcome, FreezeWanted, Frozen, ItemDequeued, ItemEnqueued, ItemFailing,
     ItemMoved, ItemReset, PrepareOutcome, PrepareRequested, Prepared, QueueReordered, ReportAction, ReportDelivered,
-    ReportRequested, ReportersStarted, SubmitOutcome, SubmitRequested, Submitted, WaitSubject, WindowChanged,
+    ReportRequested, ReportersStarted, Subject, SubmitOutcome, SubmitRequested, Submitted, WaitSubject, WindowChanged,
 };
 use gatelog_record::{BuildsetId, EventRecord, ItemId, WorkId};
 use gatelog_tables::{Backing, FoldRefused, Table, TableExt};
@@ -12,6 +14,11 @@ use crate::live::{
     Ahead, BuildRow, BuildState, BuildsetProblem, BuildsetRow, FailuresRow, GateTables, ItemRow, Phase, ProblemKind,
     QueueRow, WaitKey, Work, subject_name,
 };
+
+/// The project and branch of a subject.
+fn place_of(subject: &Subject) -> (String, Option<String>) {
+    (subject.project.clone(), subject.branch.clone())
+}
 
 fn illegal(message: String) -> FoldRefused {
     FoldRefused::Illegal(message)
@@ -39,12 +46,13 @@ impl<B: Backing> GateTables<B> {
         let queue_key = (event.tenant.clone(), event.pipeline.clone(), event.queue.clone());
         let mut queue = match self.queues.get(&queue_key)? {
             Some(row) => row.into_owned(),
-            None => QueueRow { window: event.window.unwrap_or(0), items: Vec::new() },
+            None => QueueRow { window: event.window.unwrap_or(0), ..QueueRow::default() },
         };
         if queue.items.last().copied() != event.ahead {
             return Err(illegal(format!("item {} does not enter behind the last item of its queue", event.item)));
         }
         queue.items.push(event.item);
+        queue.first = queue.first.or_else(|| event.subjects.first().map(place_of));
         self.queues.put(queue_key, queue)?;
         for subject in &event.subjects {
             let key = (event.tenant.clone(), subject.project.clone(), subject_name(subject), event.item);
@@ -300,21 +308,49 @@ impl<B: Backing> GateTables<B> {
 
     pub(super) fn item_moved(&mut self, event: &ItemMoved) -> Result<(), FoldRefused> {
         let item = self.items.need(&event.item)?.into_owned();
+        let place = item.subjects.first().map(place_of);
         let from = (item.tenant.clone(), item.pipeline.clone(), item.queue);
         let to = (item.tenant, item.pipeline, event.queue.clone());
         let mut old = self.queues.need(&from)?.into_owned();
         old.items.retain(|other| *other != event.item);
+        if old.first == place {
+            old.first = self.place_of_first(&old.items)?;
+        }
         match old.items.is_empty() && old.window == 0 {
             true => self.queues.remove(&from).map(|_| ())?,
             false => self.queues.put(from, old)?,
         }
         let mut new = match self.queues.get(&to)? {
             Some(row) => row.into_owned(),
-            None => QueueRow { window: event.window.unwrap_or(0), items: Vec::new() },
+            None => QueueRow { window: event.window.unwrap_or(0), ..QueueRow::default() },
         };
         new.items.push(event.item);
+        new.first = new.first.or(place);
         self.queues.put(to, new)?;
         self.items.update(&event.item, |row| row.queue.clone_from(&event.queue))
+    }
+
+    /// With a new layout what is still in a queue counts as having entered it anew.
+    pub(super) fn queues_begin_anew(&mut self, tenant: &str) -> Result<(), FoldRefused> {
+        let from = (tenant.to_owned(), String::new(), String::new());
+        let mut queues = Vec::new();
+        for entry in self.queues.range(Bound::Included(&from), Bound::Unbounded)? {
+            let (key, row) = entry?;
+            if key.0 != tenant {
+                break;
+            }
+            queues.push((key, row.into_owned()));
+        }
+        for (key, mut row) in queues {
+            row.first = self.place_of_first(&row.items)?;
+            self.queues.put(key, row)?;
+        }
+        Ok(())
+    }
+
+    fn place_of_first(&self, items: &[ItemId]) -> Result<Option<(String, Option<String>)>, FoldRefused> {
+        let Some(first) = items.first() else { return Ok(None) };
+        Ok(self.items.need(first)?.subjects.first().map(place_of))
     }
 
     pub(super) fn failures_counted(&mut self, event: &FailuresCounted) -> Result<(), FoldRefused> {
@@ -335,7 +371,7 @@ impl<B: Backing> GateTables<B> {
         self.ask(record, event.work, &event.tenant, Work::Submit(event.clone()))
     }
 
-    pub(super) fn submitted(&mut self, event: &Submitted) -> Result<(), FoldRefused> {
+    pub(super) fn submitted(&mut self, record: &EventRecord, event: &Submitted) -> Result<(), FoldRefused> {
         self.answered(event.item, event.done.work)?;
         if event.done.outcome != SubmitOutcome::Merged {
             return Ok(());
@@ -346,6 +382,7 @@ impl<B: Backing> GateTables<B> {
             self.changes.change(&key, &mut |row| {
                 row.facts.open = false;
                 row.facts.merged = true;
+                row.closed = row.closed.or(Some(record.sequence));
             })?;
         }
         Ok(())

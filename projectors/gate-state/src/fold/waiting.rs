@@ -21,7 +21,11 @@ impl<B: Backing> GateTables<B> {
         }
     }
 
-    pub(super) fn changes_observed(&mut self, event: &ChangesObserved) -> Result<(), FoldRefused> {
+    pub(super) fn changes_observed(
+        &mut self,
+        record: &EventRecord,
+        event: &ChangesObserved,
+    ) -> Result<(), FoldRefused> {
         let found = &event.found;
         let pending = self.pending_work.remove(&found.work)?;
         let Work::Changes(wanted) = &pending.work else {
@@ -38,8 +42,11 @@ impl<B: Backing> GateTables<B> {
                 self.artifacts.delete(&key)?;
             }
             // An answer to an older question says nothing new.
-            if self.changes.get(&key)?.is_none_or(|row| row.as_of <= pending.requested) {
-                self.changes.put(key, ChangeRow { facts: facts.clone(), as_of: pending.requested })?;
+            let known = self.changes.get(&key)?;
+            if known.as_ref().is_none_or(|row| row.as_of <= pending.requested) {
+                let before = known.and_then(|row| row.closed);
+                let closed = if facts.open { None } else { before.or(Some(record.sequence)) };
+                self.changes.put(key, ChangeRow { facts: facts.clone(), as_of: pending.requested, closed })?;
             }
         }
         for missing in &found.missing {

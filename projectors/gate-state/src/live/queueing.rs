@@ -25,6 +25,9 @@ pub struct QueueRow {
     pub window: u32,
     /// Its items in order.
     pub items: Vec<ItemId>,
+    /// The project and branch of what entered it first since the tenant's layout is in force; `None` when nothing
+    /// did. Zuul: with the next layout the queue's window goes where this project is gated by then.
+    pub first: Option<(String, Option<String>)>,
 }
 
 /// What failed in a row in a pipeline, by tenant and pipeline; no row means nothing.

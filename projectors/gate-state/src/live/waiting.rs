@@ -27,6 +27,8 @@ pub struct ChangeRow {
     pub facts: ChangeFacts,
     /// The event that asked for them: they are not older than that.
     pub as_of: u64,
+    /// The event by which the change became known to be closed, while it is.
+    pub closed: Option<u64>,
 }
 
 /// Triggers that wait, by tenant and the sequence of their input.

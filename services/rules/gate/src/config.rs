@@ -161,12 +161,13 @@ impl Decision<'_> {
         }
         let before = self.gate().layouts.row(&made.tenant).map_or(0, |row| row.generation);
         let generation = if failed { before } else { before + 1 };
+        let windows = self.windows(&made.tenant);
         self.emit(GateEvent::LayoutActivated(LayoutActivated { made: made.clone(), generation }))?;
         if failed {
             return Ok(());
         }
-        self.renew_windows(&made.tenant)?;
-        self.lay_queues(&made.tenant)
+        self.lay_queues(&made.tenant)?;
+        self.renew_windows(&made.tenant, windows)
     }
 
     /// A branch moved, or came, or went: that is recorded, and its configuration is read again, unless

@@ -13,6 +13,7 @@ use gatelog_record::{BuildId, BuildsetId, Event, Input, InputRecord, ItemId, Par
 use gatelog_tables::{Maps, Overlay};
 
 use crate::layout_view::LayoutView;
+use crate::leaving::Again;
 use crate::rules::GateRules;
 use crate::touched::Touched;
 
@@ -28,12 +29,14 @@ pub struct Decision<'a> {
     pub(crate) touched: Touched,
     /// Everything that was touched.
     pub(crate) seen: Touched,
+    /// What is to enter a pipeline again once the triggers at hand were settled.
+    pub(crate) again: Vec<Again>,
 }
 
 impl<'a> Decision<'a> {
     fn begin(rules: &'a GateRules, state: &'a GateLive<Maps>, input: &InputRecord, context: Context) -> Decision<'a> {
         let deciding = Deciding::begin(state, input, context);
-        Decision { deciding, rules, touched: Touched::default(), seen: Touched::default() }
+        Decision { deciding, rules, touched: Touched::default(), seen: Touched::default(), again: Vec::new() }
     }
 
     /// Looks at the whole of a tenant.
@@ -120,6 +123,7 @@ impl<'a> Decision<'a> {
             self.configure(tenant)?;
             // Zuul: what comes in is placed before the queues are looked at.
             self.settle_triggers(tenant)?;
+            self.enter_again(tenant)?;
             self.run_queues(tenant)?;
             if self.deciding.events().len() == before {
                 let rest = std::mem::take(&mut self.touched);

@@ -198,7 +198,7 @@ impl Decision<'_> {
     }
 
     /// The change a commit stands on, where the code-review system says.
-    fn stacked_on(&self, tenant: &str, key: &ChangeKey) -> Option<String> {
+    pub(crate) fn stacked_on(&self, tenant: &str, key: &ChangeKey) -> Option<String> {
         let attributes = &self.change(tenant, key)?.facts.attributes;
         let stacked = attributes.as_map()?.get("stacked-on")?.as_map()?;
         stacked.get("change")?.as_str().map(str::to_owned)

@@ -12,25 +12,35 @@ use crate::decision::Decision;
 use crate::filters;
 use crate::queue_pass::Walk;
 
+/// Which of an item's changes moved on without it, and how: a code and a sentence.
+pub(crate) struct Outdated {
+    pub subject: Subject,
+    pub code: &'static str,
+    pub detail: String,
+}
+
 impl Decision<'_> {
-    /// Whether the item's change moved on without it: a code and a sentence.
-    pub(crate) fn outdated(&self, row: &ItemRow, pipeline: &Pipeline) -> Option<(&'static str, String)> {
+    /// Whether the item's change moved on without it.
+    pub(crate) fn outdated(&self, row: &ItemRow, pipeline: &Pipeline) -> Option<Outdated> {
         for subject in &row.subjects {
+            let outdated = |code, detail| Some(Outdated { subject: subject.clone(), code, detail });
             let Some(key) = subject.change_key() else { continue };
             // Zuul: a commit that stands on one which moved on is tested on what it stands on.
             if !row.live && !self.is_wanted_current(row, subject) {
                 continue;
             }
-            let Some(facts) = self.change(&row.tenant, &key).map(|row| &row.facts) else {
-                return Some(("gone", "The change does not exist any more.".into()));
+            let Some(change) = self.change(&row.tenant, &key) else {
+                return outdated("gone", "The change does not exist any more.".into());
             };
-            if !facts.open && !facts.merged {
-                return Some(("abandoned", "The change was abandoned.".into()));
+            let facts = &change.facts;
+            // Zuul: what enters though it was abandoned before stays.
+            if !facts.open && !facts.merged && change.closed.is_some_and(|closed| closed > row.enqueued) {
+                return outdated("abandoned", "The change was abandoned.".into());
             }
             let moved_on = facts.subject.patchset != subject.patchset;
             if moved_on && pipeline.dequeue_on_new_patchset {
                 let patchset = facts.subject.patchset.clone().unwrap_or_default();
-                return Some(("new-patchset", format!("Patchset {patchset} took its place.")));
+                return outdated("new-patchset", format!("Patchset {patchset} took its place."));
             }
         }
         None
@@ -62,12 +72,12 @@ impl Decision<'_> {
         let Some(key) = subject.change_key() else { return Ok(()) };
         let Some(layout) = self.layout(tenant)? else { return Ok(()) };
         for item in self.items_of(tenant, &key) {
-            let Some(row) = self.item(item) else { continue };
+            let Some(row) = self.item(item).cloned() else { continue };
             let Some(pipeline) = layout.pipeline(&row.pipeline) else { continue };
-            if let Some((code, detail)) = self.outdated(row, pipeline)
+            if let Some(why) = self.outdated(&row, pipeline)
                 && !self.is_merging(item)
             {
-                self.leave_silently(item, code, &detail)?;
+                self.leave_outdated(item, &row, &why)?;
             }
         }
         Ok(())

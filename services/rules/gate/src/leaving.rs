@@ -6,14 +6,22 @@ use gatelog_gate_state::live::{BuildState, ItemRow, ProblemKind};
 use gatelog_record::ItemId;
 use gatelog_record::draft::gate::{
     BuildResult, BuildSettled, ItemDequeued, ItemFailing, ItemReset, ItemResult, LeaseEndWanted, ReportAction,
-    ReportersStarted,
+    ReportersStarted, Subject,
 };
 use gatelog_record::event::GateEvent;
 use gatelog_rules_config::objects::pipeline::Manager;
 
 use crate::decision::Decision;
+use crate::health::Outdated;
 use crate::managers::Entry;
 use crate::queue_pass::Walk;
+
+/// A change that is to enter a pipeline again.
+pub(crate) struct Again {
+    pipeline: String,
+    subject: Subject,
+    trigger: Option<u64>,
+}
 
 impl Decision<'_> {
     pub(crate) fn set_failing(&mut self, item: ItemId, reasons: Vec<String>) -> Result<(), Refusal> {
@@ -92,6 +100,47 @@ impl Decision<'_> {
         }))
     }
 
+    /// An item leaves because a change of it moved on. Zuul: of a circle, whose other changes did not, that is told
+    /// when the change was abandoned; with a new patchset the others enter again, as if an operator had asked.
+    pub(crate) fn leave_outdated(&mut self, item: ItemId, row: &ItemRow, why: &Outdated) -> Result<(), Refusal> {
+        let circle = row.live && row.subjects.len() > 1;
+        if circle && why.code == "abandoned" {
+            let detail = format!("{}, to be merged together with it, was abandoned.", why.subject.url);
+            return self.leave_failing(item, ItemResult::Failure, "circle-abandoned", &detail, true);
+        }
+        self.leave_silently(item, why.code, &why.detail)?;
+        if circle && why.code == "new-patchset" {
+            self.again.extend(row.subjects.iter().filter(|subject| **subject != why.subject).map(|subject| Again {
+                pipeline: row.pipeline.clone(),
+                subject: subject.clone(),
+                trigger: row.trigger,
+            }));
+        }
+        Ok(())
+    }
+
+    /// Lets changes into pipelines that are to enter them again.
+    pub(crate) fn enter_again(&mut self, tenant: &str) -> Result<(), Refusal> {
+        if self.again.is_empty() {
+            return Ok(());
+        }
+        let Some(layout) = self.layout(tenant)? else { return Ok(()) };
+        for again in std::mem::take(&mut self.again) {
+            let Some(pipeline) = layout.pipeline(&again.pipeline) else { continue };
+            let current = again.subject.change_key().and_then(|key| self.current_subject(tenant, &key));
+            self.enter(&Entry {
+                tenant,
+                layout: &layout,
+                pipeline,
+                subject: current.as_ref().unwrap_or(&again.subject),
+                trigger: again.trigger,
+                reason: "circle-changed",
+                asked: true,
+            })?;
+        }
+        Ok(())
+    }
+
     /// An item leaves, and what it held enters again: other changes than before are to be tested as one with it.
     /// Zuul: as if an operator had asked for each.
     pub(crate) fn begin_anew(&mut self, walk: &Walk<'_>, item: ItemId, row: &ItemRow) -> Result<(), Refusal> {
@@ -127,7 +176,9 @@ impl Decision<'_> {
         let Some(mut row) = self.item(item).cloned() else { return Ok(()) };
         self.note_artifacts(item)?;
         self.give_up_builds(item, "dequeued", detail)?;
-        if matches!(code, "needs-gone" | "needs-abandoned" | "cannot-merge") && row.buildset.is_some() {
+        if matches!(code, "needs-gone" | "needs-abandoned" | "circle-abandoned" | "cannot-merge")
+            && row.buildset.is_some()
+        {
             // What its jobs came to no longer counts.
             self.emit(GateEvent::ItemReset(ItemReset { item, ahead: None, code: code.into(), detail: detail.into() }))?;
             row.buildset = None;

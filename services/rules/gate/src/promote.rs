@@ -4,8 +4,12 @@ use gatelog_deciding::Refusal;
 use gatelog_record::ItemId;
 use gatelog_record::draft::gate::{ChangeKey, PromoteAsked, QueueReordered, Subject};
 use gatelog_record::event::GateEvent;
+use gatelog_rules_config::Pipeline;
+use gatelog_rules_config::objects::pipeline::Manager;
 
 use crate::decision::Decision;
+use crate::layout_view::LayoutView;
+use crate::managers::{Entry, Pulling};
 
 /// How many steps of needing each other are followed.
 const MAX_DEPTH: usize = 500;
@@ -60,6 +64,15 @@ impl Decision<'_> {
             return Ok(live.len() == wanted.len());
         }
         let same = before.iter().zip(wanted).take_while(|(one, two)| one == two).count();
+        let there = before;
+        let layout = self.layout(&asked.tenant)?;
+        let Some(pipeline) = layout.as_ref().and_then(|layout| layout.pipeline(&asked.pipeline)) else {
+            return Ok(true);
+        };
+        if let Some(layout) = &layout {
+            self.pull_in_again(asked, layout, pipeline, there.get(same..).unwrap_or_default())?;
+        }
+        let before = self.gate().queues.row(&key).map(|row| row.items.clone()).unwrap_or_default();
         let after = self.promoted(&asked.tenant, &before, wanted, same);
         // What is being merged is out of everybody's hands.
         let reporting = |item: &ItemId| self.item(*item).is_some_and(|row| row.reporting.is_some());
@@ -72,7 +85,7 @@ impl Decision<'_> {
         }
         let detail = if asked.reason.is_empty() { "Promoted on request." } else { asked.reason.as_str() };
         // Zuul: as if each had left and entered again.
-        for item in &again {
+        for item in again.iter().filter(|item| there.contains(item)) {
             if let Some(row) = self.item(*item).cloned() {
                 self.report_dequeue(*item, &row, detail)?;
             }
@@ -89,15 +102,32 @@ impl Decision<'_> {
             detail: detail.into(),
             turned,
         }))?;
-        let layout = self.layout(&asked.tenant)?;
-        let Some(pipeline) = layout.as_ref().and_then(|layout| layout.pipeline(&asked.pipeline)) else {
-            return Ok(true);
-        };
-        for item in again {
+        for item in again.into_iter().filter(|item| there.contains(item)) {
             let Some(row) = self.item(item).filter(|row| row.live).cloned() else { continue };
             self.report_enqueue(&asked.tenant, pipeline, item, &row.subjects)?;
         }
         Ok(true)
+    }
+
+    /// Zuul: what enters again brings along what needs it and may enter by now.
+    fn pull_in_again(
+        &mut self,
+        asked: &PromoteAsked,
+        layout: &LayoutView,
+        pipeline: &Pipeline,
+        items: &[ItemId],
+    ) -> Result<(), Refusal> {
+        if pipeline.manager != Manager::Dependent {
+            return Ok(());
+        }
+        let rows = items.iter().filter_map(|item| self.item(*item)).filter(|row| row.live);
+        let subjects: Vec<Subject> = rows.flat_map(|row| row.subjects.iter().cloned()).collect();
+        for subject in &subjects {
+            let entry =
+                Entry { tenant: &asked.tenant, layout, pipeline, subject, trigger: None, reason: "admin", asked: true };
+            self.pull_in_behind(&entry, &mut Pulling::default())?;
+        }
+        Ok(())
     }
 
     /// The changes of a circle in the order they have when its first one is asked for.
@@ -136,11 +166,9 @@ impl Decision<'_> {
             return;
         }
         order.push(item);
-        // Zuul: what needs it comes right behind.
-        for other in items {
-            if !order.contains(other)
-                && self.needs_of_group(tenant, &self.keys_of(*other)).iter().any(|need| keys.contains(need))
-            {
+        // Zuul: what needs it comes right behind, as far as it is found.
+        for behind in keys.iter().flat_map(|key| self.found_behind(tenant, key)) {
+            if let Some(other) = items.iter().find(|other| self.keys_of(**other).contains(&behind)) {
                 self.place(tenant, items, *other, depth - 1, order);
             }
         }

@@ -147,7 +147,11 @@ impl Decision<'_> {
         if self.is_merging(item) {
             return Ok(Step::Carries);
         }
-        if let Some((code, detail)) = self.outdated(&row, walk.pipeline).or_else(|| self.not_ours(&row)) {
+        if let Some(why) = self.outdated(&row, walk.pipeline) {
+            self.leave_outdated(item, &row, &why)?;
+            return Ok(Step::Left);
+        }
+        if let Some((code, detail)) = self.not_ours(&row) {
             self.leave_silently(item, code, &detail)?;
             return Ok(Step::Left);
         }

@@ -1,5 +1,7 @@
 //! Windows: how many items of a queue are worked on at once.
 
+use std::collections::BTreeMap;
+
 use gatelog_deciding::Refusal;
 use gatelog_gate_state::live::ItemRow;
 use gatelog_record::draft::gate::{ItemMoved, WindowChanged};
@@ -8,6 +10,7 @@ use gatelog_rules_config::Pipeline;
 use gatelog_rules_config::objects::pipeline::{Manager, Step, Window};
 
 use crate::decision::Decision;
+use crate::touched::QueueKey;
 
 /// The window after a success.
 pub(crate) fn grown(settings: &Window, window: u32) -> u32 {
@@ -27,6 +30,23 @@ pub(crate) fn shrunk(settings: &Window, window: u32) -> u32 {
     shrunk.max(settings.floor).min(window.max(settings.floor))
 }
 
+/// Whether a window never changes. Zuul: one that is multiplied and divided by one; it follows its configuration.
+fn is_static(settings: &Window) -> bool {
+    settings.increase == Step::Exponential
+        && settings.decrease == Step::Exponential
+        && settings.increase_factor == 1
+        && settings.decrease_factor == 1
+}
+
+/// A window that a queue had.
+pub(crate) struct Kept {
+    pipeline: String,
+    /// The project and branch of what came first into the queue.
+    project: String,
+    branch: Option<String>,
+    window: u32,
+}
+
 impl Decision<'_> {
     /// An item's queue did well.
     pub(crate) fn grow_window(&mut self, item: &ItemRow, pipeline: &Pipeline) -> Result<(), Refusal> {
@@ -38,21 +58,56 @@ impl Decision<'_> {
         self.change_window(item, pipeline, "failure", shrunk)
     }
 
-    /// Zuul: with a new configuration a queue begins with the window it is configured to have. (It keeps its own while
-    /// the project that came into it first still has an item there; which one that was is not known here.)
-    pub(crate) fn renew_windows(&mut self, tenant: &str) -> Result<(), Refusal> {
-        let Some(layout) = self.layout(tenant)? else { return Ok(()) };
+    /// Whose queues have which windows before a layout comes into force.
+    pub(crate) fn windows(&self, tenant: &str) -> Vec<Kept> {
+        let mut kept: Vec<(u64, Kept)> = Vec::new();
         for key in self.queue_keys(tenant) {
-            let Some(window) = self.gate().queues.row(&key).map(|row| row.window) else { continue };
-            let Some(pipeline) = layout.pipeline(&key.1) else { continue };
-            if pipeline.manager != Manager::Dependent || window == pipeline.window.size {
-                continue;
+            let Some(row) = self.gate().queues.row(&key) else { continue };
+            let Some((project, branch)) = row.first.clone() else { continue };
+            let began = row.items.first().and_then(|item| self.item(*item)).map_or(u64::MAX, |item| item.enqueued);
+            kept.push((began, Kept { pipeline: key.1, project, branch, window: row.window }));
+        }
+        kept.sort_by_key(|(began, _)| *began);
+        kept.into_iter().map(|(_, kept)| kept).collect()
+    }
+
+    /// Zuul: with a new configuration a queue begins with the window it is configured to have. The window that a queue
+    /// had goes to the one in which the project that came first into the old one has an item now, but never below
+    /// the floor.
+    pub(crate) fn renew_windows(&mut self, tenant: &str, windows: Vec<Kept>) -> Result<(), Refusal> {
+        let Some(layout) = self.layout(tenant)? else { return Ok(()) };
+        let mut renewed = BTreeMap::new();
+        for key in self.queue_keys(tenant) {
+            if let Some(pipeline) = layout.pipeline(&key.1).filter(|one| one.manager == Manager::Dependent) {
+                renewed.insert(key, pipeline.window.size);
             }
-            let (tenant, pipeline, queue, window) = (key.0, key.1, key.2, pipeline.window.size);
-            let code = "reconfigured".into();
-            self.emit(GateEvent::WindowChanged(WindowChanged { tenant, pipeline, queue, window, code }))?;
+        }
+        for kept in windows.into_iter().filter(|kept| kept.window > 0) {
+            let Some(pipeline) = layout.pipeline(&kept.pipeline).filter(|one| !is_static(&one.window)) else {
+                continue;
+            };
+            let queue = layout.queue_name(&kept.pipeline, &kept.project, kept.branch.as_deref());
+            let key = (tenant.to_owned(), kept.pipeline, queue);
+            let items = self.gate().queues.row(&key).map(|row| row.items.as_slice()).unwrap_or_default();
+            let is_theirs = |item: &ItemRow| item.subjects.first().is_some_and(|one| one.project == kept.project);
+            if items.iter().filter_map(|item| self.item(*item)).any(is_theirs)
+                && let Some(window) = renewed.get_mut(&key)
+            {
+                *window = kept.window.max(pipeline.window.floor);
+            }
+        }
+        for (key, window) in renewed {
+            self.set_window(key, window, "reconfigured")?;
         }
         Ok(())
+    }
+
+    fn set_window(&mut self, key: QueueKey, window: u32, code: &str) -> Result<(), Refusal> {
+        if self.gate().queues.row(&key).is_none_or(|row| row.window == window) {
+            return Ok(());
+        }
+        let (tenant, pipeline, queue) = key;
+        self.emit(GateEvent::WindowChanged(WindowChanged { tenant, pipeline, queue, window, code: code.into() }))
     }
 
     /// With a new layout every item goes to the queue its project shares by now. Zuul: what it was tested with stays,
@@ -91,12 +146,7 @@ impl Decision<'_> {
         if pipeline.manager != Manager::Dependent || window == 0 {
             return Ok(());
         }
-        let new = change(&pipeline.window, window);
-        if new == window {
-            return Ok(());
-        }
-        let (tenant, pipeline, queue) = key;
-        self.emit(GateEvent::WindowChanged(WindowChanged { tenant, pipeline, queue, window: new, code: code.into() }))
+        self.set_window(key, change(&pipeline.window, window), code)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Dependent: changes of one queue are tested on top of each other and merge in order; what a change
 //! needs is pulled in ahead of it, what needs it behind it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 use gatelog_deciding::Refusal;
 use gatelog_record::draft::gate::{ChangeKey, PipelineVerdict, Subject};
@@ -12,8 +12,17 @@ use crate::dependencies::{Group, NeedsError};
 use crate::filters;
 use crate::triggers::verdict;
 
-/// How many changes one change may pull in behind itself.
+/// How many changes one change may pull in behind itself, and those behind them.
 const MAX_BEHIND: usize = 200;
+
+/// What is handed on while one change pulls in others.
+#[derive(Default)]
+pub(crate) struct Pulling {
+    /// Who was found to need something; the tenant's limit counts them.
+    counted: BTreeSet<ChangeKey>,
+    /// How many were pulled in behind others.
+    behind: usize,
+}
 
 /// What becomes of a change that is needed.
 enum Ahead {
@@ -34,12 +43,7 @@ impl Decision<'_> {
             let why = "only changes can be merged, and this is a ref";
             return self.turn_away(entry, "not-a-change", why, false);
         };
-        let mut counted = BTreeSet::new();
-        let answer = self.enter_with_needs(entry, &key, &mut counted)?;
-        if answer.code == "enqueued" {
-            self.pull_in_behind(entry, counted)?;
-        }
-        Ok(answer)
+        self.enter_with_needs(entry, &key, &mut Pulling::default())
     }
 
     /// Enqueues a change, with all it needs ahead of it, or says why not.
@@ -47,7 +51,7 @@ impl Decision<'_> {
         &mut self,
         entry: &Entry<'_>,
         key: &ChangeKey,
-        counted: &mut BTreeSet<ChangeKey>,
+        pulling: &mut Pulling,
     ) -> Result<PipelineVerdict, Refusal> {
         let groups = if entry.pipeline.ignore_dependencies {
             vec![vec![key.clone()]]
@@ -56,9 +60,9 @@ impl Decision<'_> {
             let there = |key: &ChangeKey| {
                 self.current_subject(entry.tenant, key).is_some_and(|subject| self.is_in_queue(entry, &subject, &queue))
             };
-            match self.needs_to_enter(entry.tenant, key, there, counted) {
+            match self.needs_to_enter(entry.tenant, key, there, &pulling.counted) {
                 Ok((groups, needy)) => {
-                    *counted = needy;
+                    pulling.counted = needy;
                     groups
                 }
                 Err(why) => {
@@ -70,19 +74,20 @@ impl Decision<'_> {
             }
         };
         let own = groups.last().cloned().unwrap_or_else(|| vec![key.clone()]);
-        Ok(match self.enter_group(entry, &own, &groups)? {
+        Ok(match self.enter_group(entry, &own, &groups, pulling)? {
             Some(refused) => refused,
             None => verdict(&entry.pipeline.name, "enqueued", ""),
         })
     }
 
-    /// Enqueues changes that are tested as one, behind what they need; says why not if they may not enter.
-    /// Zuul: whatever is pulled in is asked the same questions, and what is wrong with it is told to it.
+    /// Enqueues changes that are tested as one, behind what they need and before what needs them; says why not if
+    /// they may not enter. Zuul: whatever is pulled in is asked the same questions, and what is wrong with it is told to it.
     fn enter_group(
         &mut self,
         entry: &Entry<'_>,
         group: &Group,
         groups: &[Group],
+        pulling: &mut Pulling,
     ) -> Result<Option<PipelineVerdict>, Refusal> {
         let queue = entry.queue_of(entry.subject);
         if let Some((code, why)) = self.unfit_member(entry, group) {
@@ -110,11 +115,15 @@ impl Decision<'_> {
             }
             let Some(theirs) = groups.iter().find(|group| group.contains(&need)) else { continue };
             let ahead = Entry { subject: &subject, reason: "needs", ..*entry };
-            if self.enter_group(&ahead, theirs, groups)?.is_some() {
+            if self.enter_group(&ahead, theirs, groups, pulling)?.is_some() {
                 // Zuul: silence; it enters by itself once what it needs does.
                 let detail = format!("It depends on {}, which may not enter.", subject.url);
                 return self.turn_away(entry, "needs-unapproved", &detail, false).map(Some);
             }
+        }
+        // Zuul: it may have come in as one of those that need what was pulled in.
+        if self.is_in_queue(entry, entry.subject, &queue) {
+            return Ok(None);
         }
         let subjects = match group.len() {
             0 | 1 => vec![entry.subject.clone()],
@@ -126,6 +135,9 @@ impl Decision<'_> {
             return Ok(Some(verdict));
         }
         self.put_in_queue(entry, Place { queue, subjects: &subjects, live: true, reason: entry.reason })?;
+        for subject in &subjects {
+            self.pull_in_behind(&Entry { subject, ..*entry }, pulling)?;
+        }
         Ok(None)
     }
 
@@ -187,62 +199,68 @@ impl Decision<'_> {
         Ok(Ahead::Wanted(subject.clone()))
     }
 
-    /// Enqueues the changes that need one which is in the queue, and those that need these.
-    pub(crate) fn pull_in_behind(&mut self, entry: &Entry<'_>, counted: BTreeSet<ChangeKey>) -> Result<(), Refusal> {
-        if entry.pipeline.ignore_dependencies {
+    /// Enqueues the changes that need one which is in the queue, each followed by those that need it.
+    pub(crate) fn pull_in_behind(&mut self, entry: &Entry<'_>, pulling: &mut Pulling) -> Result<(), Refusal> {
+        let Some(key) = entry.subject.change_key().filter(|_| !entry.pipeline.ignore_dependencies) else {
             return Ok(());
+        };
+        let queue = entry.queue_of(entry.subject);
+        let needs = self.needs_of(entry.tenant, &key);
+        let mut ready = Vec::new();
+        for other in self.found_behind(entry.tenant, &key) {
+            let Some(row) = self.change(entry.tenant, &other) else { continue };
+            let subject = &row.facts.subject;
+            let fits = row.facts.open && filters::can_merge(entry.pipeline, &row.facts).is_ok();
+            if fits && !needs.contains(&other) && entry.queue_of(subject) == queue {
+                ready.push((other, subject.clone()));
+            }
         }
-        let Some(start) = entry.subject.change_key() else { return Ok(()) };
-        // Zuul: what needs a member of a circle is not pulled in behind it.
-        if self.is_in_circle(entry, entry.subject) {
-            return Ok(());
-        }
-        let mut seen = BTreeSet::from([start.clone()]);
-        let mut todo = VecDeque::from([(start, counted)]);
-        while let Some((key, mut counted)) = todo.pop_front() {
-            let needed_by = self.change(entry.tenant, &key).map(|row| row.facts.needed_by.clone());
-            for behind in needed_by.unwrap_or_default() {
-                if seen.len() > MAX_BEHIND || !seen.insert(behind.clone()) {
-                    continue;
-                }
-                let Some(row) = self.change(entry.tenant, &behind) else { continue };
-                // Zuul: whoever asked, what is pulled in behind must meet the requirements.
-                if filters::requirements(entry.pipeline, &row.facts, true, self.now()).is_err() || !row.facts.open {
-                    continue;
-                }
-                if filters::can_merge(entry.pipeline, &row.facts).is_err() {
-                    continue;
-                }
-                let subject = row.facts.subject.clone();
-                if entry.queue_of(&subject) != entry.queue_of(entry.subject) {
-                    continue;
-                }
-                let there = self.items_in(entry.tenant, &entry.pipeline.name, &subject);
-                if there.is_empty() {
-                    let pulled = Entry { subject: &subject, reason: "needed-by", asked: false, ..*entry };
-                    let mut with_this = counted.clone();
-                    if self.enter_with_needs(&pulled, &behind, &mut with_this)?.code != "enqueued" {
-                        continue;
-                    }
-                    // Zuul: where nothing was counted each begins by itself.
-                    if !counted.is_empty() {
-                        counted.clone_from(&with_this);
-                    }
-                    if !self.is_in_circle(entry, &subject) {
-                        todo.push_back((behind, with_this));
-                    }
-                    continue;
-                }
-                if !self.is_in_circle(entry, &subject) {
-                    todo.push_back((behind, counted.clone()));
-                }
+        for (other, subject) in ready {
+            if pulling.behind >= MAX_BEHIND || self.is_in_pipeline(entry, &subject) {
+                continue;
+            }
+            pulling.behind += 1;
+            // Zuul: whoever asked, what is pulled in behind must meet the requirements.
+            let pulled = Entry { subject: &subject, reason: "needed-by", asked: false, ..*entry };
+            // Zuul: where nothing was counted each begins by itself.
+            let own = pulling.counted.is_empty();
+            self.enter_with_needs(&pulled, &other, pulling)?;
+            if own {
+                pulling.counted.clear();
             }
         }
         Ok(())
     }
 
-    fn is_in_circle(&self, entry: &Entry<'_>, subject: &Subject) -> bool {
+    /// The changes that need one, as Zuul finds them: those that stand on its commit, then of those that name it the
+    /// first, and from there on only who names the one found last.
+    pub(crate) fn found_behind(&self, tenant: &str, key: &ChangeKey) -> Vec<ChangeKey> {
+        let Some(row) = self.change(tenant, key) else { return Vec::new() };
+        let stands_on = |other: &ChangeKey, below: &ChangeKey| {
+            other.project == below.project && self.stacked_on(tenant, other).as_ref() == Some(&below.change)
+        };
+        let needed_by = &row.facts.needed_by;
+        let mut found: Vec<ChangeKey> = needed_by.iter().filter(|other| stands_on(other, key)).cloned().collect();
+        let mut last = key;
+        for other in needed_by {
+            let Some(facts) = self.change(tenant, other).map(|row| &row.facts) else { continue };
+            let url = self.change(tenant, last).map(|row| row.facts.subject.url.as_str()).unwrap_or_default();
+            let named = facts.depends_on.iter().any(|text| !text.is_empty() && url.ends_with(text.as_str()));
+            if !named && (!facts.needs.contains(last) || stands_on(other, last)) {
+                continue;
+            }
+            if !found.contains(other) {
+                found.push(other.clone());
+            }
+            last = other;
+        }
+        found
+    }
+
+    /// Whether a live item of the pipeline holds a change at this patchset.
+    fn is_in_pipeline(&self, entry: &Entry<'_>, subject: &Subject) -> bool {
         let there = self.items_in(entry.tenant, &entry.pipeline.name, subject);
-        there.iter().filter_map(|item| self.item(*item)).any(|row| row.subjects.len() > 1)
+        let mut live = there.into_iter().filter_map(|item| self.item(item)).filter(|row| row.live);
+        live.any(|row| row.subjects.iter().any(|one| super::same(one, subject)))
     }
 }

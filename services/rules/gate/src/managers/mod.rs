@@ -6,6 +6,8 @@ mod independent;
 mod serial;
 mod supercedent;
 
+pub(crate) use dependent::Pulling;
+
 use std::ops::Bound;
 
 use gatelog_deciding::Refusal;
@@ -72,9 +74,6 @@ impl Decision<'_> {
             self.item(*item).is_some_and(|row| row.live && row.subjects.iter().any(|one| same(one, entry.subject)))
         });
         if there.is_some() {
-            if entry.pipeline.manager == Manager::Dependent {
-                self.pull_in_behind(entry, std::collections::BTreeSet::new())?;
-            }
             return Ok(verdict(name, "already-in-pipeline", "it is in the pipeline already"));
         }
         if !entry.knows(&entry.subject.connection) {
