@@ -504,6 +504,7 @@ impl Site {
             introduced: Vec::new(),
             loader: 1,
             secrets: Vec::new(),
+            warnings: Vec::new(),
         })
     }
 

@@ -3,7 +3,7 @@
 //! have: one that is lost is put back from there.
 
 use std::collections::BTreeMap;
-use std::sync::{LazyLock, Mutex};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use gatelog_event_log::{BlobError, Blobs};
 use gatelog_merging::State;
@@ -12,8 +12,8 @@ use gatelog_record::{BlobHash, codec};
 use gatelog_rules_config::load::{ConfigFile, LoadInput, load};
 use gatelog_rules_config::problem::Problem;
 use gatelog_rules_config::tenant::{ProjectFacts, TenantSettings, TenantSpec};
-use gatelog_rules_config::{ParseCache, Place, load_cached};
-use gatelog_rules_gate::config_remarks;
+use gatelog_rules_config::{Layout, ParseCache, Place, Shared, load_cached};
+use gatelog_rules_gate::{ConfigRemarks, config_remarks};
 use gatelog_secrets::Keyring;
 
 use crate::connection::{Connections, Trouble};
@@ -21,10 +21,16 @@ use crate::git::{Repositories, config_filter, trouble};
 use crate::secrets;
 
 /// The version of the loader: raised when the same files may give another layout.
-pub const LOADER: u32 = 3;
+pub const LOADER: u32 = 4;
 
 /// Files parsed before: layouts of one tenant after the other, and of changes, share nearly all of them.
 static PARSED: LazyLock<Mutex<ParseCache>> = LazyLock::new(Mutex::default);
+
+/// The tenants' layouts that were read last: the changes of a tenant are all laid out beside the same one.
+static BASES: LazyLock<Mutex<Vec<(BlobHash, Shared<Layout>)>>> = LazyLock::new(Mutex::default);
+
+/// How many of them are kept.
+const MAX_BASES: usize = 4;
 
 /// What is wrong where a blob is missing or damaged.
 const BLOB_MISSING: &str = "blob-missing";
@@ -139,7 +145,7 @@ fn try_make(
     wanted: &LayoutWanted,
 ) -> Result<LayoutOutcome, Trouble> {
     let input = load_input(blobs, connections, wanted)?;
-    let (layout, mut problems) = match PARSED.lock() {
+    let (mut layout, mut problems) = match PARSED.lock() {
         Ok(mut cache) => load_cached(&input, &mut cache),
         // Somebody panicked while holding it: it only saves time.
         Err(_) => load(&input),
@@ -151,18 +157,43 @@ fn try_make(
         None => Vec::new(),
     };
     let errors = problems.iter().filter(|problem| problem.is_error()).count();
-    let introduced =
-        if wanted.item.is_some() { config_remarks(&problems, &ahead, &wanted.changed) } else { Vec::new() };
+    let said = match wanted.item {
+        Some(_) => config_remarks(&problems, &ahead, &wanted.changed),
+        None => ConfigRemarks::default(),
+    };
+    // Loading has told what is wrong with the change's own.
+    if let Some(base) = &wanted.base {
+        layout.keep_static(&*read_base(blobs, base)?);
+    }
     let put = |bytes: Vec<u8>| blobs.put(&bytes).map_err(|error| Trouble::passing("blob-store", &error));
     let encode_error = |error| Trouble::lasting("layout-too-large", &error);
     Ok(LayoutOutcome::Made {
         layout: put(codec::encode(&layout).map_err(encode_error)?)?,
         problems: put(codec::encode(&problems).map_err(encode_error)?)?,
         errors: u32::try_from(errors).unwrap_or(u32::MAX),
-        introduced,
+        introduced: said.errors,
         loader: LOADER,
         secrets: verdicts,
+        warnings: said.warnings,
     })
+}
+
+/// A tenant's layout, from its blob or as it was read before.
+fn read_base(blobs: &dyn Blobs, hash: &BlobHash) -> Result<Shared<Layout>, Trouble> {
+    // Whoever panicked while holding them had them in order: there is nothing between their states.
+    let bases = || BASES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, known)) = bases().iter().find(|(known, _)| known == hash) {
+        return Ok(known.clone());
+    }
+    let layout: Layout =
+        codec::decode(&get(blobs, hash)?).map_err(|error| Trouble::lasting("layout-unreadable", &error))?;
+    let layout = Shared::new(layout);
+    let mut bases = bases();
+    if bases.len() >= MAX_BASES {
+        bases.remove(0);
+    }
+    bases.push((*hash, layout.clone()));
+    Ok(layout)
 }
 
 /// Problems from their blob.

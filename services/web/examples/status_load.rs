@@ -212,6 +212,7 @@ async fn main() {
         files: vec![],
         ahead: None,
         changed: vec![],
+        base: None,
     })));
     last = last.max(keeper.say(GateEvent::LayoutActivated(LayoutActivated {
         made: LayoutMade {
@@ -225,6 +226,7 @@ async fn main() {
                 introduced: vec![],
                 loader: 1,
                 secrets: vec![],
+                warnings: Vec::new(),
             },
         },
         generation: 1,

@@ -18,7 +18,7 @@ use gatelog_record::draft::gate::{
 use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, WorkId, codec};
 use gatelog_rules_config::{self as config, Problem, Severity};
-use gatelog_rules_gate::{combine, config_remarks, job_traits};
+use gatelog_rules_gate::{ConfigRemarks, combine, config_remarks, job_traits};
 
 use crate::gerrit::{CONNECTION, Gerrit, Status, canonical, local};
 use crate::shell::Shell;
@@ -151,7 +151,7 @@ impl Effects {
                 });
             }
         }
-        let (layout, problems) = config::load(&config::LoadInput { tenant, files });
+        let (mut layout, problems) = config::load(&config::LoadInput { tenant, files });
         let ahead: Vec<Problem> = match &wanted.ahead {
             Some(hash) => codec::decode(shell.get(hash)?).map_err(|error| error.to_string())?,
             None => Vec::new(),
@@ -162,10 +162,13 @@ impl Effects {
             Some(_) => config::relevant_errors(&problems, &ahead, &changed).into_iter().cloned().collect(),
             None => Vec::new(),
         };
-        let texts = match wanted.buildset {
+        let said = match wanted.buildset {
             Some(_) => config_remarks(&problems, &ahead, &wanted.changed),
-            None => Vec::new(),
+            None => ConfigRemarks::default(),
         };
+        if let Some(base) = &wanted.base {
+            layout.keep_static(&codec::decode(shell.get(base)?).map_err(|error| error.to_string())?);
+        }
         match wanted.buildset {
             Some(buildset) => {
                 shell.item_problems.insert(buildset, introduced);
@@ -182,9 +185,10 @@ impl Effects {
             layout: shell.put(&layout),
             problems: shell.put(&problems),
             errors,
-            introduced: texts,
+            introduced: said.errors,
             loader: 1,
             secrets: Vec::new(),
+            warnings: said.warnings,
         })
     }
 

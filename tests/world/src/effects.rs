@@ -16,7 +16,7 @@ use gatelog_record::draft::gate::{
 use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, ItemId, WorkId, codec};
 use gatelog_rules_config as config;
-use gatelog_rules_gate::{config_remarks, job_traits};
+use gatelog_rules_gate::{ConfigRemarks, config_remarks, job_traits};
 use serde::{Deserialize, Serialize};
 
 use crate::content::Tree;
@@ -225,23 +225,27 @@ impl Tools<'_> {
                 });
             }
         }
-        let (layout, problems) = config::load(&config::LoadInput { tenant, files });
+        let (mut layout, problems) = config::load(&config::LoadInput { tenant, files });
         let errors = problems.iter().filter(|problem| problem.is_error()).count();
         let ahead: Vec<config::Problem> = match &wanted.ahead {
             Some(hash) => codec::decode(&self.get(hash)?).map_err(|error| error.to_string())?,
             None => Vec::new(),
         };
-        let introduced = match wanted.item {
+        let said = match wanted.item {
             Some(_) => config_remarks(&problems, &ahead, &wanted.changed),
-            None => Vec::new(),
+            None => ConfigRemarks::default(),
         };
+        if let Some(base) = &wanted.base {
+            layout.keep_static(&codec::decode(&self.get(base)?).map_err(|error| error.to_string())?);
+        }
         Ok(LayoutOutcome::Made {
             layout: self.put(&codec::encode(&layout).map_err(|error| error.to_string())?)?,
             problems: self.put(&codec::encode(&problems).map_err(|error| error.to_string())?)?,
             errors: u32::try_from(errors).unwrap_or(u32::MAX),
-            introduced,
+            introduced: said.errors,
             loader: 1,
             secrets: Vec::new(),
+            warnings: said.warnings,
         })
     }
 

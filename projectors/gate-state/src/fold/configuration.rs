@@ -167,6 +167,11 @@ impl<B: Backing> GateTables<B> {
     pub(super) fn layout_ready(&mut self, event: &LayoutReady) -> Result<(), FoldRefused> {
         self.answered(event.item, event.made.work)?;
         self.buildsets.update(&event.buildset, |row| {
+            if let LayoutOutcome::Made { warnings, .. } = &event.made.outcome {
+                // What was looked through and what it is tested with are two layouts, with mostly the same warnings.
+                let fresh: Vec<_> = warnings.iter().filter(|one| !row.warnings.contains(one)).cloned().collect();
+                row.warnings.extend(fresh);
+            }
             let code = match (&event.made.outcome, event.purpose) {
                 (LayoutOutcome::Made { layout, problems, .. }, LayoutPurpose::Use) => {
                     row.layout = Some(*layout);

@@ -108,6 +108,7 @@ impl<B: Backing> GateTables<B> {
                 trace: None,
                 builds: Vec::new(),
                 problem: None,
+                warnings: Vec::new(),
             },
         )
     }

@@ -215,4 +215,6 @@ pub struct BuildsetRow {
     pub builds: Vec<BuildId>,
     /// What kept it from having jobs.
     pub problem: Option<BuildsetProblem>,
+    /// What is wrong with its configuration and keeps it from nothing.
+    pub warnings: Vec<ConfigRemark>,
 }

@@ -316,6 +316,7 @@ mod tests {
             introduced: vec![Default::default()],
             loader: 1,
             secrets: Vec::new(),
+            warnings: Vec::new(),
         };
         let map = BTreeMap::from([("key".to_owned(), (blob(6), Value::Bool(true)))]);
         let all = (WorkId([9; 16]), blob(1), vec![files], Some(outcome), map, [7_u8; 32]);

@@ -147,6 +147,7 @@ impl Decision<'_> {
             files,
             ahead: None,
             changed: Vec::new(),
+            base: None,
         }))
     }
 

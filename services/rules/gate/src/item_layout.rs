@@ -12,7 +12,7 @@ use gatelog_record::draft::gate::{
 };
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BlobHash, BuildsetId, ItemId};
-use gatelog_rules_config::{Problem, relevant_errors};
+use gatelog_rules_config::{Problem, relevant};
 
 use crate::decision::Decision;
 use crate::queue_pass::Walk;
@@ -24,27 +24,41 @@ struct Touched {
     untrusted: bool,
 }
 
-/// How many of the errors that a change brings are told on it.
+/// How many of the errors, and of the warnings, are told to a change.
 const MOST_REMARKS: usize = 50;
 
-/// What is said to a change of the errors in its configuration: of those it brings, and of all in the
-/// branches it changes itself.
-pub fn config_remarks(problems: &[Problem], ahead: &[Problem], changed: &[ProjectBranch]) -> Vec<ConfigRemark> {
+/// What is said to a change of its configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfigRemarks {
+    /// The errors it brings, and all in the branches it changes itself: it is not tested with them.
+    pub errors: Vec<ConfigRemark>,
+    /// The same of warnings, and the older spellings it brings: told with its report, whatever that is.
+    pub warnings: Vec<ConfigRemark>,
+}
+
+/// What is said to a change whose layout has these `problems`, the one ahead those, and which changes these branches.
+pub fn config_remarks(problems: &[Problem], ahead: &[Problem], changed: &[ProjectBranch]) -> ConfigRemarks {
     let changed: BTreeSet<(String, String)> =
         changed.iter().map(|at| (at.project.clone(), at.branch.clone())).collect();
-    let errors = relevant_errors(problems, ahead, &changed);
-    let more = errors.len().saturating_sub(MOST_REMARKS);
-    let remark = |problem: &Problem| ConfigRemark {
+    let found = relevant(problems, ahead, &changed);
+    ConfigRemarks {
+        errors: remarks(&found.errors, "errors: mend these first"),
+        warnings: remarks(&found.warnings, "warnings"),
+    }
+}
+
+fn remarks(problems: &[&Problem], rest: &str) -> Vec<ConfigRemark> {
+    let remark = |problem: &&Problem| ConfigRemark {
         project: problem.place.context.project.clone(),
         branch: problem.place.context.branch.clone(),
         path: problem.place.context.path.clone(),
         line: problem.place.line,
         text: problem.to_string(),
     };
-    let mut remarks: Vec<ConfigRemark> = errors.into_iter().take(MOST_REMARKS).map(remark).collect();
+    let mut remarks: Vec<ConfigRemark> = problems.iter().take(MOST_REMARKS).map(remark).collect();
+    let more = problems.len().saturating_sub(MOST_REMARKS);
     if more > 0 {
-        let text = format!("and {more} more errors: mend these first");
-        remarks.push(ConfigRemark { text, ..ConfigRemark::default() });
+        remarks.push(ConfigRemark { text: format!("and {more} more {rest}"), ..ConfigRemark::default() });
     }
     remarks
 }
@@ -115,7 +129,9 @@ impl Decision<'_> {
                 files.insert(prepared.at.clone(), ConfigFileSet { default, ..prepared.clone() });
             }
         }
-        let of_tenant = self.gate().layouts.row(&walk.tenant.to_owned()).map(|layout| layout.problems);
+        let of_tenant = self.gate().layouts.row(&walk.tenant.to_owned());
+        // Nothing is tested with what is only looked through.
+        let base = of_tenant.filter(|_| purpose == LayoutPurpose::Use).map(|layout| layout.layout);
         let own = set.steps.iter().filter(|step| step.item == item).map(|step| &step.subject);
         let changed = own
             .filter_map(|subject| {
@@ -123,7 +139,7 @@ impl Decision<'_> {
                 Some(ProjectBranch { connection, project, branch: subject.branch.clone()? })
             })
             .collect();
-        let ahead = self.nearest(walk).and_then(|set| set.layout_problems).or(of_tenant);
+        let ahead = self.nearest(walk).and_then(|set| set.layout_problems).or(of_tenant.map(|layout| layout.problems));
         let work = self.deciding.id();
         self.emit(GateEvent::LayoutWanted(LayoutWanted {
             work,
@@ -135,6 +151,7 @@ impl Decision<'_> {
             files: files.into_values().collect(),
             ahead,
             changed,
+            base,
         }))
     }
 

@@ -41,7 +41,7 @@ mod work;
 
 pub use decision::Decision;
 pub use freeze::{combine, job_traits};
-pub use item_layout::config_remarks;
+pub use item_layout::{ConfigRemarks, config_remarks};
 pub use layout_view::LayoutView;
 pub use routing::{RoutedInput, Router};
 pub use rules::GateRules;

@@ -121,7 +121,22 @@ impl Decision<'_> {
             count => format!("Skipped {count} jobs"),
         };
         let text = filled(text, pipeline, &url);
-        paragraphs([text.as_str(), &url, detail, &lines.join("\n"), &skipped, &messages.footer])
+        let warned = match self.warnings(item, action) {
+            [] => String::new(),
+            warnings => {
+                let texts: Vec<&str> = warnings.iter().map(|remark| remark.text.as_str()).collect();
+                format!("Warnings about the configuration:\n\n{}", texts.join("\n\n"))
+            }
+        };
+        paragraphs([text.as_str(), &url, detail, &lines.join("\n"), &skipped, &warned, &messages.footer])
+    }
+
+    /// What is wrong with an item's configuration without keeping it from anything: told once, with its result.
+    fn warnings(&self, item: ItemId, action: ReportAction) -> &[ConfigRemark] {
+        match action {
+            ReportAction::Start | ReportAction::Enqueue | ReportAction::Dequeue => &[],
+            _ => self.buildset_of(item).map_or(&[], |(_, set)| &set.warnings),
+        }
     }
 
     /// Who is told of a result: nobody but the `disabled` reporters once too much failed in a row.
@@ -181,7 +196,7 @@ impl Decision<'_> {
         if reporters.is_empty() {
             return Ok(());
         }
-        let remarks = item.map_or_else(Vec::new, |item| self.remarks(item, subjects));
+        let remarks = item.map_or_else(Vec::new, |item| self.remarks(item, action, subjects));
         let work = self.deciding.id();
         let requested_at = self.now();
         self.emit(GateEvent::ReportRequested(ReportRequested {
@@ -199,14 +214,15 @@ impl Decision<'_> {
     }
 
     /// What is wrong with lines of the branches an item changes.
-    fn remarks(&self, item: ItemId, subjects: &[Subject]) -> Vec<ConfigRemark> {
+    fn remarks(&self, item: ItemId, action: ReportAction, subjects: &[Subject]) -> Vec<ConfigRemark> {
         let problem = self.buildset_of(item).and_then(|(_, set)| set.problem.as_ref());
+        let errors = problem.map_or(&[][..], |problem| &problem.remarks);
         let own = |remark: &&ConfigRemark| {
             subjects.iter().any(|subject| {
                 subject.project == remark.project && subject.branch.as_deref() == Some(remark.branch.as_str())
             })
         };
-        problem.map_or_else(Vec::new, |problem| problem.remarks.iter().filter(own).cloned().collect())
+        errors.iter().chain(self.warnings(item, action)).filter(own).cloned().collect()
     }
 
     /// A report was delivered, or could not be. Nothing waits for it: a failure is tried again for a

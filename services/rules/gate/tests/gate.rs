@@ -24,5 +24,5 @@ scenarios! {
     depends_on_gate failed_dependency_again supersede admin post restart gone job_graph skipped_voting semaphores
     retries twice early_failure results shared_ref static_until_merged topics limits intake reporter_jobs autohold
     autohold_which semaphore_circle circle serial supercedent promote fail_fast hold_following pause artifacts
-    disabled trigger_order facts_fail reports_fail silent_workers nonsense
+    disabled trigger_order facts_fail reports_fail silent_workers nonsense warnings
 }

@@ -343,6 +343,7 @@ pub fn events(layout: BlobHash, problems: BlobHash) -> Vec<GateEvent> {
             files: vec![],
             ahead: None,
             changed: vec![],
+            base: None,
         }),
         GateEvent::LayoutActivated(LayoutActivated {
             made: LayoutMade {
@@ -356,6 +357,7 @@ pub fn events(layout: BlobHash, problems: BlobHash) -> Vec<GateEvent> {
                     introduced: vec![],
                     loader: 1,
                     secrets: vec![],
+                    warnings: Vec::new(),
                 },
             },
             generation: 1,

@@ -209,6 +209,7 @@ pub fn events(text: &str, url: &str, layout: BlobHash, problems: BlobHash) -> Ve
             files: vec![],
             ahead: None,
             changed: vec![],
+            base: None,
         }),
         GateEvent::LayoutActivated(LayoutActivated {
             made: LayoutMade {
@@ -222,6 +223,7 @@ pub fn events(text: &str, url: &str, layout: BlobHash, problems: BlobHash) -> Ve
                     introduced: vec![],
                     loader: 1,
                     secrets: vec![],
+                    warnings: Vec::new(),
                 },
             },
             generation: 1,

@@ -168,6 +168,8 @@ pub struct LayoutWanted {
     pub ahead: Option<BlobHash>,
     /// The branches the item's own changes are for: there every error counts.
     pub changed: Vec<ProjectBranch>,
+    /// The tenant's layout, a blob: of an item that is tested with what is made, what is static comes from there.
+    pub base: Option<BlobHash>,
 }
 
 /// Input: the layout.
@@ -213,6 +215,9 @@ pub enum LayoutOutcome {
         /// The secrets that the layout's jobs use and that cannot be had, in the order of their names. Rules have no
         /// keys: whether a secret deciphers is found by the effect, and enters with its outcome.
         secrets: Vec<SecretVerdict>,
+        /// For an item: warnings about what it changes, and older spellings that it brings. They are told with its
+        /// report and keep it from nothing.
+        warnings: Vec<ConfigRemark>,
     },
     /// There is none; `code` says why (`blob-missing`, …).
     Failed {

@@ -13,7 +13,7 @@ use gatelog_record::draft::gate::{
 use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, BuildId, InputId, InputRecord, LeaseId, Timestamp, Value, WorkId, codec};
 use gatelog_rules_config as config;
-use gatelog_rules_gate::{combine, config_remarks, job_traits};
+use gatelog_rules_gate::{ConfigRemarks, combine, config_remarks, job_traits};
 
 use super::forge::{Forge, Tree};
 use super::shell::World;
@@ -180,16 +180,20 @@ impl World {
                 });
             }
         }
-        let (layout, problems) = config::load(&config::LoadInput { tenant, files });
+        let (mut layout, problems) = config::load(&config::LoadInput { tenant, files });
         let ahead: Vec<config::Problem> = match &wanted.ahead {
             Some(hash) => codec::decode(self.blobs.get(hash).ok_or("the problems ahead are nowhere")?)
                 .map_err(|error| error.to_string())?,
             None => Vec::new(),
         };
-        let introduced = match wanted.item {
+        let said = match wanted.item {
             Some(_) => config_remarks(&problems, &ahead, &wanted.changed),
-            None => Vec::new(),
+            None => ConfigRemarks::default(),
         };
+        if let Some(base) = &wanted.base {
+            let base = self.blobs.get(base).ok_or("the tenant's layout is nowhere")?;
+            layout.keep_static(&codec::decode(base).map_err(|error| error.to_string())?);
+        }
         let errors = problems.iter().filter(|problem| problem.is_error()).count();
         let layout = codec::encode(&layout).map_err(|error| error.to_string())?;
         let problems = codec::encode(&problems).map_err(|error| error.to_string())?;
@@ -197,9 +201,10 @@ impl World {
             layout: self.put(&layout),
             problems: self.put(&problems),
             errors: errors as u32,
-            introduced,
+            introduced: said.errors,
             loader: 1,
             secrets: Vec::new(),
+            warnings: said.warnings,
         })
     }
 

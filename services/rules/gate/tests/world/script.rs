@@ -697,6 +697,10 @@ impl Story {
                 let flat = said.split_whitespace().collect::<Vec<_>>().join(" ");
                 if flat.contains(&text) { Ok(()) } else { Err(format!("it says {said:?}")) }
             }
+            ["it", "does", "not", "say", rest @ ..] => {
+                let said = self.world.last_report.as_ref().ok_or("there was no report")?.message.clone();
+                if said.contains(&rest.join(" ")) { Err(format!("it says {said:?}")) } else { Ok(()) }
+            }
             ["remark", project, path, line] => {
                 let remarks =
                     self.world.last_report.as_ref().map(|report| report.remarks.as_slice()).unwrap_or_default();
