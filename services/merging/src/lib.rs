@@ -33,7 +33,10 @@ mod objects;
 pub mod pick;
 mod place;
 mod prepare;
+mod program;
+mod rebase;
 mod store;
+mod trees;
 mod workspace;
 
 pub use error::MergeError;
@@ -41,7 +44,7 @@ pub use fetch::Fetched;
 pub use files::{FileFilter, SourceFile, State};
 pub use mirrors::{Identity, Limits, Mirrors, MirrorsConfig};
 pub use names::{BranchKey, ProjectKey};
-pub use pick::MergeMode;
+pub use pick::{MergeMode, Tally};
 pub use prepare::{
     ChangedFiles, Conflict, FrozenBase, MergeItem, PrepareOutcome, PrepareRequest, Prepared, PreparedBranch,
     PreparedItem,

@@ -129,7 +129,7 @@ fn by_git(bare: &Path, work: &Path, mode: MergeMode, case: &Case) -> (Option<Str
     (tree, said)
 }
 
-fn compare(mode: MergeMode, cases: u64, differences_max: usize) {
+fn compare(mode: MergeMode, cases: u64) {
     let site = Site::new();
     let (project, ann) = site.project("library", &[("seed", "1\n")]);
     let bare = Repository::open_bare(&ann.bare).unwrap();
@@ -155,37 +155,36 @@ fn compare(mode: MergeMode, cases: u64, differences_max: usize) {
         let (there, said) = by_git(&ann.bare, &ann.work, mode, case);
         conflicts += usize::from(there.is_none());
         if here != there {
-            // The other way round would let something through that git refuses.
-            assert!(here.is_none(), "case {number}: here {here:?}, git {there:?} {said}");
             different.push(format!("case {number}: here {here:?} {why}, git {there:?} {said}"));
         }
     }
     // A test in which nothing or everything conflicts would prove little.
     assert!(conflicts > cases.len() / 20 && conflicts < cases.len() * 19 / 20, "{conflicts} conflicts");
-    assert!(different.len() <= differences_max, "{different:#?}");
+    assert!(different.is_empty(), "{different:#?}");
+    println!("{mode:?}: {:?}", site.mirrors.tally());
 }
 
 #[test]
-fn merge_as_git_does_but_for_two_files_that_were_renamed_and_edited() {
-    compare(MergeMode::Merge, 400, 2);
+fn merge_as_git_does() {
+    compare(MergeMode::Merge, 400);
 }
 
 #[test]
 fn merge_resolve_as_git_does() {
-    compare(MergeMode::MergeResolve, 40, 0);
+    compare(MergeMode::MergeResolve, 40);
 }
 
 #[test]
 fn cherry_pick_as_git_does() {
-    compare(MergeMode::CherryPick, 60, 0);
+    compare(MergeMode::CherryPick, 60);
 }
 
 #[test]
 fn squash_merge_as_git_does() {
-    compare(MergeMode::SquashMerge, 60, 0);
+    compare(MergeMode::SquashMerge, 60);
 }
 
 #[test]
 fn rebase_as_git_does() {
-    compare(MergeMode::Rebase, 60, 0);
+    compare(MergeMode::Rebase, 60);
 }
