@@ -51,7 +51,7 @@ fn compare(mode: MergeMode, least: u64, seconds: u64) {
         };
         let has_attributes = || git(&ann.bare, &["ls-tree", "-r", "--name-only", &ours]).contains(".gitattributes");
         let (there, said) = if mode == MergeMode::Merge && !has_attributes() {
-            by_merge_tree(&ann.bare, &ours, &theirs)
+            by_merge_tree(&ann.bare, &[], &ours, &theirs)
         } else {
             by_work_tree(&ann.work, mode, &ours, &theirs)
         };

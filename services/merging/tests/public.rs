@@ -144,6 +144,44 @@ fn questions(bare: &Path, wanted: &Wanted) -> Vec<Question> {
     all
 }
 
+/// The attribute files of a commit. Most directories are the same in many commits.
+struct Attributes {
+    repo: git2::Repository,
+    known: BTreeMap<git2::Oid, Vec<(String, git2::Oid)>>,
+}
+
+impl Attributes {
+    fn new(bare: &Path) -> Attributes {
+        Attributes { repo: git2::Repository::open(bare).unwrap(), known: BTreeMap::new() }
+    }
+
+    fn of(&mut self, commit: &str) -> Vec<(String, git2::Oid)> {
+        let tree = self.repo.find_commit(git2::Oid::from_str(commit).unwrap()).unwrap().tree_id();
+        self.below(tree)
+    }
+
+    fn below(&mut self, tree: git2::Oid) -> Vec<(String, git2::Oid)> {
+        if let Some(known) = self.known.get(&tree) {
+            return known.clone();
+        }
+        let mut found = Vec::new();
+        let mut directories = Vec::new();
+        for entry in &self.repo.find_tree(tree).unwrap() {
+            let name = String::from_utf8_lossy(entry.name_bytes()).into_owned();
+            match entry.kind() {
+                Some(git2::ObjectType::Blob) if name == ".gitattributes" => found.push((name, entry.id())),
+                Some(git2::ObjectType::Tree) => directories.push((name, entry.id())),
+                _ => {}
+            }
+        }
+        for (name, id) in directories {
+            found.extend(self.below(id).into_iter().map(|(path, id)| (format!("{name}/{path}"), id)));
+        }
+        self.known.insert(tree, found.clone());
+        found
+    }
+}
+
 #[derive(Default)]
 struct Sums {
     questions: usize,
@@ -155,6 +193,7 @@ struct Sums {
 /// Asks git and compares.
 fn record(site: &Site, wanted: &Wanted, from: &Path) -> (String, Vec<String>) {
     let borrowed = borrow(site, wanted.name, from);
+    let mut attributes = Attributes::new(&borrowed.mirror);
     let (mut text, mut different) = (format!("# {}\n", wanted.name), Vec::new());
     let mut sums: BTreeMap<&str, (Sums, Tally)> = BTreeMap::new();
     for question in questions(&borrowed.mirror, wanted) {
@@ -164,15 +203,11 @@ fn record(site: &Site, wanted: &Wanted, from: &Path) -> (String, Vec<String>) {
         let (tree, why) = here(site, &borrowed.project, &question);
         let took = begun.elapsed();
         let after = site.mirrors.tally();
-        // Attributes matter to git only where files lie.
-        let has_attributes = *mode != MergeMode::Merge || !git(&borrowed.mirror, &["ls-tree", "-r", "--name-only", ours])
-            .lines()
-            .all(|path| !path.ends_with(".gitattributes"));
+        let files = attributes.of(ours);
         let begun = Instant::now();
-        let (there, said) = if !has_attributes {
-            by_merge_tree(&borrowed.mirror, ours, theirs)
-        } else {
-            by_work_tree(&borrowed.work, *mode, ours, theirs)
+        let (there, said) = match mode {
+            MergeMode::Merge => by_merge_tree(&borrowed.work, &files, ours, theirs),
+            mode => by_work_tree(&borrowed.work, *mode, ours, theirs),
         };
         let (sum, tally) = sums.entry(mode.name()).or_default();
         sum.theirs += begun.elapsed();

@@ -6,10 +6,25 @@ use gatelog_merging::MergeMode;
 
 use super::{git, try_git};
 
-/// The tree that `git merge-tree` gets without any file lying around, or none for a conflict; and
-/// what it says.
-pub fn by_merge_tree(bare: &Path, ours: &str, theirs: &str) -> (Option<String>, String) {
-    let output = try_git(bare, &["merge-tree", "--write-tree", ours, theirs]);
+/// The tree that `git merge-tree` gets with these attribute files and no others lying in the work
+/// tree, or none for a conflict; and what it says. Of what lies there git reads nothing else when it
+/// merges.
+pub fn by_merge_tree(
+    work: &Path,
+    attributes: &[(String, git2::Oid)],
+    ours: &str,
+    theirs: &str,
+) -> (Option<String>, String) {
+    let repo = git2::Repository::open(work).unwrap();
+    for (path, id) in attributes {
+        let path = work.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, repo.find_blob(*id).unwrap().content()).unwrap();
+    }
+    let output = try_git(work, &["merge-tree", "--write-tree", ours, theirs]);
+    for (path, _) in attributes {
+        std::fs::remove_file(work.join(path)).unwrap();
+    }
     let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let tree = output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned());
     assert!(tree.is_some() || output.status.code() == Some(1) || text.contains("unrelated"), "{text}");
