@@ -8,6 +8,7 @@ use crate::error::MergeError;
 use crate::mirrors::{Mirrors, tip};
 use crate::names::{ProjectKey, commit_id};
 use crate::prepare::ChangedFiles;
+use crate::program;
 
 /// How deep directories may be nested.
 const DEPTH_MAX: usize = 100;
@@ -137,12 +138,13 @@ impl Mirrors {
             .map_err(|e| MergeError::git(project, "cannot compare two commits", e))
     }
 
-    /// The files that a change brings: in which its commit differs from the newest commit it has in
-    /// common with the branch. Zuul: the merger's `fileschanges` job.
+    /// The files that a change brings: those in which it differs from the branch, as far as one of its
+    /// own commits touches them; what merges in it did is not counted, and of a renamed file only the
+    /// new name is. Zuul: the merger's `fileschanges` job, which asks git the same.
     ///
     /// # Errors
-    /// [`MergeError::MissingCommit`], [`MergeError::MissingBranch`]; as [`Mirrors::fetch`] when
-    /// there is no mirror yet.
+    /// [`MergeError::MissingCommit`], [`MergeError::MissingBranch`], [`MergeError::Git`]; as
+    /// [`Mirrors::fetch`] when there is no mirror yet.
     pub fn files_of_change(
         &self,
         project: &ProjectKey,
@@ -152,13 +154,36 @@ impl Mirrors {
         let repo = self.repository(project)?;
         let (target, commit) = (tip(&repo, project, branch)?, find_commit(&repo, project, commit)?);
         let wrap = |e| MergeError::git(project, "cannot list the files of a change", e);
-        match repo.merge_base(target, commit) {
-            Ok(base) => changed(&repo, base, commit, self.config.limits.changed_files).map_err(wrap),
-            Err(e) if e.code() == git2::ErrorCode::NotFound => {
-                changed(&repo, target, commit, self.config.limits.changed_files).map_err(wrap)
-            }
-            Err(e) => Err(wrap(e)),
-        }
+        let differ = program::names_between(&repo, target, commit).map_err(wrap)?;
+        let touched = program::names_touched(&repo, target, commit).map_err(wrap)?;
+        let limit = self.config.limits.changed_files;
+        let text = |path: &Vec<u8>| String::from_utf8_lossy(path).into_owned();
+        let mut paths: Vec<String> = differ.intersection(&touched).map(text).take(limit.saturating_add(1)).collect();
+        let truncated = paths.len() > limit;
+        paths.truncate(limit);
+        paths.sort();
+        Ok(ChangedFiles { paths, truncated })
+    }
+
+    /// The branches whose history holds a commit, sorted. The commit may be named by a tag's own id,
+    /// and one that is not in the mirror is in no branch. Zuul: `item_in_branches`, from which a tag
+    /// gets its jobs.
+    ///
+    /// # Errors
+    /// [`MergeError::BadName`], [`MergeError::Git`]; as [`Mirrors::fetch`] when there is no mirror
+    /// yet.
+    pub fn branches_containing(&self, project: &ProjectKey, commit: &str) -> Result<Vec<String>, MergeError> {
+        let id = commit_id(commit)?;
+        let repo = self.repository(project)?;
+        let Ok(found) = repo.find_object(id, None).and_then(|object| object.peel_to_commit()) else {
+            return Ok(Vec::new());
+        };
+        let refs = program::branches_with(&repo, found.id())
+            .map_err(|e| MergeError::git(project, "cannot look for the branches that hold a commit", e))?;
+        let mut branches: Vec<String> =
+            refs.into_iter().filter_map(|name| Some(name.strip_prefix("refs/heads/")?.to_owned())).collect();
+        branches.sort();
+        Ok(branches)
     }
 }
 

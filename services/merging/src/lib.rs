@@ -7,8 +7,8 @@
 //! - [`Mirrors`] keeps one bare mirror for each repository of each connection.
 //! - [`Mirrors::prepare`] puts a chain of changes on top of each other without a work tree
 //!   (Zuul: the merger's `merge` job).
-//! - [`Mirrors::read_files`], [`Mirrors::branches`], [`Mirrors::changed_files`] answer questions
-//!   (Zuul: `cat`, `refstate`, `fileschanges`).
+//! - [`Mirrors::read_files`], [`Mirrors::repo_state`], [`Mirrors::files_of_change`] and
+//!   [`Mirrors::branches_containing`] answer questions (Zuul: `cat`, `refstate`, `fileschanges`).
 //! - [`Mirrors::clone_workspace`] and [`Mirrors::materialize`] give an executor files to work with.
 //!
 //! # What is promised
@@ -33,7 +33,11 @@ mod objects;
 pub mod pick;
 mod place;
 mod prepare;
+mod program;
+mod rebase;
+mod state;
 mod store;
+mod trees;
 mod workspace;
 
 pub use error::MergeError;
@@ -41,9 +45,10 @@ pub use fetch::Fetched;
 pub use files::{FileFilter, SourceFile, State};
 pub use mirrors::{Identity, Limits, Mirrors, MirrorsConfig};
 pub use names::{BranchKey, ProjectKey};
-pub use pick::MergeMode;
+pub use pick::{MergeMode, Tally};
 pub use prepare::{
     ChangedFiles, Conflict, FrozenBase, MergeItem, PrepareOutcome, PrepareRequest, Prepared, PreparedBranch,
     PreparedItem,
 };
+pub use state::{RefState, RepoState};
 pub use workspace::{BranchState, ObjectSharing, WorkspaceRequest};

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use crate::error::MergeError;
 use crate::names::{ProjectKey, branch_ref, commit_id, directory_name, work_id};
+use crate::pick::Tally;
 
 /// The file that says a mirror was finished; a directory without it is a half-made clone.
 const COMPLETE: &str = "gatelog-mirror";
@@ -84,6 +85,7 @@ impl MirrorsConfig {
 pub struct Mirrors {
     pub(crate) config: MirrorsConfig,
     sources: Mutex<BTreeMap<ProjectKey, String>>,
+    tally: Mutex<Tally>,
 }
 
 /// The proof that the holder alone may change a mirror. The lock belongs to the open file, so it
@@ -100,7 +102,18 @@ impl Mirrors {
     pub fn open(config: MirrorsConfig) -> Result<Mirrors, MergeError> {
         fs::create_dir_all(&config.root)
             .map_err(|e| MergeError::io("cannot make the directory of mirrors", &config.root, e))?;
-        Ok(Mirrors { config, sources: Mutex::default() })
+        Ok(Mirrors { config, sources: Mutex::default(), tally: Mutex::default() })
+    }
+
+    /// How often a merge was certain in memory and how often git was asked, since this was opened.
+    pub fn tally(&self) -> Tally {
+        *self.tally.lock()
+    }
+
+    pub(crate) fn count(&self, more: Tally) {
+        let mut tally = self.tally.lock();
+        tally.in_memory = tally.in_memory.saturating_add(more.in_memory);
+        tally.asked = tally.asked.saturating_add(more.asked);
     }
 
     /// Says where a project's repository is: a local path or a `file://` address. Cheap; may be

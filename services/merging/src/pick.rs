@@ -1,30 +1,22 @@
 //! Putting one change on top of one state, in memory.
 //!
-//! # Where this differs from the git program
+//! Zuul's merger runs git in a work tree. Here trees are merged in memory ([`crate::trees`]), where the
+//! answer is certain to be git's; where it is not, the git program is asked ([`crate::program`]), and
+//! its verdict and its tree are taken. So verdict and tree are always git's. `tests/differential.rs`
+//! compares both on generated histories, `tests/public.rs` on those of public repositories;
+//! docs/merging.md says how often which of the two answers.
 //!
-//! Zuul's merger runs git in a work tree; here libgit2 works on trees. Verdict and tree are the
-//! same in all but these cases (`tests/differential.rs` compares them on generated histories):
-//!
-//! - **Directories that were renamed.** git moves files that the other side adds in the old
-//!   directory into the new one; libgit2 leaves them where they were added.
-//! - **Renames.** Both find renamed files by similarity of 50 % or more, but they measure it
-//!   differently, and libgit2 gives up when there are more than 1000 candidates. A file that was
-//!   renamed alike on both sides and edited on both is a conflict here and none for git. In the
-//!   generated histories this is 2 cases of 400; libgit2 is the stricter one in both.
-//! - **Line matching.** git's default strategy compares lines with the histogram algorithm, libgit2
-//!   with Myers'. Where lines repeat, one of the two may see a conflict that the other does not.
-//! - **Attributes.** `merge=` in a `.gitattributes` file inside the repository is not honoured, nor are merge
-//!   drivers and filters.
-//! - **`merge-resolve`** with several merge bases: git tries them together, here the best one is
-//!   taken. (`git merge -s resolve` looks for no renames and refuses a file that both sides changed
-//!   when its permissions differ in the end; so does this.)
-//!
-//! What is the same on purpose: `merge` and `merge-resolve` fast-forward when they can (Zuul runs
-//! `git merge` without `--no-ff`); histories without a common commit are a conflict.
+//! Like `git merge` without `--no-ff`, `merge` and `merge-resolve` fast-forward when they can; histories
+//! without a common commit are a conflict.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::Cell;
+use std::collections::BTreeSet;
 
-use git2::{Commit, Delta, DiffOptions, FileMode, Index, MergeOptions, Oid, Repository, Signature, Sort, Tree};
+use git2::{Commit, Oid, Repository, Signature, Tree};
+
+use crate::program::{self, Verdict};
+use crate::rebase;
+use crate::trees::{self, Strategy, Sum};
 
 /// How a change is put on top of a branch. Zuul: `merge-mode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,6 +35,9 @@ pub enum MergeMode {
     /// `git rebase`: each commit of the change copied in order, without merge commits and without
     /// those whose content is there already.
     Rebase,
+    /// As `rebase`; but a merge commit is made again with the branch as its first parent, its other
+    /// parents and its message as they were.
+    RebaseFirstParent,
 }
 
 impl MergeMode {
@@ -54,13 +49,27 @@ impl MergeMode {
             MergeMode::CherryPick => "cherry-pick",
             MergeMode::SquashMerge => "squash-merge",
             MergeMode::Rebase => "rebase",
+            MergeMode::RebaseFirstParent => "rebase-first-parent",
         }
     }
 
-    /// The mode of this name.
+    /// All modes.
+    pub const ALL: [MergeMode; 6] = [
+        MergeMode::Merge,
+        MergeMode::MergeResolve,
+        MergeMode::CherryPick,
+        MergeMode::SquashMerge,
+        MergeMode::Rebase,
+        MergeMode::RebaseFirstParent,
+    ];
+
+    /// The mode of this name. Zuul: drivers also name `merge-ort` and `merge-recursive`, which for
+    /// git are one strategy today, the default one.
     pub fn from_name(name: &str) -> Option<MergeMode> {
-        use MergeMode::{CherryPick, Merge, MergeResolve, Rebase, SquashMerge};
-        [Merge, MergeResolve, CherryPick, SquashMerge, Rebase].into_iter().find(|mode| mode.name() == name)
+        match name {
+            "merge-ort" | "merge-recursive" => Some(MergeMode::Merge),
+            name => MergeMode::ALL.into_iter().find(|mode| mode.name() == name),
+        }
     }
 }
 
@@ -76,6 +85,34 @@ pub(crate) enum Picked {
     Conflict { paths: Vec<String>, message: String },
 }
 
+impl Picked {
+    fn conflict(paths: &BTreeSet<Vec<u8>>) -> Picked {
+        let text = |path: &Vec<u8>| String::from_utf8_lossy(path).into_owned();
+        let named: Vec<String> = paths.iter().take(CONFLICT_PATHS_MAX).map(text).collect();
+        let message = match (named.get(..5), named.is_empty()) {
+            (_, true) => "git cannot merge the two".to_owned(),
+            (Some(first), _) if paths.len() > 5 => {
+                format!("merge conflict in {} and {} more", first.join(", "), paths.len() - 5)
+            }
+            _ => format!("merge conflict in {}", named.join(", ")),
+        };
+        Picked::Conflict { paths: named, message }
+    }
+
+    fn unrelated(ours: Oid, theirs: Oid) -> Picked {
+        Picked::Conflict { paths: Vec::new(), message: format!("{ours} and {theirs} have no commit in common") }
+    }
+}
+
+/// Who answered how often: for the note on how often git has to be asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Merges of three trees that were certain in memory.
+    pub in_memory: u64,
+    /// Those that git was asked for.
+    pub asked: u64,
+}
+
 /// What every commit made here needs.
 pub(crate) struct Maker<'a> {
     pub repo: &'a Repository,
@@ -84,233 +121,203 @@ pub(crate) struct Maker<'a> {
     pub message: String,
     /// The most commits of a rebase.
     pub commits_max: usize,
-}
-
-enum Merged<'a> {
-    Tree(Tree<'a>),
-    Conflict { paths: Vec<String>, message: String },
+    /// Counts.
+    pub tally: Cell<Tally>,
 }
 
 /// Puts `theirs` on top of `ours`.
 pub(crate) fn pick(maker: &Maker<'_>, mode: MergeMode, ours: Oid, theirs: Oid) -> Result<Picked, git2::Error> {
+    let is_merge = || Ok::<_, git2::Error>(maker.repo.find_commit(theirs)?.parent_count() > 1);
     match mode {
-        MergeMode::Merge | MergeMode::MergeResolve => merge(maker, mode, ours, theirs),
+        MergeMode::Merge => merge(maker, Strategy::Ort, ours, theirs),
+        MergeMode::MergeResolve => merge(maker, Strategy::Resolve, ours, theirs),
         MergeMode::SquashMerge => squash(maker, ours, theirs),
-        MergeMode::CherryPick if maker.repo.find_commit(theirs)?.parent_count() > 1 => {
-            merge(maker, MergeMode::MergeResolve, ours, theirs)
-        }
-        MergeMode::CherryPick => copy(maker, ours, theirs),
-        MergeMode::Rebase => rebase(maker, ours, theirs),
+        MergeMode::CherryPick if is_merge()? => merge(maker, Strategy::Resolve, ours, theirs),
+        MergeMode::CherryPick => maker.copy(ours, theirs),
+        MergeMode::RebaseFirstParent if is_merge()? => merge_again(maker, ours, theirs),
+        MergeMode::Rebase | MergeMode::RebaseFirstParent => rebase::rebase(maker, ours, theirs),
     }
 }
 
-fn options(mode: MergeMode) -> MergeOptions {
-    let mut options = MergeOptions::new();
-    let resolve = mode == MergeMode::MergeResolve;
-    options.find_renames(!resolve).no_recursive(resolve).rename_threshold(50).target_limit(1000);
-    options
+/// How two histories stand to each other.
+enum Relation {
+    /// Ours holds theirs.
+    UpToDate,
+    /// Theirs holds ours.
+    Ahead,
+    /// These are the newest commits that both hold.
+    Forked(Vec<Oid>),
+    Unrelated,
 }
 
-fn is_ancestor(repo: &Repository, ancestor: Oid, of: Oid) -> Result<bool, git2::Error> {
-    Ok(ancestor == of || repo.graph_descendant_of(of, ancestor)?)
+fn relation(repo: &Repository, ours: Oid, theirs: Oid) -> Result<Relation, git2::Error> {
+    match repo.merge_bases(ours, theirs) {
+        Ok(bases) if bases.contains(&theirs) => Ok(Relation::UpToDate),
+        Ok(bases) if bases.contains(&ours) => Ok(Relation::Ahead),
+        Ok(bases) => Ok(Relation::Forked(bases.to_vec())),
+        Err(error) if error.code() == git2::ErrorCode::NotFound => Ok(Relation::Unrelated),
+        Err(error) => Err(error),
+    }
 }
 
-fn merge(maker: &Maker<'_>, mode: MergeMode, ours: Oid, theirs: Oid) -> Result<Picked, git2::Error> {
-    let repo = maker.repo;
-    if is_ancestor(repo, theirs, ours)? {
-        return Ok(Picked::Commit(ours));
+fn merge(maker: &Maker<'_>, strategy: Strategy, ours: Oid, theirs: Oid) -> Result<Picked, git2::Error> {
+    let bases = match relation(maker.repo, ours, theirs)? {
+        Relation::UpToDate => return Ok(Picked::Commit(ours)),
+        Relation::Ahead => return Ok(Picked::Commit(theirs)),
+        Relation::Unrelated => return Ok(Picked::unrelated(ours, theirs)),
+        Relation::Forked(bases) => bases,
+    };
+    let (one, two) = (maker.repo.find_commit(ours)?, maker.repo.find_commit(theirs)?);
+    match maker.merge_commits(strategy, &bases, &one, &two)? {
+        Verdict::Conflict(paths) => Ok(Picked::conflict(&paths)),
+        Verdict::Tree(tree) => maker.commit(&maker.signature, &maker.message, tree, &[&one, &two]),
     }
-    if is_ancestor(repo, ours, theirs)? {
-        return Ok(Picked::Commit(theirs));
-    }
-    let (one, two) = (repo.find_commit(ours)?, repo.find_commit(theirs)?);
-    match merge_tree(repo, mode, &one, &two)? {
-        Merged::Conflict { paths, message } => Ok(Picked::Conflict { paths, message }),
-        Merged::Tree(tree) => commit(maker, &maker.signature, &maker.message, &tree, &[&one, &two]),
-    }
+}
+
+/// The tree of both, and what to say when there is none.
+fn merged_tree(maker: &Maker<'_>, one: &Commit<'_>, two: &Commit<'_>) -> Result<Result<Oid, Picked>, git2::Error> {
+    Ok(match relation(maker.repo, one.id(), two.id())? {
+        Relation::UpToDate => Ok(one.tree_id()),
+        Relation::Ahead => Ok(two.tree_id()),
+        Relation::Unrelated => Err(Picked::unrelated(one.id(), two.id())),
+        Relation::Forked(bases) => match maker.merge_commits(Strategy::Ort, &bases, one, two)? {
+            Verdict::Conflict(paths) => Err(Picked::conflict(&paths)),
+            Verdict::Tree(tree) => Ok(tree),
+        },
+    })
 }
 
 fn squash(maker: &Maker<'_>, ours: Oid, theirs: Oid) -> Result<Picked, git2::Error> {
-    let repo = maker.repo;
-    let (one, two) = (repo.find_commit(ours)?, repo.find_commit(theirs)?);
-    let tree = if is_ancestor(repo, theirs, ours)? {
-        one.tree()?
-    } else if is_ancestor(repo, ours, theirs)? {
-        two.tree()?
-    } else {
-        match merge_tree(repo, MergeMode::Merge, &one, &two)? {
-            Merged::Conflict { paths, message } => return Ok(Picked::Conflict { paths, message }),
-            Merged::Tree(tree) => tree,
-        }
+    let (one, two) = (maker.repo.find_commit(ours)?, maker.repo.find_commit(theirs)?);
+    match merged_tree(maker, &one, &two)? {
+        Err(conflict) => Ok(conflict),
+        Ok(tree) => maker.commit(&maker.signature, &maker.message, tree, &[&one]),
+    }
+}
+
+/// A merge commit whose first parent becomes `ours`.
+fn merge_again(maker: &Maker<'_>, ours: Oid, theirs: Oid) -> Result<Picked, git2::Error> {
+    let (one, two) = (maker.repo.find_commit(ours)?, maker.repo.find_commit(theirs)?);
+    let tree = match merged_tree(maker, &one, &two)? {
+        Err(conflict) => return Ok(conflict),
+        Ok(tree) => tree,
     };
-    commit(maker, &maker.signature, &maker.message, &tree, &[&one])
+    let others = two.parents().skip(1).collect::<Vec<_>>();
+    let parents: Vec<&Commit<'_>> = std::iter::once(&one).chain(&others).collect();
+    let mut message = String::from_utf8_lossy(two.message_raw_bytes()).into_owned();
+    if !message.is_empty() && !message.ends_with('\n') {
+        message.push('\n');
+    }
+    maker.commit(&maker.signature, &message, tree, &parents)
 }
 
-fn merge_tree<'a>(
-    repo: &'a Repository,
-    mode: MergeMode,
-    ours: &Commit<'_>,
-    theirs: &Commit<'_>,
-) -> Result<Merged<'a>, git2::Error> {
-    match repo.merge_base(ours.id(), theirs.id()) {
-        Ok(_) => {}
-        Err(e) if e.code() == git2::ErrorCode::NotFound => {
-            let message = format!("{} and {} have no commit in common", ours.id(), theirs.id());
-            return Ok(Merged::Conflict { paths: Vec::new(), message });
+impl Maker<'_> {
+    fn count(&self, asked: bool) {
+        let mut tally = self.tally.get();
+        *(if asked { &mut tally.asked } else { &mut tally.in_memory }) += 1;
+        self.tally.set(tally);
+    }
+
+    fn merge_commits(
+        &self,
+        strategy: Strategy,
+        bases: &[Oid],
+        one: &Commit<'_>,
+        two: &Commit<'_>,
+    ) -> Result<Verdict, git2::Error> {
+        let repo = self.repo;
+        let mut base = None;
+        if let [only] = bases {
+            let tree = repo.find_commit(*only)?.tree_id();
+            base = Some(tree);
+            match trees::merge(repo, strategy, tree, one.tree_id(), two.tree_id())? {
+                Sum::Tree(tree) => {
+                    self.count(false);
+                    return Ok(Verdict::Tree(tree));
+                }
+                Sum::Conflict(paths) => {
+                    self.count(false);
+                    return Ok(Verdict::Conflict(paths));
+                }
+                Sum::Unsure(why) => tracing::debug!(ours = %one.id(), theirs = %two.id(), why, "git is asked"),
+            }
         }
-        Err(e) => return Err(e),
-    }
-    if mode == MergeMode::MergeResolve
-        && let Some(path) = permissions_conflict(repo, ours, theirs)?
-    {
-        let message = format!("merge conflict in {path}: both sides changed it, and its permissions differ");
-        return Ok(Merged::Conflict { paths: vec![path], message });
-    }
-    let index = repo.merge_commits(ours, theirs, Some(&options(mode)))?;
-    finish(repo, index)
-}
-
-/// A file that both sides changed in different ways, with different permissions in the end: the
-/// resolve strategy merges no such file.
-fn permissions_conflict(
-    repo: &Repository,
-    ours: &Commit<'_>,
-    theirs: &Commit<'_>,
-) -> Result<Option<String>, git2::Error> {
-    let base = repo.find_commit(repo.merge_base(ours.id(), theirs.id())?)?.tree()?;
-    // Where a path is in the end, by its bytes: content and permissions.
-    let changes = |side: &Commit<'_>| -> Result<BTreeMap<Vec<u8>, (Oid, FileMode)>, git2::Error> {
-        let mut options = DiffOptions::new();
-        options.skip_binary_check(true);
-        let diff = repo.diff_tree_to_tree(Some(&base), Some(&side.tree()?), Some(&mut options))?;
-        let kept = diff.deltas().filter(|delta| delta.status() == Delta::Modified);
-        Ok(kept
-            .filter_map(|d| Some((d.new_file().path_bytes()?.to_vec(), (d.new_file().id(), d.new_file().mode()))))
-            .collect())
-    };
-    let (ours, theirs) = (changes(ours)?, changes(theirs)?);
-    let differs = ours.iter().find(|(path, one)| theirs.get(*path).is_some_and(|two| two.1 != one.1));
-    Ok(differs.map(|(path, _)| String::from_utf8_lossy(path).into_owned()))
-}
-
-fn finish(repo: &Repository, mut index: Index) -> Result<Merged<'_>, git2::Error> {
-    if !index.has_conflicts() {
-        let id = index.write_tree_to(repo)?;
-        return Ok(Merged::Tree(repo.find_tree(id)?));
-    }
-    let mut paths = BTreeSet::new();
-    for conflict in index.conflicts()? {
-        let conflict = conflict?;
-        for side in [conflict.ancestor, conflict.our, conflict.their].into_iter().flatten() {
-            paths.insert(String::from_utf8_lossy(&side.path).into_owned());
-        }
-    }
-    let total = paths.len();
-    let paths: Vec<String> = paths.into_iter().take(CONFLICT_PATHS_MAX).collect();
-    let mut message = format!("merge conflict in {}", paths.iter().take(5).cloned().collect::<Vec<_>>().join(", "));
-    if total > 5 {
-        message.push_str(&format!(" and {} more", total - 5));
-    }
-    Ok(Merged::Conflict { paths, message })
-}
-
-fn commit(
-    maker: &Maker<'_>,
-    author: &Signature<'_>,
-    message: &str,
-    tree: &Tree<'_>,
-    parents: &[&Commit<'_>],
-) -> Result<Picked, git2::Error> {
-    maker.repo.commit(None, author, &maker.signature, message, tree, parents).map(Picked::Commit)
-}
-
-fn empty_tree(repo: &Repository) -> Result<Tree<'_>, git2::Error> {
-    repo.find_tree(repo.treebuilder(None)?.write()?)
-}
-
-/// The tree before a commit: of its first parent, or the empty one.
-fn tree_before<'a>(repo: &'a Repository, commit: &Commit<'a>) -> Result<Tree<'a>, git2::Error> {
-    if commit.parent_count() == 0 { empty_tree(repo) } else { commit.parent(0)?.tree() }
-}
-
-/// Copies one commit: its author and message stay, its committer is gatelog. A commit that brings
-/// something which is there already is left out, one that never brought anything is kept.
-fn copy(maker: &Maker<'_>, ours: Oid, theirs: Oid) -> Result<Picked, git2::Error> {
-    let repo = maker.repo;
-    let (one, two) = (repo.find_commit(ours)?, repo.find_commit(theirs)?);
-    let (before, base, after) = (tree_before(repo, &two)?, one.tree()?, two.tree()?);
-    let index = repo.merge_trees(&before, &base, &after, Some(&options(MergeMode::Merge)))?;
-    let tree = match finish(repo, index)? {
-        Merged::Conflict { paths, message } => return Ok(Picked::Conflict { paths, message }),
-        Merged::Tree(tree) => tree,
-    };
-    if tree.id() == base.id() && before.id() != after.id() {
-        return Ok(Picked::Commit(ours));
-    }
-    // Texts in other encodings than UTF-8 lose what cannot be shown; git would keep the bytes.
-    let message = String::from_utf8_lossy(two.message_raw_bytes()).into_owned();
-    let author = two.author();
-    commit(maker, &author, &message, &tree, &[&one])
-}
-
-fn rebase(maker: &Maker<'_>, ours: Oid, theirs: Oid) -> Result<Picked, git2::Error> {
-    let repo = maker.repo;
-    if is_ancestor(repo, theirs, ours)? {
-        return Ok(Picked::Commit(ours));
-    }
-    let commits = only_in(repo, theirs, ours, maker.commits_max)?;
-    let mut is_linear = true;
-    for id in &commits {
-        is_linear &= repo.find_commit(*id)?.parent_count() == 1;
-    }
-    if is_linear && is_ancestor(repo, ours, theirs)? {
-        return Ok(Picked::Commit(theirs));
-    }
-    // What the branch has got in another commit already is not applied again: it might conflict
-    // with what was built on it since.
-    let mut known = BTreeSet::new();
-    for id in only_in(repo, ours, theirs, maker.commits_max)? {
-        known.extend(patch_id(repo, id)?);
-    }
-    let mut state = ours;
-    for id in commits {
-        if repo.find_commit(id)?.parent_count() > 1 {
-            continue;
-        }
-        if !known.is_empty() && patch_id(repo, id)?.is_some_and(|patch| known.contains(&patch)) {
-            continue;
-        }
-        match copy(maker, state, id)? {
-            Picked::Commit(next) => state = next,
-            Picked::Conflict { paths, message } => {
-                return Ok(Picked::Conflict { paths, message: format!("{message}, when commit {id} is rebased") });
+        self.count(true);
+        match strategy {
+            Strategy::Resolve => program::resolve(repo, bases, one.id(), two.id()),
+            Strategy::Ort => {
+                // With several bases git merges those first; any of them may differ anywhere.
+                let base = base.map_or_else(|| empty_tree(repo), Ok)?;
+                let attributes = trees::attributes(repo, base, one.tree_id(), two.tree_id())?;
+                program::merge_tree(repo, one.id(), two.id(), &attributes)
             }
         }
     }
-    Ok(Picked::Commit(state))
+
+    /// Merges three trees as a copied commit is merged.
+    fn merge_trees(&self, base: Oid, ours: Oid, theirs: Oid) -> Result<Verdict, git2::Error> {
+        let repo = self.repo;
+        match trees::merge(repo, Strategy::Ort, base, ours, theirs)? {
+            Sum::Tree(tree) => {
+                self.count(false);
+                return Ok(Verdict::Tree(tree));
+            }
+            Sum::Conflict(paths) => {
+                self.count(false);
+                return Ok(Verdict::Conflict(paths));
+            }
+            Sum::Unsure(why) => tracing::debug!(%ours, %theirs, why, "git is asked"),
+        }
+        self.count(true);
+        // git merges commits; so these three become some, which nobody refers to.
+        let commit = |tree: Oid, parents: &[&Commit<'_>]| {
+            let tree = repo.find_tree(tree)?;
+            let id = repo.commit(None, &self.signature, &self.signature, "a side\n", &tree, parents)?;
+            repo.find_commit(id)
+        };
+        let from = commit(base, &[])?;
+        let (one, two) = (commit(ours, &[&from])?, commit(theirs, &[&from])?);
+        let attributes = trees::attributes(repo, base, ours, theirs)?;
+        program::merge_tree(repo, one.id(), two.id(), &attributes)
+    }
+
+    fn commit(
+        &self,
+        author: &Signature<'_>,
+        message: &str,
+        tree: Oid,
+        parents: &[&Commit<'_>],
+    ) -> Result<Picked, git2::Error> {
+        let tree = self.repo.find_tree(tree)?;
+        self.repo.commit(None, author, &self.signature, message, &tree, parents).map(Picked::Commit)
+    }
+
+    /// Copies one commit: its author and message stay, its committer is gatelog. A commit that brings
+    /// something which is there already is left out, one that never brought anything is kept.
+    pub(crate) fn copy(&self, ours: Oid, theirs: Oid) -> Result<Picked, git2::Error> {
+        let repo = self.repo;
+        let (one, two) = (repo.find_commit(ours)?, repo.find_commit(theirs)?);
+        let (before, base) = (tree_before(repo, &two)?.id(), one.tree_id());
+        let tree = match self.merge_trees(before, base, two.tree_id())? {
+            Verdict::Conflict(paths) => return Ok(Picked::conflict(&paths)),
+            Verdict::Tree(tree) => tree,
+        };
+        if tree == base && before != two.tree_id() {
+            return Ok(Picked::Commit(ours));
+        }
+        // Texts in other encodings than UTF-8 lose what cannot be shown; git would keep the bytes.
+        let message = String::from_utf8_lossy(two.message_raw_bytes()).into_owned();
+        self.commit(&two.author(), &message, tree, &[&one])
+    }
 }
 
-/// The commits of one history that are not in another, parents first.
-fn only_in(repo: &Repository, tip: Oid, other: Oid, limit: usize) -> Result<Vec<Oid>, git2::Error> {
-    let mut walk = repo.revwalk()?;
-    walk.set_sorting(Sort::TOPOLOGICAL | Sort::REVERSE)?;
-    walk.push(tip)?;
-    walk.hide(other)?;
-    let found = walk.take(limit + 1).collect::<Result<Vec<_>, _>>()?;
-    if found.len() > limit {
-        return Err(git2::Error::from_str(&format!("more than {limit} commits to rebase: use another merge mode")));
-    }
-    Ok(found)
+fn empty_tree(repo: &Repository) -> Result<Oid, git2::Error> {
+    repo.treebuilder(None)?.write()
 }
 
-/// What a commit changes, independent of where; none for merges and for commits that change nothing.
-fn patch_id(repo: &Repository, id: Oid) -> Result<Option<Oid>, git2::Error> {
-    let commit = repo.find_commit(id)?;
-    if commit.parent_count() > 1 {
-        return Ok(None);
-    }
-    let diff = repo.diff_tree_to_tree(Some(&tree_before(repo, &commit)?), Some(&commit.tree()?), None)?;
-    if diff.deltas().len() == 0 { Ok(None) } else { diff.patchid(None).map(Some) }
+/// The tree before a commit: of its first parent, or the empty one.
+pub(crate) fn tree_before<'a>(repo: &'a Repository, commit: &Commit<'a>) -> Result<Tree<'a>, git2::Error> {
+    if commit.parent_count() == 0 { repo.find_tree(empty_tree(repo)?) } else { commit.parent(0)?.tree() }
 }
 
 #[cfg(test)]
@@ -319,9 +326,10 @@ mod tests {
 
     #[test]
     fn modes_are_known_by_their_name() {
-        for name in ["merge", "merge-resolve", "cherry-pick", "squash-merge", "rebase"] {
+        for name in ["merge", "merge-resolve", "cherry-pick", "squash-merge", "rebase", "rebase-first-parent"] {
             assert_eq!(MergeMode::from_name(name).map(MergeMode::name), Some(name));
         }
+        assert_eq!(MergeMode::from_name("merge-ort"), Some(MergeMode::Merge));
         assert_eq!(MergeMode::from_name("octopus"), None);
     }
 }

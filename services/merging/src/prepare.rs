@@ -1,12 +1,13 @@
 //! Preparing: a chain of changes, one on top of the other.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use git2::{Oid, Repository, Signature, Time};
 
 use crate::error::MergeError;
 use crate::files::{self, FileFilter, SourceFile};
-use crate::mirrors::{Identity, Limits, Mirrors, PREPARED, tip};
+use crate::mirrors::{Limits, Mirrors, PREPARED, tip};
 use crate::names::{BranchKey, ProjectKey, commit_id, full_ref, work_id};
 use crate::pick::{self, Maker, MergeMode, Picked};
 
@@ -162,7 +163,7 @@ impl Mirrors {
             let ahead = chain.branch(&key, bases.get(&key).copied())?;
             let repo = chain.repository(&item.project)?;
             let wrap = |e| MergeError::git(&item.project, "cannot put a change on top of its branch", e);
-            let picked = put_on_top(repo, item, ahead, change, &self.config.identity, &self.config.limits);
+            let picked = put_on_top(self, repo, item, ahead, change);
             match picked.map_err(wrap)? {
                 Picked::Conflict { paths, message } => {
                     let bases =
@@ -201,13 +202,13 @@ fn tree_of(repo: &Repository, commit: Oid) -> Result<String, git2::Error> {
 }
 
 fn put_on_top(
+    mirrors: &Mirrors,
     repo: &Repository,
     item: &MergeItem,
     ahead: Oid,
     change: Oid,
-    identity: &Identity,
-    limits: &Limits,
 ) -> Result<Picked, git2::Error> {
+    let (identity, limits) = (&mirrors.config.identity, &mirrors.config.limits);
     // A zone of its own would make the ids depend on where the merger runs.
     let signature = Signature::new(&identity.name, &identity.email, &Time::new(item.date_s, 0))?;
     let mut message = match (&item.message, &item.ref_name) {
@@ -220,8 +221,10 @@ fn put_on_top(
     if !message.ends_with('\n') {
         message.push('\n');
     }
-    let maker = Maker { repo, signature, message, commits_max: limits.commits };
-    pick::pick(&maker, item.mode, ahead, change)
+    let maker = Maker { repo, signature, message, commits_max: limits.commits, tally: Cell::default() };
+    let picked = pick::pick(&maker, item.mode, ahead, change);
+    mirrors.count(maker.tally.get());
+    picked
 }
 
 impl Chain<'_> {

@@ -10,7 +10,8 @@ use git2::{Oid, Repository};
 use crate::error::MergeError;
 use crate::files::find_commit;
 use crate::mirrors::Mirrors;
-use crate::names::{ProjectKey, branch_ref};
+use crate::names::{ProjectKey, branch_ref, commit_id, full_ref};
+use crate::state::RefState;
 use crate::place::Skeleton;
 use crate::store::{self, GatherError, Listing};
 
@@ -68,7 +69,31 @@ impl Mirrors {
         let mirror = self.repository(&request.project)?;
         find_commit(&mirror, &request.project, &request.commit)?;
         take_destination(&request.destination)?;
-        self.fill_workspace(&mirror, request).inspect_err(|_| drop(fs::remove_dir_all(&request.destination)))
+        self.fill_workspace(&mirror, request, None).inspect_err(|_| drop(fs::remove_dir_all(&request.destination)))
+    }
+
+    /// As [`Mirrors::clone_workspace`], with branches and tags as they were when a buildset was frozen,
+    /// whatever was pushed, moved or deleted since: all jobs of a buildset see the same, even those
+    /// that start days later. What the request says of a branch goes before. Zuul: restoring the repo
+    /// state.
+    ///
+    /// # Errors
+    /// As [`Mirrors::clone_workspace`]; [`MergeError::MissingCommit`] for a ref whose object is not in
+    /// the mirror any more.
+    pub fn clone_frozen_workspace(&self, request: &WorkspaceRequest, refs: &RefState) -> Result<(), MergeError> {
+        let mirror = self.repository(&request.project)?;
+        find_commit(&mirror, &request.project, &request.commit)?;
+        let mut frozen = BTreeMap::new();
+        for (name, id) in refs {
+            let name = full_ref(name)?;
+            let missing = || MergeError::MissingCommit { project: request.project.clone(), commit: id.clone() };
+            let id = commit_id(id)?;
+            mirror.find_object(id, None).map_err(|_| missing())?;
+            frozen.insert(name, id);
+        }
+        take_destination(&request.destination)?;
+        self.fill_workspace(&mirror, request, Some(&frozen))
+            .inspect_err(|_| drop(fs::remove_dir_all(&request.destination)))
     }
 
     /// Writes the files of a commit into a directory, without a repository: for trusted playbooks
@@ -88,11 +113,16 @@ impl Mirrors {
         })
     }
 
-    fn fill_workspace(&self, mirror: &Repository, request: &WorkspaceRequest) -> Result<(), MergeError> {
+    fn fill_workspace(
+        &self,
+        mirror: &Repository,
+        request: &WorkspaceRequest,
+        frozen: Option<&BTreeMap<String, Oid>>,
+    ) -> Result<(), MergeError> {
         let project = &request.project;
         let destination = &request.destination;
         let wrap = |e| MergeError::git(project, "cannot make a workspace", e);
-        let refs = self.workspace_refs(mirror, request)?;
+        let refs = self.workspace_refs(mirror, request, frozen)?;
         let upstream = request.branch.as_deref().map(|branch| Ok((branch, branch_ref(branch)?))).transpose()?;
         let skeleton = Skeleton {
             identity: &self.config.identity,
@@ -134,21 +164,19 @@ impl Mirrors {
         &self,
         mirror: &Repository,
         request: &WorkspaceRequest,
+        frozen: Option<&BTreeMap<String, Oid>>,
     ) -> Result<BTreeMap<String, Oid>, MergeError> {
         let project = &request.project;
         let wrap = |e| MergeError::git(project, "cannot read the refs", e);
-        let mut refs = BTreeMap::new();
-        // Not `refs/*`: a mirror keeps a ref for each commit it ever prepared, a file each.
-        for glob in ["refs/heads/*", "refs/tags/*"] {
-            for reference in mirror.references_glob(glob).map_err(wrap)? {
-                let reference = reference.map_err(wrap)?;
-                let (Ok(name), Some(id)) = (reference.name(), reference.target()) else { continue };
-                if let Some(branch) = name.strip_prefix("refs/heads/") {
-                    refs.insert(format!("refs/remotes/origin/{branch}"), id);
-                }
-                refs.insert(name.to_owned(), id);
-            }
-        }
+        let mut refs = match frozen {
+            Some(frozen) => frozen.clone(),
+            None => branches_and_tags(mirror).map_err(wrap)?,
+        };
+        let origins: Vec<(String, Oid)> = refs
+            .iter()
+            .filter_map(|(name, id)| Some((format!("refs/remotes/origin/{}", name.strip_prefix("refs/heads/")?), *id)))
+            .collect();
+        refs.extend(origins);
         for (branch, state) in &request.branches {
             let name = branch_ref(branch)?;
             refs.insert(name, find_commit(mirror, project, &state.commit)?);
@@ -164,6 +192,20 @@ impl Mirrors {
         }
         Ok(refs)
     }
+}
+
+/// Branches and tags by their whole names. Not `refs/*`: a mirror keeps a ref for each commit it ever
+/// prepared, a file each.
+pub(crate) fn branches_and_tags(mirror: &Repository) -> Result<BTreeMap<String, Oid>, git2::Error> {
+    let mut refs = BTreeMap::new();
+    for glob in ["refs/heads/*", "refs/tags/*"] {
+        for reference in mirror.references_glob(glob)? {
+            let reference = reference?;
+            let (Ok(name), Some(id)) = (reference.name(), reference.target()) else { continue };
+            refs.insert(name.to_owned(), id);
+        }
+    }
+    Ok(refs)
 }
 
 fn take_destination(path: &Path) -> Result<(), MergeError> {

@@ -2,6 +2,9 @@
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up shall fail")]
 
+pub mod histories;
+pub mod peer;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

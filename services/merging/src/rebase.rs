@@ -1,0 +1,90 @@
+//! `git rebase`: each commit of a change copied, in order.
+
+use std::collections::BTreeSet;
+
+use git2::{DiffOptions, Oid, Repository, Sort};
+
+use crate::pick::{Maker, Picked, tree_before};
+use crate::program;
+
+pub(crate) fn rebase(maker: &Maker<'_>, ours: Oid, theirs: Oid) -> Result<Picked, git2::Error> {
+    let repo = maker.repo;
+    let Some(commits) = only_in(repo, theirs, ours, maker.commits_max)? else {
+        let text = format!("more than {} commits to rebase: use another merge mode", maker.commits_max);
+        return Err(git2::Error::from_str(&text));
+    };
+    if commits.is_empty() {
+        return Ok(Picked::Commit(ours));
+    }
+    let mut is_linear = true;
+    for id in &commits {
+        is_linear &= repo.find_commit(*id)?.parent_count() == 1;
+    }
+    // What the branch has got in another commit already is not applied again: it might conflict
+    // with what was built on it since.
+    let commits = match only_in(repo, ours, theirs, maker.commits_max)? {
+        Some(news) if is_linear && news.is_empty() => return Ok(Picked::Commit(theirs)),
+        Some(news) if is_linear && !may_have_got(repo, &news, &commits)? => commits,
+        _ => program::commits_to_rebase(repo, ours, theirs)?,
+    };
+    let mut state = ours;
+    for id in commits {
+        let commit = repo.find_commit(id)?;
+        if commit.parent_count() == 1 && commit.parent_id(0)? == state {
+            state = id;
+            continue;
+        }
+        match maker.copy(state, id)? {
+            Picked::Commit(next) => state = next,
+            Picked::Conflict { paths, message } => {
+                return Ok(Picked::Conflict { paths, message: format!("{message}, when commit {id} is rebased") });
+            }
+        }
+    }
+    Ok(Picked::Commit(state))
+}
+
+/// The commits of one history that are not in another, parents first; `None` if they are too many.
+fn only_in(repo: &Repository, tip: Oid, other: Oid, limit: usize) -> Result<Option<Vec<Oid>>, git2::Error> {
+    let mut walk = repo.revwalk()?;
+    walk.set_sorting(Sort::TOPOLOGICAL | Sort::REVERSE)?;
+    walk.push(tip)?;
+    walk.hide(other)?;
+    let found = walk.take(limit.saturating_add(1)).collect::<Result<Vec<_>, _>>()?;
+    Ok((found.len() <= limit).then_some(found))
+}
+
+/// Whether any of the commits may have the same change as any of the others: it would have to change
+/// the same paths.
+fn may_have_got(repo: &Repository, news: &[Oid], commits: &[Oid]) -> Result<bool, git2::Error> {
+    let mut known = BTreeSet::new();
+    for id in news {
+        known.extend(paths(repo, *id)?);
+    }
+    for id in commits {
+        if paths(repo, *id)?.is_some_and(|paths| known.contains(&paths)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The paths that a commit changes; none for merges and for commits that change nothing.
+fn paths(repo: &Repository, id: Oid) -> Result<Option<BTreeSet<Vec<u8>>>, git2::Error> {
+    let commit = repo.find_commit(id)?;
+    if commit.parent_count() > 1 {
+        return Ok(None);
+    }
+    let mut options = DiffOptions::new();
+    options.skip_binary_check(true).include_typechange(true);
+    let diff =
+        repo.diff_tree_to_tree(Some(&tree_before(repo, &commit)?), Some(&commit.tree()?), Some(&mut options))?;
+    let paths: BTreeSet<Vec<u8>> = diff
+        .deltas()
+        .flat_map(|delta| {
+            [delta.old_file().path_bytes().map(<[u8]>::to_vec), delta.new_file().path_bytes().map(<[u8]>::to_vec)]
+        })
+        .flatten()
+        .collect();
+    Ok((!paths.is_empty()).then_some(paths))
+}
