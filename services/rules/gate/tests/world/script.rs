@@ -143,6 +143,14 @@ impl Story {
                 self.change(one)?.git_ref = Some(git_ref);
                 self.event(one, "change-edited")
             }
+            [change, "gets", "topic", topic] => {
+                self.change(change)?.topic = Some((*topic).to_owned());
+                self.event(change, "change-edited")
+            }
+            ["the", "tenant", "file", "comes", "again"] => {
+                let loaded = self.world.router.tenants.get(TENANT).cloned().ok_or("there is no tenant file yet")?;
+                self.world.say(TENANT, GateInput::TenantLoaded(loaded))
+            }
             [one, "conflicts", "with", other] => {
                 self.world.forge.conflicts.insert(((*one).into(), (*other).into()));
                 Ok(())
