@@ -10,7 +10,8 @@ macro_rules! scenarios {
     ($($name:ident)*) => {$(
         #[test]
         fn $name() {
-            match world::script::play(include_str!(concat!("scenarios/", stringify!($name), ".txt"))) {
+            let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scenarios/", stringify!($name), ".txt");
+            match world::script::play(&std::fs::read_to_string(file).unwrap()) {
                 Ok(shown) => print!("{shown}"),
                 Err(problem) => panic!("it did not go as told: {problem}"),
             }
@@ -24,5 +25,7 @@ scenarios! {
     depends_on_gate failed_dependency_again supersede admin post restart gone job_graph skipped_voting semaphores
     retries twice early_failure results shared_ref static_until_merged topics limits intake reporter_jobs autohold
     autohold_which semaphore_circle circle serial supercedent promote fail_fast hold_following pause artifacts
-    disabled trigger_order facts_fail reports_fail silent_workers nonsense warnings
+    disabled trigger_order facts_fail reports_fail silent_workers nonsense warnings artifact_stands facts_asked
+    old_inputs branches lasting waiting_since many_queues requirements odd_layouts leaving_late promote_some
+    deep_graphs
 }

@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
+use crate::world::laws;
 use crate::world::script::Story;
 
 const CONFIG: &str = "
@@ -125,6 +126,7 @@ fn play(dice: &[[u8; 4]]) -> Result<(), String> {
     if left > 0 || done.is_err() {
         return Err(format!("{}\nsomething is left: {done:?}\n{}", told.join("\n"), story.show()));
     }
+    laws::begins_anew(world)?;
     merges_stand(&story).map_err(|problem| format!("{}\n{problem}", told.join("\n")))
 }
 

@@ -57,6 +57,15 @@ impl World {
         Ok(true)
     }
 
+    /// An answer comes to the first sending of work that was sent again.
+    pub fn answer_late(&mut self, kind: &str) -> Result<(), String> {
+        let rows = self.live.gate.pending_work.rows.iter();
+        let found = rows.filter(|(_, row)| row.work.kind() == kind && row.attempt > 1).map(|(id, row)| (*id, row.clone()));
+        let (id, row) = found.last().ok_or_else(|| format!("no {kind} was sent again"))?;
+        let input = self.answer(id, &PendingRow { attempt: 1, ..row.clone() })?;
+        self.say(&row.tenant, input)
+    }
+
     fn answer(&mut self, work: WorkId, row: &PendingRow) -> Result<GateInput, String> {
         let (attempt, tenant) = (row.attempt, row.tenant.clone());
         let fails = self.failing.get(row.work.kind()).cloned();
@@ -64,7 +73,10 @@ impl World {
         Ok(match &row.work {
             Work::ConfigRead(wanted) => self.read_config(work, attempt, wanted).into(),
             Work::Layout(wanted) => {
-                let outcome = self.make_layout(wanted)?;
+                let outcome = match fails {
+                    Some(message) => LayoutOutcome::Failed { code, message },
+                    None => self.make_layout(wanted)?,
+                };
                 LayoutMade { work, attempt, tenant, outcome }.into()
             }
             Work::Changes(wanted) => self.find_changes(work, attempt, wanted, fails).into(),
@@ -76,7 +88,10 @@ impl World {
                 PrepareDone { work, attempt, tenant, outcome }.into()
             }
             Work::Freeze(wanted) => {
-                let outcome = self.freeze(wanted)?;
+                let outcome = match fails {
+                    Some(message) => FreezeOutcome::Failed { code, message, again: true },
+                    None => self.freeze(wanted)?,
+                };
                 FreezeDone { work, attempt, tenant, outcome }.into()
             }
             Work::Submit(wanted) => {
@@ -117,6 +132,12 @@ impl World {
             } else {
                 found.missing.push(key.clone());
             }
+        }
+        let one = found.changes.first().cloned();
+        for number in found.changes.len()..self.padded {
+            let Some(mut facts) = one.clone() else { break };
+            facts.subject.change = Some(format!("master/padding-{number}"));
+            found.changes.push(facts);
         }
         found
     }

@@ -79,6 +79,13 @@ impl Forge {
         self.projects.insert(name.to_owned(), Project { trusted, branches });
     }
 
+    /// A new branch of a project, where its default branch is.
+    pub fn branch(&mut self, project: &str, branch: &str) -> Option<()> {
+        let tip = self.tip(project, "master")?;
+        self.projects.get_mut(project)?.branches.insert(branch.to_owned(), tip);
+        Some(())
+    }
+
     pub fn tree(&self, commit: &str) -> Tree {
         self.trees.get(commit).cloned().unwrap_or_default()
     }

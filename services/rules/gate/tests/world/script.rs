@@ -16,6 +16,7 @@ use gatelog_record::{BlobHash, BuildId, ItemId, Value, codec};
 use gatelog_rules_config::{TenantProject as ConfigProject, TenantSettings};
 
 use super::forge::{CONNECTION, Change, Forge, Patchset, canonical};
+use super::laws;
 use super::shell::World;
 
 const TENANT: &str = "acme";
@@ -67,6 +68,7 @@ pub fn play(text: &str) -> Result<String, String> {
         let told = story.say(&words, &block).and_then(|()| story.world.pump());
         told.map_err(|problem| format!("line {}: {sentence}\n  {problem}\n{}", number + 1, story.show()))?;
     }
+    laws::begins_anew(&story.world)?;
     Ok(story.shown)
 }
 
@@ -131,7 +133,7 @@ impl Story {
             ["somebody", "pushes", project] | ["somebody", "pushes", project, "silently"] => {
                 self.push_branch(project, words.len() == 3)
             }
-            ["the", "forge", "tells", "of", project] => self.tell_branch(project, None),
+            ["the", "forge", "tells", "of", project] => self.tell_branch(project, "master", None),
             ["an", "event", "of", project, "comes"] => {
                 let event = self.forge_event(project, "master", "change-proposed", None);
                 self.world.intake(&IntakeInput::ForgeEvent(event))
@@ -140,6 +142,14 @@ impl Story {
                 let git_ref = self.world.forge.subject(other).ok_or("no such change")?.git_ref;
                 self.change(one)?.git_ref = Some(git_ref);
                 self.event(one, "change-edited")
+            }
+            [change, "gets", "topic", topic] => {
+                self.change(change)?.topic = Some((*topic).to_owned());
+                self.event(change, "change-edited")
+            }
+            ["the", "tenant", "file", "comes", "again"] => {
+                let loaded = self.world.router.tenants.get(TENANT).cloned().ok_or("there is no tenant file yet")?;
+                self.world.say(TENANT, GateInput::TenantLoaded(loaded))
             }
             [one, "conflicts", "with", other] => {
                 self.world.forge.conflicts.insert(((*one).into(), (*other).into()));
@@ -250,6 +260,25 @@ impl Story {
                 self.left.insert((*project).to_owned());
                 self.load_tenants()
             }
+            ["an", "older", "tenant", "file", "comes"] => {
+                let loaded = self.world.router.tenants.get(TENANT).cloned().ok_or("there is no tenant file yet")?;
+                let older = TenantLoaded { version: loaded.version.saturating_sub(1), ..loaded };
+                self.world.say(TENANT, GateInput::TenantLoaded(older))
+            }
+            [number, "changes", "hang", "together"] => {
+                self.world.padded = number.parse().map_err(|_| "not a number")?;
+                Ok(())
+            }
+            [project, "gets", "branch", branch] => {
+                self.world.forge.branch(project, branch).ok_or("no such project")?;
+                self.tell_branch(project, branch, None)
+            }
+            ["branch", branch, "of", project, "goes"] => {
+                let one = self.world.forge.projects.get_mut(*project).ok_or("no such project")?;
+                let old = one.branches.remove(*branch);
+                self.tell_branch(project, branch, old)
+            }
+            ["an", "old", "answer", "to", kind, "comes"] => self.world.answer_late(kind),
             ["the", "tenant", "leaves"] => {
                 self.version += 1;
                 let file = TenantFile { version: self.version, file: BlobHash::default(), tenants: Vec::new() };
@@ -393,14 +422,15 @@ impl Story {
 
     fn push(&mut self, project: &str, name: &str, rest: &[&str], block: &str) -> Result<(), String> {
         let mut patchset = Patchset { files: vec!["src/lib.rs".into()], ..Patchset::default() };
-        let (mut kind, mut topic) = ("", None);
+        let (mut kind, mut topic, mut branch) = ("", None, "master");
         for word in rest {
             match *word {
-                "depends-on" | "stacked-on" | "files" | "with" | "topic" => kind = word,
+                "depends-on" | "stacked-on" | "files" | "with" | "topic" | "branch" => kind = word,
                 word => match kind {
                     "depends-on" => patchset.depends_on.push(word.to_owned()),
                     "stacked-on" => patchset.stacked_on.push(word.to_owned()),
                     "topic" => topic = Some(word.to_owned()),
+                    "branch" => branch = word,
                     "files" => {
                         patchset.files.retain(|file| file != "src/lib.rs");
                         patchset.files.push(word.to_owned());
@@ -414,7 +444,7 @@ impl Story {
         }
         let change = self.world.forge.changes.entry(name.to_owned()).or_default();
         change.project = project.to_owned();
-        change.branch = "master".into();
+        change.branch = branch.into();
         change.open = true;
         change.topic = topic.or(change.topic.take());
         // An approval counts for the patchset it was given to.
@@ -431,12 +461,12 @@ impl Story {
         self.world.forge.pushed.insert(project.to_owned());
         let one = self.world.forge.projects.get_mut(project).ok_or("no such project")?;
         one.branches.insert("master".into(), new);
-        if tell { self.tell_branch(project, old) } else { Ok(()) }
+        if tell { self.tell_branch(project, "master", old) } else { Ok(()) }
     }
 
-    fn tell_branch(&mut self, project: &str, old: Option<String>) -> Result<(), String> {
-        let commit = self.world.forge.tip(project, "master");
-        let event = self.forge_event(project, "master", "ref-updated", None);
+    fn tell_branch(&mut self, project: &str, branch: &str, old: Option<String>) -> Result<(), String> {
+        let commit = self.world.forge.tip(project, branch);
+        let event = self.forge_event(project, branch, "ref-updated", None);
         self.world.intake(&IntakeInput::ForgeEvent(ForgeEvent { commit, old_commit: old, ..event }))
     }
 
@@ -656,6 +686,12 @@ impl Story {
                 let (id, _) = self.item(change, None)?;
                 let row = self.world.live.gate.waits.rows.get(&WaitKey(WaitSubject::Item(id)));
                 equal("wait", *code, row.map_or("nothing", |row| row.code.word()))
+            }
+            ["wait", "of", change, code, "for", seconds] => {
+                let (id, _) = self.item(change, None)?;
+                let row = self.world.live.gate.waits.rows.get(&WaitKey(WaitSubject::Item(id)));
+                let row = row.filter(|row| row.code.word() == *code).ok_or("it does not wait for that")?;
+                equal("waited", *seconds, format!("{}s", self.world.now.millis_since(row.since) / 1_000).as_str())
             }
             ["wait", "of", "job", job, "of", change, code] => {
                 let build = self.build(job, change, None)?;

@@ -39,6 +39,8 @@ pub struct World {
     pub answered: BTreeSet<(WorkId, u32)>,
     /// Kinds of work that fail, with a text.
     pub failing: BTreeMap<String, String>,
+    /// How many changes every answer about changes holds at least.
+    pub padded: usize,
     /// Leases the gate asked for and did not end: build, attempt.
     pub leases: BTreeSet<(gatelog_record::BuildId, u32)>,
     /// Reports as they were delivered and not yet expected.
@@ -74,6 +76,7 @@ impl World {
             held: BTreeSet::new(),
             answered: BTreeSet::new(),
             failing: BTreeMap::new(),
+            padded: 0,
             leases: BTreeSet::new(),
             reports: Vec::new(),
             last_report: None,
