@@ -113,6 +113,7 @@ impl<B: Backing> GateRead<B> {
                 input: record.decision.as_ref().map(|decision| decision.input_sequence),
                 item,
                 build,
+                actor: record.actor,
             },
         )?;
         Ok(self.sequence_at.put(record.recorded_at, record.sequence)?)
@@ -186,6 +187,7 @@ impl<B: Backing> GateRead<B> {
             received_at: record.recorded_at,
             settled_at: None,
             verdicts: Vec::new(),
+            actor: record.actor,
         };
         begin(&mut self.triggers, event.trigger, record.sequence, row)
     }
