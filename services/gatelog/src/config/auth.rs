@@ -126,6 +126,10 @@ impl AuthConfig {
             AuthDriver::RS256 if self.keys_url.is_some() => {
                 Some(("has a keys-url that its driver does not use", "say driver = \"OpenIDConnect\""))
             }
+            AuthDriver::OpenIDConnect if self.keys_url.as_ref().unwrap_or(&self.issuer_id).starts_with("https://") => Some((
+                "has its keys at an https address, which this gatelog cannot fetch",
+                "set keys-url to a file that something else keeps fresh, or to an http address nobody can tamper with",
+            )),
             AuthDriver::OpenIDConnect if self.public_key.is_some() => {
                 Some(("has a public-key that its driver does not use", "say driver = \"RS256\""))
             }
@@ -191,12 +195,14 @@ mod tests {
             assert!(whole.contains(word), "{word}: {whole}");
         }
         assert!(!whole.contains("hush"), "{whole}");
-        let oidc = "[auth.sso]\ndriver = \"RS256withJWKS\"\nissuer-id = \"https://sso\"\nclient-id = \"ci\"\n";
+        let oidc = "[auth.sso]\ndriver = \"RS256withJWKS\"\nissuer-id = \"https://sso\"\nclient-id = \"ci\"\nkeys-url = \"keys.json\"\n";
         assert!(said(&format!("{hs256}{oidc}")).contains("OpenIDConnect"));
         for (text, words) in [
             (hs256.replace("secret = \"hush hush\"\n", ""), "[auth.ops] needs one of secret and secret-file; write"),
             (hs256.replace("HS256", "RS256"), "[auth.ops] needs public-key; name a file"),
             (hs256.replace("HS256", "OpenIDConnect"), "has a secret that its driver does not use"),
+            (oidc.replace("keys.json", "https://sso/keys"), "which this gatelog cannot fetch; set keys-url to a file"),
+            (oidc.replace("keys-url = \"keys.json\"\n", ""), "which this gatelog cannot fetch"),
             (hs256.replace("HS256", "Basic"), "unknown variant `Basic`"),
             (hs256.replace("\"sso\"", "\"local\""), "is gatelog's own"),
             (hs256.replace("\"ci\"", "\" \""), "client-id of [auth.ops] is empty"),
