@@ -39,6 +39,7 @@ pub enum ClientError {
 #[derive(Clone)]
 pub struct Client {
     base: String,
+    token: Option<String>,
     http: reqwest::blocking::Client,
 }
 
@@ -51,7 +52,17 @@ impl Client {
             .no_proxy()
             .build()
             .map_err(|error| ClientError::Unreachable { url: base.clone(), message: error.to_string() })?;
-        Ok(Client { base, http })
+        Ok(Client { base, token: None, http })
+    }
+
+    /// The same, in the name of a token's bearer.
+    pub fn with_token(self, token: String) -> Client {
+        Client { token: Some(token), ..self }
+    }
+
+    /// Whether it asks in somebody's name.
+    pub fn has_token(&self) -> bool {
+        self.token.is_some()
     }
 
     /// The server's address.
@@ -71,20 +82,41 @@ impl Client {
         self.text(&format!("{}{path}", self.base))
     }
 
+    /// Sends a body to a path; gives the position the answer is as of, where it says one.
+    pub fn post(&self, path: &str, body: &Json) -> Result<Option<String>, ClientError> {
+        let url = format!("{}{path}", self.base);
+        self.answer(&url, self.http.post(&url).json(body)).map(|(_, position)| position)
+    }
+
     fn text(&self, url: &str) -> Result<String, ClientError> {
+        self.answer(url, self.http.get(url)).map(|(text, _)| text)
+    }
+
+    /// The text of an answer, and the position it is as of.
+    fn answer(
+        &self,
+        url: &str,
+        request: reqwest::blocking::RequestBuilder,
+    ) -> Result<(String, Option<String>), ClientError> {
         let unreachable = |error: reqwest::Error| ClientError::Unreachable {
             url: url.to_owned(),
             message: gatelog_effects::connection::chain(&error),
         };
-        let response = self.http.get(url).send().map_err(unreachable)?;
+        let request = match &self.token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        };
+        let response = request.send().map_err(unreachable)?;
         let status = response.status();
+        let position =
+            response.headers().get("gatelog-position").and_then(|value| value.to_str().ok()).map(str::to_owned);
         let text = response.text().map_err(unreachable)?;
         if status.is_success() {
-            return Ok(text);
+            return Ok((text, position));
         }
         let message = serde_json::from_str::<Json>(&text)
             .ok()
-            .and_then(|json| json.get("error").or_else(|| json.get("description"))?.as_str().map(str::to_owned))
+            .and_then(|json| json.get("description").or_else(|| json.get("error"))?.as_str().map(str::to_owned))
             .unwrap_or(text);
         Err(ClientError::Refused { url: url.to_owned(), status: status.as_u16(), message })
     }
