@@ -4,9 +4,10 @@
 use gatelog_effects::secrets::{self, FrozenSecret};
 use gatelog_record::Value;
 use gatelog_rules_config::{
-    ConfigFile, FreezeOptions, FreezeSubject, FrozenJob, Layout, LoadInput, TenantProject, TenantSettings, freeze, load,
+    ConfigFile, FreezeOptions, FreezeSubject, FrozenJob, Layout, LoadInput, TenantProject, TenantSettings, freeze,
+    load, verdicts,
 };
-use gatelog_secrets::{KeyOwner, Keyring, encipher};
+use gatelog_secrets::{KeyOwner, Keyring, Undecipherable, encipher};
 
 const KEY: &str = include_str!("../../secrets/tests/golden/key.pem");
 const PUBLIC: &str = include_str!("../../secrets/tests/golden/key.pub");
@@ -69,15 +70,17 @@ fn layout(files: &[ConfigFile]) -> Layout {
 fn told(site: &Site, app: &str, lib: &str) -> Vec<String> {
     let files = files(app, lib);
     let layout = layout(&files);
-    let verdicts = secrets::verdicts(&site.keyring, &layout);
-    let problems = secrets::problems(&layout, &verdicts, &files);
+    let said = secrets::verdicts(&site.keyring, &layout);
+    let problems = verdicts::problems(&layout, &said, &files);
     let verdict =
         |one: &gatelog_record::draft::gate::SecretVerdict| format!("{} of {}: {}", one.secret, one.project, one.code);
     let problem = |one: &gatelog_rules_config::Problem| {
         assert!(one.is_error() && !one.cure.is_empty() && one.snippet.contains("secrets"), "{one}");
+        let same = one.code != verdicts::UNDECIPHERABLE || one.message.ends_with(&Undecipherable.to_string());
+        assert!(same, "rules and keys say it in the same words: {one}");
         format!("{} at {}:{}", one.code, one.place.context.project, one.place.line)
     };
-    verdicts.iter().map(verdict).chain(problems.iter().map(problem)).collect()
+    said.iter().map(verdict).chain(problems.iter().map(problem)).collect()
 }
 
 #[test]
