@@ -11,7 +11,7 @@ use gatelog_record::draft::gate::SecretVerdict;
 use gatelog_record::{BlobHash, Value};
 use gatelog_rules_config::objects::Secret;
 use gatelog_rules_config::objects::secret::{SecretSource, SecretValue};
-use gatelog_rules_config::verdicts::{KEY_UNREADABLE, UNDECIPHERABLE, asked};
+use gatelog_rules_config::verdicts::{KEY_UNREADABLE, MAX_CHUNKS, TOO_MANY, UNDECIPHERABLE, asked, too_many};
 use gatelog_rules_config::{FrozenJob, Layout};
 use gatelog_secrets::{KeyOwner, Keyring, ProjectKey};
 use serde::{Deserialize, Serialize};
@@ -52,6 +52,16 @@ pub enum SecretRefused {
         /// Why.
         reason: String,
     },
+    /// There is too much to decipher.
+    #[error("the job's secrets of project {project} have {chunks} encrypted chunks, above the limit of {most}: encrypt less")]
+    TooMany {
+        /// The project.
+        project: String,
+        /// How many.
+        chunks: usize,
+        /// How many may be.
+        most: usize,
+    },
     /// It is a token that nobody issues here.
     #[error("secret {secret:?} of project {project} is an OpenID Connect token, and this site issues none: use `data`")]
     Token {
@@ -82,6 +92,24 @@ pub fn frozen(layout: &Layout, job: &FrozenJob) -> BTreeMap<String, FrozenSecret
             Some((used.secret.clone(), FrozenSecret { connection, project, source: secret.source.clone() }))
         })
         .collect()
+}
+
+/// Refuses a job for whose secrets there would be too much to decipher. A layout's verdicts say so before; a job may run
+/// all the same.
+///
+/// # Errors
+/// [`SecretRefused::TooMany`].
+pub fn bounded(secrets: &BTreeMap<String, FrozenSecret>) -> Result<(), SecretRefused> {
+    let mut of_projects: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for secret in secrets.values() {
+        let chunks = of_projects.entry((&secret.connection, &secret.project)).or_default();
+        *chunks = chunks.saturating_add(secret.source.chunks());
+        if *chunks > MAX_CHUNKS {
+            let project = format!("{}/{}", secret.connection, secret.project);
+            return Err(SecretRefused::TooMany { project, chunks: *chunks, most: MAX_CHUNKS });
+        }
+    }
+    Ok(())
 }
 
 /// What a playbook is given: the secret in clear.
@@ -165,11 +193,14 @@ fn deciphers(key: &ProjectKey, chunks: &[String]) -> bool {
 
 /// The secrets that a layout's jobs use and that cannot be had, in the order of their names.
 pub fn verdicts(keyring: &Keyring, layout: &Layout) -> Vec<SecretVerdict> {
-    asked(layout)
+    let asked = asked(layout);
+    let refused = too_many(layout, &asked);
+    asked
         .into_iter()
         .filter_map(|name| {
             let secret = layout.secrets.get(name)?;
-            let code = trouble(keyring, layout, secret)?.to_owned();
+            let code = if refused.contains(name) { Some(TOO_MANY) } else { trouble(keyring, layout, secret) };
+            let code = code?.to_owned();
             Some(SecretVerdict { secret: name.to_owned(), project: secret.place.context.project.clone(), code })
         })
         .collect()

@@ -17,6 +17,12 @@ use crate::problem::{Problem, UNKNOWN, snippet};
 pub const UNDECIPHERABLE: &str = "secret-undecipherable";
 /// A verdict's code: that key cannot be read.
 pub const KEY_UNREADABLE: &str = "secret-key-unreadable";
+/// A verdict's code: nobody tried, for there is too much to decipher.
+pub const TOO_MANY: &str = "secrets-too-many";
+
+/// The most encrypted chunks in all secrets of one project that its jobs use. Each takes a processor some milliseconds,
+/// for every change that brings other ones.
+pub const MAX_CHUNKS: usize = 1_024;
 
 /// The uses of secrets by definitions of jobs. Zuul: those without playbooks are not looked at; here those that pass
 /// a secret to their parents' playbooks are.
@@ -34,6 +40,24 @@ fn uses(layout: &Layout) -> impl Iterator<Item = (&JobDefinition, &SecretUse)> {
 /// The names of the secrets on which there is to be a verdict: those that a job gives to a playbook.
 pub fn asked(layout: &Layout) -> BTreeSet<&str> {
     uses(layout).map(|(_, used)| used.secret.as_str()).collect()
+}
+
+/// The secrets of which nobody is to decipher anything: in the order of their names, those with which their project
+/// would have more than [`MAX_CHUNKS`].
+pub fn too_many<'l>(layout: &'l Layout, asked: &BTreeSet<&'l str>) -> BTreeSet<&'l str> {
+    let mut chunks: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut refused = BTreeSet::new();
+    for name in asked {
+        let Some(secret) = layout.secrets.get(*name) else { continue };
+        let so_far = chunks.entry(&secret.place.context.project).or_default();
+        let with = so_far.saturating_add(secret.source.chunks());
+        if with > MAX_CHUNKS {
+            refused.insert(*name);
+        } else {
+            *so_far = with;
+        }
+    }
+    refused
 }
 
 /// What the verdicts mean for the jobs that use these secrets. Zuul: an error of each such job, which stays in the
@@ -74,6 +98,13 @@ fn problem(layout: &Layout, definition: &JobDefinition, verdict: &SecretVerdict,
                 "the secret \"{secret}\" of job \"{job}\"{defined} cannot be had: the key of {project} cannot be read"
             ),
             "nothing here can mend it: those who operate this site find the reason in the server's log".to_owned(),
+        ),
+        TOO_MANY => (
+            format!(
+                "the secret \"{secret}\" of job \"{job}\"{defined} is too much: secrets that jobs of {project} use may have \
+                 at most {MAX_CHUNKS} encrypted chunks together"
+            ),
+            "encrypt less: one value rather than several, or a key to what is kept elsewhere".to_owned(),
         ),
         // The same words for every reason: more would help to guess.
         _ => (

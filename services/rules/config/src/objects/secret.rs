@@ -53,6 +53,16 @@ pub enum SecretSource {
     Oidc(Value),
 }
 
+impl SecretSource {
+    /// How many encrypted chunks it holds: each is an operation for whoever deciphers it.
+    pub fn chunks(&self) -> usize {
+        match self {
+            SecretSource::Data(data) => data.encrypted().iter().map(|chunks| chunks.len()).sum(),
+            SecretSource::Oidc(_) => 0,
+        }
+    }
+}
+
 /// A secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Secret {
