@@ -60,6 +60,10 @@ family! {
         0x8114 "gate.in.autohold-asked" 1 AutoholdAsked(gate::AutoholdAsked);
         /// Somebody asks that a request to keep nodes be deleted.
         0x8115 "gate.in.autohold-delete-asked" 1 AutoholdDeleteAsked(gate::AutoholdDeleteAsked);
+        /// Somebody asks that a tenant is configured anew.
+        0x8120 "gate.in.reconfigure-asked" 1 ReconfigureAsked(gate::ReconfigureAsked);
+        /// A worker opened what an attempt is given.
+        0x8121 "gate.in.secrets-opened" 1 SecretsOpened(gate::SecretsOpened);
     }
 }
 

@@ -151,7 +151,7 @@ fn try_make(
         Err(_) => load(&input),
     };
     let verdicts = secrets::verdicts(keyring, &layout);
-    problems.extend(secrets::problems(&layout, &verdicts, &input.files));
+    problems.extend(gatelog_rules_config::verdicts::problems(&layout, &verdicts, &input.files));
     let ahead = match &wanted.ahead {
         Some(hash) => read_problems(blobs, hash)?,
         None => Vec::new(),

@@ -4,26 +4,19 @@
 //! verdicts of a layout ([`verdicts`]), and finally when a worker opens it ([`open`]). Until then a secret is as it
 //! stands in the repository, encrypted, and in clear it goes nowhere but into the build that was given it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use gatelog_record::draft::gate::SecretVerdict;
 use gatelog_record::{BlobHash, Value};
-use gatelog_rules_config::load::ConfigFile;
-use gatelog_rules_config::objects::job_parts::SecretUse;
+use gatelog_rules_config::objects::Secret;
 use gatelog_rules_config::objects::secret::{SecretSource, SecretValue};
-use gatelog_rules_config::objects::{JobAttribute, JobDefinition, Secret};
-use gatelog_rules_config::problem::{Problem, UNKNOWN, snippet};
+use gatelog_rules_config::verdicts::{KEY_UNREADABLE, MAX_CHUNKS, TOO_MANY, UNDECIPHERABLE, asked, too_many};
 use gatelog_rules_config::{FrozenJob, Layout};
 use gatelog_secrets::{KeyOwner, Keyring, ProjectKey};
 use serde::{Deserialize, Serialize};
 
 use crate::connection::chain;
-
-/// A verdict's code: it does not decipher with its project's key.
-const UNDECIPHERABLE: &str = "secret-undecipherable";
-/// A verdict's code: that key cannot be read.
-const KEY_UNREADABLE: &str = "secret-key-unreadable";
 
 /// A secret of a job, still encrypted, and whose key opens it: that of the project that it stands in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +52,16 @@ pub enum SecretRefused {
         /// Why.
         reason: String,
     },
+    /// There is too much to decipher.
+    #[error("the job's secrets of project {project} have {chunks} encrypted chunks, above the limit of {most}: encrypt less")]
+    TooMany {
+        /// The project.
+        project: String,
+        /// How many.
+        chunks: usize,
+        /// How many may be.
+        most: usize,
+    },
     /// It is a token that nobody issues here.
     #[error("secret {secret:?} of project {project} is an OpenID Connect token, and this site issues none: use `data`")]
     Token {
@@ -91,6 +94,24 @@ pub fn frozen(layout: &Layout, job: &FrozenJob) -> BTreeMap<String, FrozenSecret
         .collect()
 }
 
+/// Refuses a job for whose secrets there would be too much to decipher. A layout's verdicts say so before; a job may run
+/// all the same.
+///
+/// # Errors
+/// [`SecretRefused::TooMany`].
+pub fn bounded(secrets: &BTreeMap<String, FrozenSecret>) -> Result<(), SecretRefused> {
+    let mut of_projects: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for secret in secrets.values() {
+        let chunks = of_projects.entry((&secret.connection, &secret.project)).or_default();
+        *chunks = chunks.saturating_add(secret.source.chunks());
+        if *chunks > MAX_CHUNKS {
+            let project = format!("{}/{}", secret.connection, secret.project);
+            return Err(SecretRefused::TooMany { project, chunks: *chunks, most: MAX_CHUNKS });
+        }
+    }
+    Ok(())
+}
+
 /// What a playbook is given: the secret in clear.
 ///
 /// # Errors
@@ -102,7 +123,7 @@ pub fn open(keyring: &Keyring, name: &str, secret: &FrozenSecret) -> Result<Valu
     };
     let undecipherable =
         |reason| SecretRefused::Undecipherable { secret: name.to_owned(), project: project.clone(), reason };
-    if !encrypted(data) {
+    if data.encrypted().is_empty() {
         // No key is needed, and none is made for it.
         return clear(data, &mut |_: &[String]| Err(gatelog_secrets::Undecipherable)).map_err(undecipherable);
     }
@@ -138,38 +159,9 @@ fn clear(value: &SecretValue, decipher: &mut impl FnMut(&[String]) -> Deciphered
     })
 }
 
-/// The encrypted parts of a secret, each a list of chunks.
-fn parts<'s>(value: &'s SecretValue, found: &mut Vec<&'s [String]>) {
-    match value {
-        SecretValue::Plain(_) => {}
-        SecretValue::Encrypted(chunks) => found.push(chunks),
-        SecretValue::List(items) => items.iter().for_each(|item| parts(item, found)),
-        SecretValue::Map(map) => map.values().for_each(|item| parts(item, found)),
-    }
-}
-
-fn encrypted(value: &SecretValue) -> bool {
-    let mut found = Vec::new();
-    parts(value, &mut found);
-    !found.is_empty()
-}
-
 fn owner(layout: &Layout, secret: &Secret) -> Option<KeyOwner> {
     let project = layout.projects.get(&secret.place.context.project)?;
     Some(KeyOwner::new(&project.connection, &project.name))
-}
-
-/// The uses of secrets by definitions of jobs. Zuul: those without playbooks are not looked at; here those that pass
-/// a secret to their parents' playbooks are.
-fn uses(layout: &Layout) -> impl Iterator<Item = (&JobDefinition, &SecretUse)> {
-    let own = layout.jobs.values().flatten();
-    let of_projects = layout.stanzas.values().flatten().flat_map(|stanza| stanza.in_order());
-    let of_templates = layout.templates.values().flatten().flat_map(|template| template.in_order());
-    let listed = of_projects.chain(of_templates).flat_map(|(_, pipeline)| &pipeline.jobs);
-    own.chain(listed).map(|definition| &**definition).flat_map(|definition| {
-        let runs = definition.has_playbooks();
-        definition.secrets().iter().filter(move |used| runs || used.pass_to_parent).map(move |used| (definition, used))
-    })
 }
 
 /// The most encrypted texts whose verdict is remembered.
@@ -201,11 +193,14 @@ fn deciphers(key: &ProjectKey, chunks: &[String]) -> bool {
 
 /// The secrets that a layout's jobs use and that cannot be had, in the order of their names.
 pub fn verdicts(keyring: &Keyring, layout: &Layout) -> Vec<SecretVerdict> {
-    let used: BTreeSet<&str> = uses(layout).map(|(_, used)| used.secret.as_str()).collect();
-    used.into_iter()
+    let asked = asked(layout);
+    let refused = too_many(layout, &asked);
+    asked
+        .into_iter()
         .filter_map(|name| {
             let secret = layout.secrets.get(name)?;
-            let code = trouble(keyring, layout, secret)?.to_owned();
+            let code = if refused.contains(name) { Some(TOO_MANY) } else { trouble(keyring, layout, secret) };
+            let code = code?.to_owned();
             Some(SecretVerdict { secret: name.to_owned(), project: secret.place.context.project.clone(), code })
         })
         .collect()
@@ -213,8 +208,7 @@ pub fn verdicts(keyring: &Keyring, layout: &Layout) -> Vec<SecretVerdict> {
 
 fn trouble(keyring: &Keyring, layout: &Layout, secret: &Secret) -> Option<&'static str> {
     let SecretSource::Data(data) = &secret.source else { return None };
-    let mut texts = Vec::new();
-    parts(data, &mut texts);
+    let texts = data.encrypted();
     if texts.is_empty() {
         return None;
     }
@@ -231,63 +225,4 @@ fn trouble(keyring: &Keyring, layout: &Layout, secret: &Secret) -> Option<&'stat
             Some(KEY_UNREADABLE)
         }
     }
-}
-
-/// What the verdicts mean for the jobs that use these secrets. Zuul: an error of each such job, which stays in the
-/// layout. A pure function of layout, verdicts and files.
-pub fn problems(layout: &Layout, verdicts: &[SecretVerdict], files: &[ConfigFile]) -> Vec<Problem> {
-    let by_name: BTreeMap<&str, &SecretVerdict> =
-        verdicts.iter().map(|verdict| (verdict.secret.as_str(), verdict)).collect();
-    let mut found = Vec::new();
-    if by_name.is_empty() {
-        return found;
-    }
-    for (definition, used) in uses(layout) {
-        let Some(verdict) = by_name.get(used.secret.as_str()) else { continue };
-        // One of another project is refused for that.
-        if verdict.project != definition.place.context.project {
-            continue;
-        }
-        found.push(problem(layout, definition, verdict, files));
-    }
-    found
-}
-
-fn problem(layout: &Layout, definition: &JobDefinition, verdict: &SecretVerdict, files: &[ConfigFile]) -> Problem {
-    let SecretVerdict { secret, project, code } = verdict;
-    let job = &definition.name;
-    // No line: what makes an error the same may not move with what is written above it.
-    let defined = layout.secrets.get(secret).map_or_else(String::new, |secret| {
-        let context = &secret.place.context;
-        format!(", defined in {} on branch {},", context.path, context.branch)
-    });
-    let again = match project.is_empty() {
-        true => "what lies in no repository has no key: define it in the project of the job that uses it".to_owned(),
-        false => format!("encrypt it again for {project}, as `gatelog encrypt` does, and take all of the output"),
-    };
-    let (message, cure) = match code.as_str() {
-        KEY_UNREADABLE => (
-            format!(
-                "the secret \"{secret}\" of job \"{job}\"{defined} cannot be had: the key of {project} cannot be read"
-            ),
-            "nothing here can mend it: those who operate this site find the reason in the server's log".to_owned(),
-        ),
-        _ => (
-            format!(
-                "the secret \"{secret}\" of job \"{job}\"{defined} does not decipher: {}",
-                gatelog_secrets::Undecipherable
-            ),
-            again,
-        ),
-    };
-    let place = definition.place_of(JobAttribute::Secrets);
-    let context = place.context.clone();
-    let text = files
-        .iter()
-        .find(|file| file.project == context.project && file.branch == context.branch && file.path == context.path);
-    let (line, column) = (place.line, place.column);
-    let mut problem = Problem::error(code, UNKNOWN, place, message).about("secrets").cure(cure);
-    problem.stanza_line = definition.stanza_line;
-    problem.snippet = text.map(|file| snippet(&file.text, line, column)).unwrap_or_default();
-    problem
 }

@@ -4,9 +4,10 @@
 use gatelog_effects::secrets::{self, FrozenSecret};
 use gatelog_record::Value;
 use gatelog_rules_config::{
-    ConfigFile, FreezeOptions, FreezeSubject, FrozenJob, Layout, LoadInput, TenantProject, TenantSettings, freeze, load,
+    ConfigFile, FreezeOptions, FreezeSubject, FrozenJob, Layout, LoadInput, TenantProject, TenantSettings, freeze,
+    load, verdicts,
 };
-use gatelog_secrets::{KeyOwner, Keyring, encipher};
+use gatelog_secrets::{KeyOwner, Keyring, Undecipherable, encipher};
 
 const KEY: &str = include_str!("../../secrets/tests/golden/key.pem");
 const PUBLIC: &str = include_str!("../../secrets/tests/golden/key.pub");
@@ -69,15 +70,17 @@ fn layout(files: &[ConfigFile]) -> Layout {
 fn told(site: &Site, app: &str, lib: &str) -> Vec<String> {
     let files = files(app, lib);
     let layout = layout(&files);
-    let verdicts = secrets::verdicts(&site.keyring, &layout);
-    let problems = secrets::problems(&layout, &verdicts, &files);
+    let said = secrets::verdicts(&site.keyring, &layout);
+    let problems = verdicts::problems(&layout, &said, &files);
     let verdict =
         |one: &gatelog_record::draft::gate::SecretVerdict| format!("{} of {}: {}", one.secret, one.project, one.code);
     let problem = |one: &gatelog_rules_config::Problem| {
         assert!(one.is_error() && !one.cure.is_empty() && one.snippet.contains("secrets"), "{one}");
+        let same = one.code != verdicts::UNDECIPHERABLE || one.message.ends_with(&Undecipherable.to_string());
+        assert!(same, "rules and keys say it in the same words: {one}");
         format!("{} at {}:{}", one.code, one.place.context.project, one.place.line)
     };
-    verdicts.iter().map(verdict).chain(problems.iter().map(problem)).collect()
+    said.iter().map(verdict).chain(problems.iter().map(problem)).collect()
 }
 
 #[test]
@@ -173,4 +176,67 @@ fn a_worker_opens_what_the_jobs_playbooks_name_and_its_spec_holds_nothing_in_cle
     let token = secrets::frozen(&layout, &frozen(&layout, "b"));
     let refused = secrets::open(&site.keyring, "token", &token["token"]).unwrap_err();
     assert!(refused.to_string().contains("OpenID Connect") && !refused.again(), "{refused}");
+}
+
+#[test]
+fn there_is_a_limit_to_what_is_deciphered_for_a_project() {
+    use gatelog_rules_config::verdicts::MAX_CHUNKS;
+    let site = Site::new();
+    let one = encipher(PUBLIC, "canary").unwrap().remove(0);
+    let value = |chunks: usize| format!("!encrypted/pkcs1-oaep [{}]", vec![one.as_str(); chunks].join(", "));
+    let parts = |parts: usize, chunks: usize| format!("[{}]", vec![value(chunks); parts].join(", "));
+    let secret = |name: &str, value: &str| format!("- secret: {{name: {name}, data: {{key: {value}}}}}\n");
+    let job = |uses: &str| format!("- job:\n    name: job-{uses}\n    run: r.yaml\n    secrets: {uses}\n");
+    // As much as may be, and a chunk more: in the order of names, what still fits is looked at.
+    let full = secret("a", &parts(MAX_CHUNKS / 256, 256));
+    let app = full.clone() + &secret("b", &value(1)) + &secret("c", "clear") + &job("a") + &job("b") + &job("c");
+    assert_eq!(
+        told(&site, &app, &(secret("d", &value(1)) + &job("d"))),
+        [
+            "b of example.com/app: secrets-too-many",
+            "d of example.com/lib: secret-undecipherable",
+            "secrets-too-many at example.com/app:11",
+            "secret-undecipherable at example.com/lib:5",
+        ]
+    );
+    assert!(told(&site, &(full.clone() + &job("a")), "").is_empty());
+    // A worker is asked for no more than that either.
+    let of = |data: &str| {
+        let app = data.to_owned() + &job("a") + "- project: {gate: {jobs: [job-a]}}\n";
+        let layout = layout(&files(&app, ""));
+        secrets::bounded(&secrets::frozen(&layout, &frozen(&layout, "job-a")))
+    };
+    of(&full).unwrap();
+    let refused = of(&secret("a", &parts(1, MAX_CHUNKS + 1))).unwrap_err();
+    assert!(refused.to_string().contains("1025 encrypted chunks, above the limit of 1024"), "{refused}");
+}
+
+#[test]
+fn a_job_that_was_frozen_before_it_named_its_project_is_read_and_gets_no_projects_key() {
+    use gatelog_effects::spec::{JobProject, JobSpec, VERSION};
+    let layout = layout(&files("- job: {name: a, run: r.yaml}\n- project: {gate: {jobs: [a]}}\n", ""));
+    let spec = |version| JobSpec {
+        version,
+        tenant: "example".into(),
+        pipeline: "gate".into(),
+        post_review: true,
+        job: frozen(&layout, "a"),
+        child_jobs: Vec::new(),
+        steps: Vec::new(),
+        workspace: Vec::new(),
+        playbooks: Vec::new(),
+        secrets: Default::default(),
+        project: None,
+    };
+    let encode = |spec: &JobSpec| gatelog_record::codec::encode(spec).unwrap();
+    // Version 2 had all but the last field, which is a byte where there is nothing.
+    let mut older = encode(&spec(2));
+    older.pop();
+    assert_eq!(JobSpec::read(&older).unwrap(), spec(2));
+    let project = Some(JobProject { connection: "forge".into(), name: "app".into() });
+    let newest = JobSpec { project, ..spec(VERSION) };
+    assert_eq!(JobSpec::read(&encode(&newest)).unwrap(), newest);
+    let mut cut = encode(&spec(VERSION));
+    cut.pop();
+    assert!(JobSpec::read(&cut).is_err(), "only what is older may lack it");
 }

@@ -14,6 +14,7 @@ mod operators;
 mod patience;
 mod presence;
 mod remembering;
+mod renewals;
 mod roles;
 mod routing;
 mod serve;

@@ -65,6 +65,16 @@ pub enum KeyringError {
         /// The longest name in bytes.
         most: usize,
     },
+    /// A tenant's name holds what would make key files ambiguous.
+    #[error(
+        "tenant {tenant:?} cannot have a key: its name is empty, longer than {most} bytes, or holds a control character"
+    )]
+    Tenant {
+        /// The tenant.
+        tenant: String,
+        /// The longest name in bytes.
+        most: usize,
+    },
     /// A key pair could not be made.
     #[error("a key pair could not be made: {0}")]
     Make(String),
@@ -75,7 +85,7 @@ pub enum KeyringError {
         why: &'static str,
     },
     /// There is a key already.
-    #[error("{owner} has a key already, and secrets may be encrypted for it: replace it only if none is")]
+    #[error("{owner} has a key already, and others may count on it: replace it only if nobody does")]
     Taken {
         /// Whose.
         owner: String,

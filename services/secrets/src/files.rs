@@ -1,4 +1,4 @@
-//! Key files: made whole or not at all, never overwritten, safe beside other processes.
+//! Key files: made whole or not at all, replaced only where that is asked for, safe beside other processes.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -69,10 +69,7 @@ pub(crate) fn read(path: &Path) -> Result<Option<(String, u32, Identity)>, Keyri
 /// Makes a file with this text, durable when this returns. If there is one already (another thread or process was
 /// first), that one is left as it is.
 pub(crate) fn create(path: &Path, text: &str) -> Result<(), KeyringError> {
-    let number = TEMPORARY.fetch_add(1, Ordering::Relaxed);
-    let temporary = path.with_extension(format!("{}-{number}.new", std::process::id()));
-    // A process of the same number may have died and left it.
-    remove_if_there(&temporary)?;
+    let temporary = temporary(path)?;
     let written = write_new(&temporary, text).and_then(|()| match fs::hard_link(&temporary, path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(io("make", path)(error)),
         _ => Ok(()),
@@ -80,6 +77,27 @@ pub(crate) fn create(path: &Path, text: &str) -> Result<(), KeyringError> {
     remove_if_there(&temporary)?;
     written?;
     sync_directory(path)
+}
+
+/// Puts a file with this text in the place of the one there is, durable when this returns. Whatever dies meanwhile, the
+/// place holds the old or the new one, whole.
+pub(crate) fn replace(path: &Path, text: &str) -> Result<(), KeyringError> {
+    let temporary = temporary(path)?;
+    let replaced = write_new(&temporary, text).and_then(|()| fs::rename(&temporary, path).map_err(io("replace", path)));
+    if replaced.is_err() {
+        remove_if_there(&temporary)?;
+    }
+    replaced?;
+    sync_directory(path)
+}
+
+/// A place beside a file for what is to become it. Nothing is there.
+fn temporary(path: &Path) -> Result<PathBuf, KeyringError> {
+    let number = TEMPORARY.fetch_add(1, Ordering::Relaxed);
+    let temporary = path.with_extension(format!("{}-{number}.new", std::process::id()));
+    // A process of the same number may have died and left it.
+    remove_if_there(&temporary)?;
+    Ok(temporary)
 }
 
 fn write_new(path: &Path, text: &str) -> Result<(), KeyringError> {

@@ -11,18 +11,18 @@ use sha2::{Digest, Sha256};
 use crate::cipher::{Key, NONCE, Plaintext, random};
 use crate::error::KeyringError;
 use crate::files::{self, Identity};
-use crate::project_key::{self, BITS, KeyOwner, ProjectKey};
+use crate::project_key::ProjectKey;
 use crate::scope::Scope;
+use crate::ssh_key::SshKey;
 
 /// The most that is sealed into one record, in bytes.
 pub const MAX_PLAINTEXT: usize = 8 << 20;
 
 /// How many keys are kept in memory; more are read again when they are needed.
-const KEPT: usize = 1024;
+pub(crate) const KEPT: usize = 1024;
 
 const MASTER_HEAD: &str = "gatelog master key 1";
 const SCOPE_HEAD: &str = "gatelog key 1";
-const PROJECT_HEAD: &str = "gatelog project key 1";
 
 /// The scope of the key behind [`Keyring::actor`]. Not a [`Scope`]: it is never forgotten, or one account would have
 /// two ids in one log.
@@ -53,9 +53,10 @@ pub struct Keyring {
     dir: PathBuf,
     master: Key,
     kept: Mutex<BTreeMap<String, ScopeKey>>,
-    projects: Mutex<BTreeMap<String, Arc<ProjectKey>>>,
+    pub(crate) projects: Mutex<BTreeMap<String, Arc<ProjectKey>>>,
+    pub(crate) ssh: Mutex<BTreeMap<String, Arc<SshKey>>>,
     /// Held while a key pair is made: one at a time, for each takes a processor for seconds.
-    making: Mutex<()>,
+    pub(crate) making: Mutex<()>,
 }
 
 impl fmt::Debug for Keyring {
@@ -89,7 +90,14 @@ impl Keyring {
         let mut master = Key([0; 32]);
         hex::decode_to_slice(lines.next().unwrap_or_default(), &mut master.0)
             .map_err(|_| damaged("its second line is not 64 hex digits"))?;
-        Ok(Keyring { dir, master, kept: Mutex::default(), projects: Mutex::default(), making: Mutex::default() })
+        Ok(Keyring {
+            dir,
+            master,
+            kept: Mutex::default(),
+            projects: Mutex::default(),
+            ssh: Mutex::default(),
+            making: Mutex::default(),
+        })
     }
 
     /// Seals bytes for a scope, whose key is made if there is none. `aad` is what the seal belongs to (a record's key
@@ -245,98 +253,6 @@ impl Keyring {
     }
 }
 
-/// Key pairs of projects.
-impl Keyring {
-    /// A project's key pair, made if there is none: that takes a processor for seconds, so call it where that harms
-    /// nobody. However many ask at once, in whatever processes, all get the same.
-    ///
-    /// # Errors
-    /// A name that cannot have a key, or trouble with its file.
-    pub fn project_key(&self, owner: &KeyOwner) -> Result<Arc<ProjectKey>, KeyringError> {
-        self.project_key_of(owner, BITS)
-    }
-
-    fn project_key_of(&self, owner: &KeyOwner, bits: usize) -> Result<Arc<ProjectKey>, KeyringError> {
-        if let Some(key) = self.known_project_key(owner)? {
-            return Ok(key);
-        }
-        let _turn = self.making.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(key) = self.known_project_key(owner)? {
-            return Ok(key);
-        }
-        let name = owner.name()?;
-        let der = project_key::der(&project_key::generate(bits)?)?;
-        let path = self.path(&name);
-        // Where another process was first, its key stays and this one is forgotten.
-        files::create(&path, &self.seal_file(PROJECT_HEAD, &name, &der)?)?;
-        self.known_project_key(owner)?.ok_or(KeyringError::KeyFile { path, what: "it vanished as soon as it was made" })
-    }
-
-    /// A project's key pair, if there is one: nothing can have been encrypted for a project without.
-    ///
-    /// # Errors
-    /// A name that cannot have a key, or trouble with its file.
-    pub fn known_project_key(&self, owner: &KeyOwner) -> Result<Option<Arc<ProjectKey>>, KeyringError> {
-        let name = owner.name()?;
-        let path = self.path(&name);
-        let mut kept = self.projects.lock().unwrap_or_else(PoisonError::into_inner);
-        // The file decides: another process may have put another key there.
-        let Some(identity) = files::identity(&path)? else {
-            kept.remove(&name);
-            return Ok(None);
-        };
-        if let Some(key) = kept.get(&name).filter(|key| key.file == identity) {
-            return Ok(Some(Arc::clone(key)));
-        }
-        kept.remove(&name);
-        let Some((text, _, identity)) = files::read(&path)? else { return Ok(None) };
-        let (_, der) = self.open_file(PROJECT_HEAD, &name, &path, &text)?;
-        let what = "there is no RSA key in it";
-        let key = ProjectKey::from_file(&der, identity).ok_or(KeyringError::KeyFile { path, what })?;
-        let key = Arc::new(key);
-        if kept.len() >= KEPT {
-            kept.pop_first();
-        }
-        kept.insert(name, Arc::clone(&key));
-        Ok(Some(key))
-    }
-
-    /// Takes over a project's key pair that was made elsewhere: a private key in PEM, PKCS#8 or PKCS#1, without a
-    /// password. `replace`: in place of the one there is, which makes everything encrypted for that undecipherable.
-    ///
-    /// # Errors
-    /// No such key in `pem`, a project that has a key already, a name that cannot have one, trouble with its file.
-    pub fn import_project_key(
-        &self,
-        owner: &KeyOwner,
-        pem: &str,
-        replace: bool,
-    ) -> Result<Arc<ProjectKey>, KeyringError> {
-        let private = project_key::read_pem(pem)?;
-        let taken = || KeyringError::Taken { owner: owner.to_string() };
-        let name = owner.name()?;
-        let _turn = self.making.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = match self.known_project_key(owner) {
-            // It is about to be replaced.
-            Err(KeyringError::KeyFile { .. }) if replace => None,
-            known => known?,
-        };
-        if let Some(known) = known.filter(|known| known.private == private) {
-            return Ok(known);
-        }
-        let path = self.path(&name);
-        if files::identity(&path)?.is_some() {
-            if !replace {
-                return Err(taken());
-            }
-            files::delete(&path)?;
-        }
-        files::create(&path, &self.seal_file(PROJECT_HEAD, &name, &project_key::der(&private)?)?)?;
-        // Another process may have made one in between.
-        self.known_project_key(owner)?.filter(|key| key.private == private).ok_or_else(taken)
-    }
-}
-
 /// What a ciphertext is bound to: its key's id and what the caller says, unambiguously.
 fn bound(key_id: &str, aad: &[u8]) -> Vec<u8> {
     let mut bound = Vec::with_capacity(8 + key_id.len() + aad.len());
@@ -344,37 +260,4 @@ fn bound(key_id: &str, aad: &[u8]) -> Vec<u8> {
     bound.extend_from_slice(key_id.as_bytes());
     bound.extend_from_slice(aad);
     bound
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Small keys, for it is not their strength that is looked at.
-    const SMALL: usize = 1024;
-
-    #[test]
-    fn however_many_ask_for_a_new_key_at_once_all_get_the_same() {
-        let site = tempfile::tempdir().unwrap();
-        let (one, two) = (Keyring::open_dir(site.path()).unwrap(), Keyring::open_dir(site.path()).unwrap());
-        let owner = KeyOwner::new("forge", "org/app");
-        let mut seen: Vec<String> = std::thread::scope(|scope| {
-            // Each keyring stands for a process: they share the directory and nothing else.
-            let ask = |keyring| {
-                let owner = &owner;
-                scope.spawn(move || Keyring::project_key_of(keyring, owner, SMALL).unwrap().public_pem().to_owned())
-            };
-            let all: Vec<_> = [&one, &two, &one, &two].into_iter().map(ask).collect();
-            all.into_iter().map(|thread| thread.join().unwrap()).collect()
-        });
-        seen.dedup();
-        assert_eq!(seen.len(), 1, "{seen:?}");
-        let again = Keyring::open_dir(site.path()).unwrap().known_project_key(&owner).unwrap().unwrap();
-        assert_eq!((again.public_pem(), again.bits()), (seen[0].as_str(), SMALL));
-        let lib = one.project_key_of(&KeyOwner::new("forge", "org/lib"), SMALL).unwrap();
-        assert_ne!(lib.public_pem(), seen[0], "each project has its own");
-        let here = std::fs::read_dir(site.path()).unwrap().count();
-        assert_eq!(here, 3, "the master key, a key for each project, nothing left over");
-        assert_eq!(BITS, 4096, "what a site makes is as large as in Zuul");
-    }
 }

@@ -15,6 +15,11 @@
 //! - `<hash of the scope>.key`: one scope's key, sealed under the master key.
 //! - `<hash of connection and project>.key`: a project's RSA key pair, sealed under the master key. Nothing but the
 //!   loss of this file makes the secrets in that project's repository unreadable; nothing here deletes it.
+//! - `<hash of the owner>.key`: the SSH key pair of a project or tenant, sealed likewise.
+//! - `imported/`: what `gatelog keys import` asks of the process that owns the gate; nothing secret.
+//!
+//! A file whose name ends in `.new` was left by a process that died while it made a key. It is sealed like the others,
+//! nobody reads it, and it can be deleted.
 //!
 //! Deleting a key deletes a file: until the file system has overwritten the blocks, somebody who has the disk *and*
 //! the master key might get it back.
@@ -37,10 +42,12 @@ mod error;
 mod files;
 mod keyring;
 mod oaep;
+mod pairs;
 mod people;
 mod project_key;
 mod scope;
 mod signing;
+mod ssh_key;
 
 pub use cipher::Plaintext;
 pub use error::{EncipherError, KeyringError, Undecipherable};
@@ -49,3 +56,4 @@ pub use oaep::{MAX_CHUNKS, encipher};
 pub use project_key::{KeyOwner, ProjectKey};
 pub use scope::Scope;
 pub use signing::{Hs256, NoPublicKey, Rs256};
+pub use ssh_key::{SshKey, SshOwner};

@@ -2,7 +2,9 @@
 //!
 //! Zuul: RSA with 4096 bits, one pair for each project of a connection, whatever tenants it is in.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::{Arc, Mutex};
 
 use chacha20::ChaCha20Rng;
 use rsa::pkcs1::DecodeRsaPrivateKey;
@@ -14,6 +16,8 @@ use rsa::{RsaPrivateKey, RsaPublicKey};
 use crate::cipher::{Plaintext, random};
 use crate::error::KeyringError;
 use crate::files::Identity;
+use crate::keyring::Keyring;
+use crate::pairs::Pair;
 
 /// The size of keys that are made here, in bits.
 pub(crate) const BITS: usize = 4096;
@@ -42,7 +46,12 @@ impl KeyOwner {
 
     /// The name its key's file is found under; two owners never have the same.
     pub(crate) fn name(&self) -> Result<String, KeyringError> {
-        let name = format!("project-key/{self}");
+        self.name_of("project-key")
+    }
+
+    /// The name under which the file of a key of this kind is found.
+    pub(crate) fn name_of(&self, kind: &str) -> Result<String, KeyringError> {
+        let name = format!("{kind}/{self}");
         let fine = !self.connection.is_empty()
             && !self.connection.contains('/')
             && !self.project.is_empty()
@@ -72,13 +81,6 @@ impl fmt::Debug for ProjectKey {
 }
 
 impl ProjectKey {
-    /// From what stands in its file; `None` when that is no key.
-    pub(crate) fn from_file(der: &Plaintext, file: Identity) -> Option<ProjectKey> {
-        let private = RsaPrivateKey::from_pkcs8_der(der).ok()?;
-        let public_pem = private.to_public_key().to_public_key_pem(LineEnding::LF).ok()?;
-        Some(ProjectKey { private, file, public_pem })
-    }
-
     /// The public half as PEM (SubjectPublicKeyInfo), as Zuul serves it.
     pub fn public_pem(&self) -> &str {
         &self.public_pem
@@ -90,8 +92,34 @@ impl ProjectKey {
     }
 }
 
-fn bits(key: &impl PublicKeyParts) -> usize {
+impl Pair for ProjectKey {
+    const HEAD: &str = "gatelog project key 1";
+
+    fn of(private: RsaPrivateKey, file: Identity) -> Option<ProjectKey> {
+        let public_pem = private.to_public_key().to_public_key_pem(LineEnding::LF).ok()?;
+        Some(ProjectKey { private, file, public_pem })
+    }
+
+    fn private(&self) -> &RsaPrivateKey {
+        &self.private
+    }
+
+    fn file(&self) -> Identity {
+        self.file
+    }
+
+    fn kept(keyring: &Keyring) -> &Mutex<BTreeMap<String, Arc<ProjectKey>>> {
+        &keyring.projects
+    }
+}
+
+pub(crate) fn bits(key: &impl PublicKeyParts) -> usize {
     key.size().saturating_mul(8)
+}
+
+/// A key from what stands in its file; `None` when that is none.
+pub(crate) fn read_der(der: &Plaintext) -> Option<RsaPrivateKey> {
+    RsaPrivateKey::from_pkcs8_der(der).ok()
 }
 
 /// What is written into a key's file: PKCS#8.
@@ -122,6 +150,9 @@ pub(crate) fn read_pem(pem: &str) -> Result<RsaPrivateKey, KeyringError> {
             "it is under a password: take that away first with `openssl pkey -in FILE -out NEW` (Zuul's own exports are \
              under the password of its keystore)",
         ));
+    }
+    if pem.contains("OPENSSH PRIVATE KEY") {
+        return Err(refused("it is in OpenSSH's own form: turn it into PEM first with `ssh-keygen -p -m PEM -f FILE`"));
     }
     let private = RsaPrivateKey::from_pkcs8_pem(pem)
         .ok()

@@ -204,3 +204,41 @@ fn a_damaged_file_is_named_and_a_key_of_another_project_does_not_pass_for_it() {
     fs::write(&file, &whole).unwrap();
     assert!(open().unwrap().is_some());
 }
+
+#[test]
+fn while_a_key_is_replaced_there_is_always_one_and_what_a_process_that_died_left_is_in_nobodys_way() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let (site, _) = site(KEY);
+    let file = files(site.path()).into_iter().find(|file| !file.ends_with("master.key")).unwrap();
+    // It died between writing the new key and putting it in its place.
+    let left = file.with_extension("1-0.new");
+    fs::write(&left, "gatelog project key 1\nhalf of").unwrap();
+    let (writer, reader) = (Keyring::open_dir(site.path()).unwrap(), Keyring::open_dir(site.path()).unwrap());
+    assert_eq!(reader.project_key(&owner()).unwrap().bits(), 2048, "the old one is there, whole");
+    let done = AtomicBool::new(false);
+    let seen = std::thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            let mut seen = std::collections::BTreeSet::new();
+            while !done.load(Ordering::Relaxed) {
+                let key = reader.known_project_key(&owner()).unwrap();
+                seen.insert(key.expect("there is a key at every moment").bits());
+            }
+            seen
+        });
+        for pem in [KEY_4096, KEY].into_iter().cycle().take(40) {
+            writer.import_project_key(&owner(), pem, true).unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+        looking.join().unwrap()
+    });
+    assert!(seen.iter().all(|bits| [2048, 4096].contains(bits)) && !seen.is_empty(), "{seen:?}");
+    assert_eq!(reader.project_key(&owner()).unwrap().bits(), 2048, "the last one");
+    let here: Vec<PathBuf> = files(site.path()).into_iter().filter(|path| *path != left && *path != file).collect();
+    assert_eq!(here.len(), 1, "nothing is left over but the master key: {here:?}");
+    // One whose place cannot be taken stays, and nothing of the new one does.
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    fs::write(file.join("in the way"), "").unwrap();
+    writer.import_project_key(&owner(), KEY_4096, true).unwrap_err();
+    assert_eq!(files(site.path()).len(), 3, "{:?}", files(site.path()));
+}

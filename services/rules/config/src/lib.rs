@@ -37,6 +37,7 @@ pub mod tenant;
 mod tenant_file;
 pub mod timers;
 mod validate;
+pub mod verdicts;
 pub mod yaml;
 
 pub use assemble::assemble;

@@ -103,6 +103,8 @@ impl<'a> Decision<'a> {
             GateInput::IntakeAsked(asked) => self.intake_asked(asked),
             GateInput::AutoholdAsked(asked) => self.autohold_asked(asked),
             GateInput::AutoholdDeleteAsked(asked) => self.autohold_delete_asked(asked),
+            GateInput::ReconfigureAsked(asked) => self.reconfigure_asked(asked),
+            GateInput::SecretsOpened(opened) => self.secrets_opened(opened),
             GateInput::PrepareDone(done) => self.prepare_done(done),
             GateInput::FreezeDone(done) => self.freeze_done(done),
             GateInput::AttemptStarted(started) => self.attempt_started(started),
@@ -251,5 +253,7 @@ fn tenant_named(input: &GateInput) -> Option<&str> {
         GateInput::IntakeAsked(body) => &body.tenant,
         GateInput::AutoholdAsked(body) => &body.tenant,
         GateInput::AutoholdDeleteAsked(body) => &body.tenant,
+        GateInput::ReconfigureAsked(body) => &body.tenant,
+        GateInput::SecretsOpened(body) => &body.tenant,
     })
 }

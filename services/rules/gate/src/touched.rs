@@ -166,6 +166,7 @@ impl Decision<'_> {
             | GateEvent::NodesHeld(_)
             | GateEvent::HoldEnded(_)
             | GateEvent::AutoholdEnded(_)
+            | GateEvent::SecretsGiven(_)
             // The item leaves next.
             | GateEvent::ArtifactsNoted(_) => {}
         }

@@ -25,7 +25,7 @@ use gatelog_store::{Layout, RungDir};
 use gatelog_web::auth::Authenticators;
 use gatelog_web::operators::NoOperators;
 use gatelog_web::site::ConsoleRead;
-use gatelog_web::{Component, ConsoleChunk, ConsoleSource, Consoles, PartHealth, Site, TimelinePast};
+use gatelog_web::{Component, ConsoleChunk, ConsoleSource, Consoles, PartHealth, PublicKey, Site, TimelinePast};
 use serde_json::Value as Json;
 
 pub const GATE: Partition = Partition { domain: Domain::Gate, index: 0 };
@@ -297,9 +297,10 @@ impl Served {
                 let present = Arc::clone(&present);
                 move || present.lock().unwrap().clone()
             }),
-            keys: Arc::new(|connection: &str, project: &str| match project {
-                "broken" => Err("its file is damaged".to_owned()),
-                _ => Ok(format!("the key of {project} on {connection}\n")),
+            keys: Arc::new(|key: &PublicKey| match key {
+                PublicKey::Secrets { connection, project } => Ok(format!("the key of {project} on {connection}\n")),
+                PublicKey::ProjectSsh { connection, project } => Ok(format!("ssh-rsa {project} on {connection}\n")),
+                PublicKey::TenantSsh { tenant } => Ok(format!("ssh-rsa {tenant}\n")),
             }),
             authenticators: Arc::new(Authenticators::none()),
             operators: Arc::new(NoOperators),

@@ -26,6 +26,24 @@ pub enum SecretValue {
     Map(BTreeMap<String, SecretValue>),
 }
 
+impl SecretValue {
+    /// The encrypted texts in it, each a list of chunks.
+    pub fn encrypted(&self) -> Vec<&[String]> {
+        let mut found = Vec::new();
+        self.gather(&mut found);
+        found
+    }
+
+    fn gather<'s>(&'s self, found: &mut Vec<&'s [String]>) {
+        match self {
+            SecretValue::Plain(_) => {}
+            SecretValue::Encrypted(chunks) => found.push(chunks),
+            SecretValue::List(items) => items.iter().for_each(|item| item.gather(found)),
+            SecretValue::Map(map) => map.values().for_each(|item| item.gather(found)),
+        }
+    }
+}
+
 /// Where a secret's content comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SecretSource {
@@ -33,6 +51,16 @@ pub enum SecretSource {
     Data(SecretValue),
     /// A token is issued for each build, with these settings.
     Oidc(Value),
+}
+
+impl SecretSource {
+    /// How many encrypted chunks it holds: each is an operation for whoever deciphers it.
+    pub fn chunks(&self) -> usize {
+        match self {
+            SecretSource::Data(data) => data.encrypted().iter().map(|chunks| chunks.len()).sum(),
+            SecretSource::Oidc(_) => 0,
+        }
+    }
 }
 
 /// A secret.
