@@ -186,8 +186,9 @@ impl Attributes {
 struct Sums {
     questions: usize,
     conflicts: usize,
-    ours: Duration,
-    theirs: Duration,
+    /// Of all, and of those that were certain in memory.
+    ours: [Duration; 2],
+    theirs: [Duration; 2],
 }
 
 /// Asks git and compares.
@@ -210,8 +211,12 @@ fn record(site: &Site, wanted: &Wanted, from: &Path) -> (String, Vec<String>) {
             mode => by_work_tree(&borrowed.work, *mode, ours, theirs),
         };
         let (sum, tally) = sums.entry(mode.name()).or_default();
-        sum.theirs += begun.elapsed();
-        sum.ours += took;
+        let asked = begun.elapsed();
+        let is_certain = after.asked == before.asked && after.in_memory > before.in_memory;
+        for at in 0..=usize::from(is_certain) {
+            sum.theirs[at] += asked;
+            sum.ours[at] += took;
+        }
         sum.questions += 1;
         sum.conflicts += usize::from(there.is_none());
         tally.in_memory += after.in_memory - before.in_memory;
@@ -222,15 +227,19 @@ fn record(site: &Site, wanted: &Wanted, from: &Path) -> (String, Vec<String>) {
         writeln!(text, "{} {} {} {}", mode.name(), ours, theirs, digest(there.as_ref())).unwrap();
     }
     for (mode, (sum, tally)) in sums {
+        let [ours, theirs] = [sum.ours, sum.theirs].map(|times| times.map(|time| time.as_secs_f64()));
         println!(
-            "{} {mode}: {} merges, {} conflicts; {} certain in memory, git asked {} times; {:.1} s here, {:.1} s git",
+            "{} {mode}: {} merges, {} conflicts; {} certain in memory, git asked {} times; {:.1} s here, {:.1} s git; \
+             where certain {:.2} s here, {:.2} s git",
             wanted.name,
             sum.questions,
             sum.conflicts,
             tally.in_memory,
             tally.asked,
-            sum.ours.as_secs_f64(),
-            sum.theirs.as_secs_f64(),
+            ours[0],
+            theirs[0],
+            ours[1],
+            theirs[1],
         );
     }
     (text, different)
