@@ -82,6 +82,7 @@ pub struct Story {
     /// Projects that are no longer in the tenant.
     left: BTreeSet<String>,
     max_dependencies: Option<i64>,
+    max_changes: Option<i64>,
     version: u64,
     shown: String,
 }
@@ -272,6 +273,10 @@ impl Story {
                 let asked = IntakeAsked { tenant: TENANT.into(), triggers, reason: "it rains".into() };
                 self.world.say(TENANT, GateInput::IntakeAsked(asked))
             }
+            ["the", "tenant", "allows", number, "changes", "in", "a", "pipeline"] => {
+                self.max_changes = Some(number.parse().map_err(|_| "not a number")?);
+                Ok(())
+            }
             ["the", "tenant", "allows", number, "dependencies"] => {
                 self.max_dependencies = Some(number.parse().map_err(|_| "not a number")?);
                 Ok(())
@@ -307,7 +312,10 @@ impl Story {
             self.world.forge.projects.iter().map(|(name, project)| (name.clone(), project.trusted)).collect();
         let names: Vec<_> = names.into_iter().filter(|(name, _)| !self.left.contains(name)).collect();
         let max_dependencies = self.max_dependencies;
-        let mut settings = TenantSettings { name: TENANT.into(), max_dependencies, ..TenantSettings::default() };
+        let max_changes_per_pipeline = self.max_changes;
+        let name = TENANT.into();
+        let mut settings =
+            TenantSettings { name, max_dependencies, max_changes_per_pipeline, ..TenantSettings::default() };
         let mut projects = Vec::new();
         for (name, trusted) in names {
             let mut project = ConfigProject::new(CONNECTION, &name, trusted);
@@ -372,11 +380,12 @@ impl Story {
         let (mut kind, mut topic, mut branch) = ("", None, "master");
         for word in rest {
             match *word {
-                "depends-on" | "stacked-on" | "files" | "with" | "topic" | "branch" => kind = word,
+                "depends-on" | "stacked-on" | "files" | "with" | "topic" | "branch" | "names" => kind = word,
                 word => match kind {
                     "depends-on" => patchset.depends_on.push(word.to_owned()),
                     "stacked-on" => patchset.stacked_on.push(word.to_owned()),
                     "topic" => topic = Some(word.to_owned()),
+                    "names" => patchset.names.push(word.to_owned()),
                     "branch" => branch = word,
                     "files" => {
                         patchset.files.retain(|file| file != "src/lib.rs");
@@ -624,10 +633,10 @@ impl Story {
                 let expected = if expected == "nothing" { String::new() } else { expected };
                 equal("failing", expected, row.failing.join(", "))
             }
-            ["window", pipeline, number] => {
+            ["window", pipeline, rest @ ..] => {
                 let queues = self.world.live.gate.queues.rows.iter();
                 let found: Vec<u32> = queues.filter(|(key, _)| key.1 == *pipeline).map(|(_, row)| row.window).collect();
-                equal("window", vec![number.parse::<u32>().map_err(|error| error.to_string())?], found)
+                equal("window", owned(rest), found.iter().map(u32::to_string).collect())
             }
             ["wait", "of", change, code] => {
                 let (id, _) = self.item(change, None)?;
