@@ -28,5 +28,5 @@ scenarios! {
     circle serial supercedent promote fail_fast hold_following pause artifacts disabled
     trigger_order facts_fail reports_fail silent_workers nonsense
     artifact_stands facts_asked old_inputs branches lasting waiting_since many_queues requirements odd_layouts
-    leaving_late promote_some deep_graphs
+    leaving_late promote_some deep_graphs reporter_alone
 }

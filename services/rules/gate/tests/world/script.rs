@@ -91,6 +91,13 @@ fn equal<T: PartialEq + std::fmt::Debug>(what: &str, expected: T, found: T) -> R
     if expected == found { Ok(()) } else { Err(format!("{what}: expected {expected:?}, found {found:?}")) }
 }
 
+/// What a job returns that says which of the jobs that need it shall run.
+fn child_jobs(children: &[&str]) -> Value {
+    let list = children.iter().map(|name| Value::from(*name)).collect();
+    let zuul = Value::Map(BTreeMap::from([("child_jobs".to_owned(), Value::List(list))]));
+    Value::Map(BTreeMap::from([("zuul".to_owned(), zuul)]))
+}
+
 fn result_of(word: &str) -> Option<BuildResult> {
     use BuildResult::{Failure, PostFailure, Retry, Skipped, Success, TimedOut};
     [Failure, PostFailure, Retry, Skipped, Success, TimedOut].into_iter().find(|result| result.word() == word)
@@ -517,12 +524,16 @@ impl Story {
             ["starts"] => self.world.start_build(build),
             ["succeeds"] => end(BuildResult::Success),
             ["fails"] => end(BuildResult::Failure),
-            ["pauses"] => {
+            ["pauses", rest @ ..] => {
                 if row.state == BuildState::Leased {
                     self.world.start_build(build)?;
                 }
+                let data = match rest {
+                    ["with", "children", children @ ..] => child_jobs(children),
+                    _ => Value::Null,
+                };
                 let (tenant, worker) = (TENANT.into(), "worker-1".into());
-                let paused = AttemptPaused { tenant, build, attempt: row.attempt, worker, data: Value::Null };
+                let paused = AttemptPaused { tenant, build, attempt: row.attempt, worker, data };
                 self.world.say(TENANT, GateInput::AttemptPaused(paused))
             }
             ["will", "fail"] => {
@@ -551,10 +562,15 @@ impl Story {
                 self.world.end_build(build, attempt, BuildResult::Success, Value::Null)
             }
             ["succeeds", "with", "children", children @ ..] => {
-                let list = children.iter().map(|name| Value::from(*name)).collect();
-                let zuul = Value::Map(BTreeMap::from([("child_jobs".to_owned(), Value::List(list))]));
-                let data = Value::Map(BTreeMap::from([("zuul".to_owned(), zuul)]));
-                self.world.end_build(build, row.attempt, BuildResult::Success, data)
+                self.world.end_build(build, row.attempt, BuildResult::Success, child_jobs(children))
+            }
+            ["aborts", times, "times"] => {
+                let times: u32 = times.parse().map_err(|_| "not a number")?;
+                for attempt in row.attempt..row.attempt + times {
+                    self.world.end_build(build, attempt, BuildResult::Aborted, Value::Null)?;
+                    self.world.pump()?;
+                }
+                Ok(())
             }
             other => Err(format!("nobody understands {:?}", other.join(" "))),
         }
