@@ -35,6 +35,8 @@ pub struct Patchset {
     pub config: BTreeMap<String, String>,
     pub depends_on: Vec<String>,
     pub stacked_on: Vec<String>,
+    /// As `depends_on`, but written as the end of an address.
+    pub names: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -126,7 +128,7 @@ impl Forge {
 
     fn needs(&self, name: &str) -> Vec<ChangeKey> {
         let Some(newest) = self.changes.get(name).and_then(|change| change.patchsets.last()) else { return Vec::new() };
-        newest.depends_on.iter().chain(&newest.stacked_on).filter_map(|other| self.key(other)).collect()
+        newest.depends_on.iter().chain(&newest.stacked_on).chain(&newest.names).filter_map(|other| self.key(other)).collect()
     }
 
     /// The other open changes of a change's topic.
@@ -149,6 +151,7 @@ impl Forge {
             let (project, change) = (Value::Str(key.project), Value::Str(key.change));
             Value::Map(BTreeMap::from([("project".to_owned(), project), ("change".to_owned(), change)]))
         });
+        let depends_on = newest.depends_on.iter().map(|other| Forge::url(other));
         Some(ChangeFacts {
             subject: self.subject(name)?,
             open: change.open,
@@ -157,7 +160,7 @@ impl Forge {
             approvals: Value::Null,
             cannot_merge: None,
             parents: Vec::new(),
-            depends_on: newest.depends_on.iter().map(|other| Forge::url(other)).collect(),
+            depends_on: depends_on.chain(newest.names.iter().map(|other| format!("c/{other}"))).collect(),
             needs: if change.merged { Vec::new() } else { self.needs(name) },
             needed_by: if with_needed_by { needed_by.collect() } else { Vec::new() },
             files: Some(newest.files.clone()),

@@ -82,12 +82,20 @@ pub struct Story {
     /// Projects that are no longer in the tenant.
     left: BTreeSet<String>,
     max_dependencies: Option<i64>,
+    max_changes: Option<i64>,
     version: u64,
     shown: String,
 }
 
 fn equal<T: PartialEq + std::fmt::Debug>(what: &str, expected: T, found: T) -> Result<(), String> {
     if expected == found { Ok(()) } else { Err(format!("{what}: expected {expected:?}, found {found:?}")) }
+}
+
+/// What a job returns that says which of the jobs that need it shall run.
+fn child_jobs(children: &[&str]) -> Value {
+    let list = children.iter().map(|name| Value::from(*name)).collect();
+    let zuul = Value::Map(BTreeMap::from([("child_jobs".to_owned(), Value::List(list))]));
+    Value::Map(BTreeMap::from([("zuul".to_owned(), zuul)]))
 }
 
 fn result_of(word: &str) -> Option<BuildResult> {
@@ -297,6 +305,10 @@ impl Story {
                 let asked = IntakeAsked { tenant: TENANT.into(), triggers, reason: "it rains".into() };
                 self.world.say(TENANT, GateInput::IntakeAsked(asked))
             }
+            ["the", "tenant", "allows", number, "changes", "in", "a", "pipeline"] => {
+                self.max_changes = Some(number.parse().map_err(|_| "not a number")?);
+                Ok(())
+            }
             ["the", "tenant", "allows", number, "dependencies"] => {
                 self.max_dependencies = Some(number.parse().map_err(|_| "not a number")?);
                 Ok(())
@@ -364,7 +376,10 @@ impl Story {
             self.world.forge.projects.iter().map(|(name, project)| (name.clone(), project.trusted)).collect();
         let names: Vec<_> = names.into_iter().filter(|(name, _)| !self.left.contains(name)).collect();
         let max_dependencies = self.max_dependencies;
-        let mut settings = TenantSettings { name: TENANT.into(), max_dependencies, ..TenantSettings::default() };
+        let max_changes_per_pipeline = self.max_changes;
+        let name = TENANT.into();
+        let mut settings =
+            TenantSettings { name, max_dependencies, max_changes_per_pipeline, ..TenantSettings::default() };
         let mut projects = Vec::new();
         for (name, trusted) in names {
             let mut project = ConfigProject::new(CONNECTION, &name, trusted);
@@ -429,11 +444,12 @@ impl Story {
         let (mut kind, mut topic, mut branch) = ("", None, "master");
         for word in rest {
             match *word {
-                "depends-on" | "stacked-on" | "files" | "with" | "topic" | "branch" => kind = word,
+                "depends-on" | "stacked-on" | "files" | "with" | "topic" | "branch" | "names" => kind = word,
                 word => match kind {
                     "depends-on" => patchset.depends_on.push(word.to_owned()),
                     "stacked-on" => patchset.stacked_on.push(word.to_owned()),
                     "topic" => topic = Some(word.to_owned()),
+                    "names" => patchset.names.push(word.to_owned()),
                     "branch" => branch = word,
                     "files" => {
                         patchset.files.retain(|file| file != "src/lib.rs");
@@ -565,12 +581,16 @@ impl Story {
             ["starts"] => self.world.start_build(build),
             ["succeeds"] => end(BuildResult::Success),
             ["fails"] => end(BuildResult::Failure),
-            ["pauses"] => {
+            ["pauses", rest @ ..] => {
                 if row.state == BuildState::Leased {
                     self.world.start_build(build)?;
                 }
+                let data = match rest {
+                    ["with", "children", children @ ..] => child_jobs(children),
+                    _ => Value::Null,
+                };
                 let (tenant, worker) = (TENANT.into(), "worker-1".into());
-                let paused = AttemptPaused { tenant, build, attempt: row.attempt, worker, data: Value::Null };
+                let paused = AttemptPaused { tenant, build, attempt: row.attempt, worker, data };
                 self.world.say(TENANT, GateInput::AttemptPaused(paused))
             }
             ["will", "fail"] => {
@@ -599,10 +619,15 @@ impl Story {
                 self.world.end_build(build, attempt, BuildResult::Success, Value::Null)
             }
             ["succeeds", "with", "children", children @ ..] => {
-                let list = children.iter().map(|name| Value::from(*name)).collect();
-                let zuul = Value::Map(BTreeMap::from([("child_jobs".to_owned(), Value::List(list))]));
-                let data = Value::Map(BTreeMap::from([("zuul".to_owned(), zuul)]));
-                self.world.end_build(build, row.attempt, BuildResult::Success, data)
+                self.world.end_build(build, row.attempt, BuildResult::Success, child_jobs(children))
+            }
+            ["aborts", times, "times"] => {
+                let times: u32 = times.parse().map_err(|_| "not a number")?;
+                for attempt in row.attempt..row.attempt + times {
+                    self.world.end_build(build, attempt, BuildResult::Aborted, Value::Null)?;
+                    self.world.pump()?;
+                }
+                Ok(())
             }
             other => Err(format!("nobody understands {:?}", other.join(" "))),
         }
@@ -681,10 +706,10 @@ impl Story {
                 let expected = if expected == "nothing" { String::new() } else { expected };
                 equal("failing", expected, row.failing.join(", "))
             }
-            ["window", pipeline, number] => {
+            ["window", pipeline, rest @ ..] => {
                 let queues = self.world.live.gate.queues.rows.iter();
                 let found: Vec<u32> = queues.filter(|(key, _)| key.1 == *pipeline).map(|(_, row)| row.window).collect();
-                equal("window", vec![number.parse::<u32>().map_err(|error| error.to_string())?], found)
+                equal("window", owned(rest), found.iter().map(u32::to_string).collect())
             }
             ["wait", "of", change, code] => {
                 let (id, _) = self.item(change, None)?;
