@@ -239,6 +239,9 @@ fn queue(server: &Server, pipeline: &str) -> Vec<String> {
 const PATHS: &[(&str, &str)] = &[
     ("POST", "/api/tenant/test/project/project/enqueue"),
     ("POST", "/api/tenant/test/project/project/dequeue"),
+    ("POST", "/api/tenant/test/project/project/autohold"),
+    ("GET", "/api/tenant/test/project/project/autohold"),
+    ("DELETE", "/api/tenant/test/autohold/7"),
     ("POST", "/api/tenant/test/promote"),
     ("POST", "/api/tenant/test/state"),
     ("GET", "/api/tenant/test/authorizations"),
@@ -263,6 +266,8 @@ fn without_authenticators_there_are_no_paths_for_operators_but_those_on_the_mach
             assert_eq!(answer.text, nothing, "{path}");
         }
     }
+    // Zuul: that list is always there.
+    assert_eq!(server.json("/api/tenant/test/autohold"), json!([]));
     let forged = claims("local", "root", "ops");
     let forged = api.post("/api/tenant/test/state", &hs256_token(&forged), &json!({"trigger_queue_paused": true}));
     assert_eq!((forged.status, forged.text == nothing), (404, true));
@@ -631,6 +636,50 @@ fn operators_enqueue_dequeue_promote_and_hold_events_up_and_the_history_says_who
     assert_eq!((&told["trigger_queue_paused"], &told["reason"]), (&json!(false), &json!("it rains")));
     eventually("four is in the gate", || queue(&server, "gate").contains(&"four".to_owned()).then_some(()));
 
+    // Nodes of builds that fail are to be kept.
+    let asked = json!({"job": "never", "count": 2, "change": "master/one,1", "ref": null, "reason": "only there",
+        "node_hold_expiration": 3600});
+    assert_eq!(api.post(&of("autohold"), &dev(), &asked).status, 403);
+    let answer = api.post(&of("autohold"), &ops(), &asked);
+    assert_eq!((answer.status, answer.json()), (200, json!(true)), "{}", answer.text);
+    let request = answer.header("gatelog-request").to_owned();
+    let kept = || server.json("/api/tenant/test/autohold");
+    eventually("the request is there", || (kept().as_array().unwrap().len() == 1).then_some(()));
+    let told = server.json(&format!("/api/tenant/test/autohold/{request}"));
+    for (field, value) in [
+        ("id", json!(request)),
+        ("project", json!("git.test/project")),
+        ("job", json!("never")),
+        ("ref_filter", json!("refs/for/master/one$")),
+        ("max_count", json!(2)),
+        ("current_count", json!(0)),
+        ("reason", json!("only there")),
+        ("node_expiration", json!(3600)),
+        ("nodes", json!([])),
+    ] {
+        assert_eq!(told[field], value, "{field}: {told}");
+    }
+    let of_project = api.get(&of("autohold"), None).json();
+    assert_eq!((of_project[0]["id"].clone(), kept()), (json!(request), of_project));
+    assert_eq!(server.json("/api/tenant/test/autohold?project=config"), json!([]));
+    let path = format!("/api/tenant/test/autohold/{request}");
+    assert_eq!(api.send("DELETE", &path, Some(&dev()), None, None).status, 403);
+    assert_eq!(api.send("DELETE", "/api/tenant/test/autohold/999", Some(&ops()), None, None).status, 404);
+    assert_eq!(api.send("DELETE", "/api/tenant/test/autohold/x", Some(&ops()), None, None).status, 404);
+    let answer = api.send("DELETE", &format!("{path}?reason=found%20it"), Some(&ops()), None, None);
+    assert_eq!((answer.status, answer.text.as_str()), (204, ""));
+    eventually("the request is gone", || (kept() == json!([])).then_some(()));
+    assert_eq!(api.get(&path, None).status, 404);
+    for (body, words) in [
+        (json!({"job": "never", "count": 0}), "ask for 1 to"),
+        (json!({"job": "never", "ref": "refs/heads/("}), "no regular expression"),
+        (json!({"job": "never", "count": -1}), "`count` must be a whole number"),
+        (json!({"count": 1}), "the body needs `job`"),
+    ] {
+        let answer = api.post(&of("autohold"), &ops(), &body);
+        assert!(matches!(answer.status, 400 | 422) && answer.text.contains(words), "{body}: {}", answer.text);
+    }
+
     // On the command line, from elsewhere with a token made here, and from the site's own directory.
     let (code, made, err) =
         site.gatelog(&["create-auth-token", "--auth-config", "ops", "--user", "carla", "--tenant", "test"]);
@@ -659,13 +708,39 @@ fn operators_enqueue_dequeue_promote_and_hold_events_up_and_the_history_says_who
     local(&["promote", "--pipeline", "gate", "--project", "project", "--changes", "master/two", "master/four"]);
     eventually("two and four are first", || (queue(&server, "gate")[..2] == ["two", "four"]).then_some(()));
 
+    let out = local(&["autohold", "--project", "project", "--job", "never", "--reason", "to look at"]);
+    let number = out.split("request ").nth(1).unwrap().split(':').next().unwrap().to_owned();
+    eventually("the request is there", || (kept().as_array().unwrap().len() == 1).then_some(()));
+    let out = local(&["autohold-list"]);
+    assert!(out.contains(&format!("{number}  never of git.test/project, refs .*, kept 0 of 1: to look at")), "{out}");
+    assert_eq!(local(&["autohold-info", &number]), out);
+    assert!(local(&["autohold-delete", &number, "--reason", "seen"]).contains("is over"));
+    let (code, _, err) = site.gatelog(&["autohold-info", &number, "--tenant", "test"]);
+    assert_eq!(code, 3, "{err}");
+    let ends: Vec<Json> =
+        site.events("gate.events").into_iter().filter(|event| event["kind"] == "gate.autohold-ended").collect();
+    let reasons: Vec<String> = ends.iter().filter_map(|event| find(event, "detail")).collect();
+    assert_eq!(reasons, ["found it", "seen"]);
+    let (_, told, _) = site.gatelog(&["explain", &ends[0]["sequence"].to_string()]);
+    assert!(told.contains("found it") && told.contains("by olivia (sso)"), "{told}");
+
     // The history says who did what, and why.
     let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
     let user = std::env::var("SUDO_USER").ok().unwrap_or_else(|| user.trim().to_owned());
+    let item_of = |change: &str| {
+        let enqueued = |event: &&Json| {
+            let text = event.to_string();
+            event["kind"] == "gate.item-enqueued" && text.contains(change) && text.contains("\"gate\"")
+        };
+        let events = site.events("gate.events");
+        let found: Vec<String> = events.iter().filter(enqueued).filter_map(|event| find(event, "item")).collect();
+        found
+    };
+    let three = item_of("master/three").remove(0);
     for (what, words) in [
         ("one", vec!["it never ends", "by olivia (sso)", "once more", "by dieter (sso)"]),
         ("two", vec!["by wire", "by carla (sso)", "by hand", &format!("{user} (local)")]),
-        ("three", vec!["it mends the build", "by dieter (sso)"]),
+        (three.as_str(), vec!["it mends the build", "by dieter (sso)"]),
     ] {
         let (code, told, err) = site.gatelog(&["explain", what, "--tenant", "test"]);
         assert_eq!(code, 0, "{err}");
@@ -673,15 +748,8 @@ fn operators_enqueue_dequeue_promote_and_hold_events_up_and_the_history_says_who
             assert!(told.contains(word), "{what}: {word} is missing in\n{told}");
         }
     }
-    let sets = server.json("/api/tenant/test/buildsets?pipeline=gate&change=master/one&complete=false");
-    let items: Vec<String> = site
-        .events("gate.events")
-        .iter()
-        .filter(|event| event["kind"] == "gate.item-enqueued" && event.to_string().contains("master/one"))
-        .filter(|event| event.to_string().contains("\"gate\""))
-        .filter_map(|event| find(event, "item"))
-        .collect();
-    assert!(items.len() >= 2, "{items:?} {sets}");
+    let items = item_of("master/one");
+    assert!(items.len() >= 2, "{items:?}");
     let pages: String = items.iter().map(|item| api.get(&format!("/t/test/item/{item}"), None).text).collect();
     for word in ["it never ends", "by olivia (sso)", "(once more)", "by dieter (sso)"] {
         assert!(pages.contains(word), "{word} is missing in\n{pages}");

@@ -25,7 +25,8 @@ pub use shapes::{
 };
 
 use gatelog_event_log::{Blobs, Log};
-use gatelog_record::{ActorId, BlobHash, EventRecord, EventRef, ItemId};
+use gatelog_record::event::GateEvent;
+use gatelog_record::{ActorId, BlobHash, Event, EventRecord, EventRef, ItemId};
 
 use crate::error::ReplayError;
 use crate::reading::event_at;
@@ -243,8 +244,8 @@ impl<'a> Explainer<'a> {
 
     fn note(&self, record: &EventRecord, at: &EventRef) -> Note {
         let mut text = self.index.names.event(&record.event);
-        // Who asked for what is one decision is said once, where it begins.
-        if record.decision.is_some()
+        // Of all that is one decision, who asked is said where it begins, and where an item begins anew.
+        if (record.decision.is_some() || matches!(record.event, Event::Gate(GateEvent::ItemReset(_))))
             && let Some(who) = self.who(record.actor)
         {
             text.push_str(&format!("; by {who}"));

@@ -119,7 +119,9 @@ fn change(page: &mut Page, story: &ChangeStory) {
     for one in &story.items {
         let result = one.left.as_ref().map(|left| left.result.as_str());
         let text = match &one.left {
-            Some(left) => format!("{}{} [{}]", left.result, after_colon(&left.detail), left.code),
+            Some(left) => {
+                format!("{}{} [{}]{}", left.result, after_colon(&left.detail), left.code, by(left.by.as_deref()))
+            }
             None => match one.waits.last().filter(|wait| wait.millis.is_none()) {
                 Some(wait) => format!("still there, waits for {}: {}", wait.code, wait.detail),
                 None => "still there".to_owned(),
@@ -137,6 +139,11 @@ fn change(page: &mut Page, story: &ChangeStory) {
         page.gap();
         item(page, one);
     }
+}
+
+/// `; by somebody`, where it was somebody.
+fn by(who: Option<&str>) -> String {
+    who.map(|who| format!("; by {who}")).unwrap_or_default()
 }
 
 fn notes(page: &mut Page, notes: &[Note]) {
@@ -181,7 +188,7 @@ fn item(page: &mut Page, story: &ItemStory) {
                     left.result,
                     after_colon(&left.detail),
                     left.code,
-                    left.by.as_ref().map(|who| format!("; by {who}")).unwrap_or_default()
+                    by(left.by.as_deref())
                 ),
             );
         }

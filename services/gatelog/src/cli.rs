@@ -109,6 +109,14 @@ pub enum Command {
     Discard(operators::DiscardArgs),
     /// Deal with a tenant's outside events again
     Resume(operators::ResumeArgs),
+    /// Keep the nodes of a job's builds that fail
+    Autohold(operators::AutoholdArgs),
+    /// List requests to keep nodes
+    AutoholdList(operators::AutoholdListArgs),
+    /// Show a request to keep nodes, and what it keeps
+    AutoholdInfo(operators::AutoholdInfoArgs),
+    /// Delete a request to keep nodes, and let them go
+    AutoholdDelete(operators::AutoholdDeleteArgs),
     /// Make a token for the API
     CreateAuthToken(operators::CreateAuthTokenArgs),
     /// Say what this host can do for gatelog, with a cure for each lack
@@ -698,6 +706,10 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Pause(args) => commands::operators::intake(&cli.site, &args.asking, Intake::Pause),
         Command::Discard(args) => commands::operators::intake(&cli.site, &args.asking, Intake::Discard),
         Command::Resume(args) => commands::operators::intake(&cli.site, &args.asking, Intake::Resume),
+        Command::Autohold(args) => commands::autohold::ask(&cli.site, args),
+        Command::AutoholdList(args) => commands::autohold::list(&cli.site, args),
+        Command::AutoholdInfo(args) => commands::autohold::info(&cli.site, args),
+        Command::AutoholdDelete(args) => commands::autohold::delete(&cli.site, args),
         Command::CreateAuthToken(args) => commands::operators::create_auth_token(&cli.site, args),
         Command::Keys(KeysCommand::ImportTenant(args)) => commands::keys::import_tenant(&cli.site, args),
         Command::Keys(KeysCommand::ShowTenant(args)) => commands::keys::show_tenant(&cli.site, args),

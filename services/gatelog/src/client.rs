@@ -35,6 +35,15 @@ pub enum ClientError {
     },
 }
 
+/// What an answer says besides its body.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// The position it is as of.
+    pub position: Option<String>,
+    /// The number of the request that is in force now.
+    pub request: Option<String>,
+}
+
 /// A client of one server.
 #[derive(Clone)]
 pub struct Client {
@@ -82,22 +91,24 @@ impl Client {
         self.text(&format!("{}{path}", self.base))
     }
 
-    /// Sends a body to a path; gives the position the answer is as of, where it says one.
-    pub fn post(&self, path: &str, body: &Json) -> Result<Option<String>, ClientError> {
+    /// Sends a body to a path.
+    pub fn post(&self, path: &str, body: &Json) -> Result<Said, ClientError> {
         let url = format!("{}{path}", self.base);
-        self.answer(&url, self.http.post(&url).json(body)).map(|(_, position)| position)
+        self.answer(&url, self.http.post(&url).json(body)).map(|(_, said)| said)
+    }
+
+    /// Deletes what is at a path.
+    pub fn delete(&self, path: &str) -> Result<(), ClientError> {
+        let url = format!("{}{path}", self.base);
+        self.answer(&url, self.http.delete(&url)).map(|_| ())
     }
 
     fn text(&self, url: &str) -> Result<String, ClientError> {
         self.answer(url, self.http.get(url)).map(|(text, _)| text)
     }
 
-    /// The text of an answer, and the position it is as of.
-    fn answer(
-        &self,
-        url: &str,
-        request: reqwest::blocking::RequestBuilder,
-    ) -> Result<(String, Option<String>), ClientError> {
+    /// The text of an answer, and what its headers say.
+    fn answer(&self, url: &str, request: reqwest::blocking::RequestBuilder) -> Result<(String, Said), ClientError> {
         let unreachable = |error: reqwest::Error| ClientError::Unreachable {
             url: url.to_owned(),
             message: gatelog_effects::connection::chain(&error),
@@ -108,11 +119,11 @@ impl Client {
         };
         let response = request.send().map_err(unreachable)?;
         let status = response.status();
-        let position =
-            response.headers().get("gatelog-position").and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let said = Said { position: header("gatelog-position"), request: header("gatelog-request") };
         let text = response.text().map_err(unreachable)?;
         if status.is_success() {
-            return Ok((text, position));
+            return Ok((text, said));
         }
         let message = serde_json::from_str::<Json>(&text)
             .ok()

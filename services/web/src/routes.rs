@@ -177,7 +177,10 @@ async fn common(request: Request, next: Next) -> Response {
     };
     let headers = response.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Gatelog-Position, ETag, WWW-Authenticate"));
+    headers.insert(
+        ACCESS_CONTROL_EXPOSE_HEADERS,
+        HeaderValue::from_static("Gatelog-Position, Gatelog-Request, ETag, WWW-Authenticate"),
+    );
     // What people wrote is never taken for anything but what it is said to be.
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     // Pages have a policy that lets in their own files; nothing else is to be shown as a page.
@@ -222,6 +225,10 @@ async fn map(RawQuery(query): RawQuery) -> Result<Json<Value>, ApiError> {
         "enqueue": "/api/tenant/{tenant}/project/{project}/enqueue",
         "dequeue": "/api/tenant/{tenant}/project/{project}/dequeue",
         "promote": "/api/tenant/{tenant}/promote",
+        "autohold": "/api/tenant/{tenant}/project/{project}/autohold",
+        "autohold_list": "/api/tenant/{tenant}/autohold",
+        "autohold_by_request_id": "/api/tenant/{tenant}/autohold/{request_id}",
+        "autohold_delete": "/api/tenant/{tenant}/autohold/{request_id}",
         "tenant_state": "/api/tenant/{tenant}/state",
     })))
 }

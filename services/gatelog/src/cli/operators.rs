@@ -137,6 +137,88 @@ pub struct ResumeArgs {
     pub asking: OperatorArgs,
 }
 
+/// `autohold`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = concat_examples!(
+    "  gatelog autohold --dir /srv/ci --project org/app --job unit --change 1234 --reason 'it fails there alone'",
+    "  gatelog autohold --dir /srv/ci --project org/app --job unit --count 3 --node-hold-expiration 86400"
+))]
+pub struct AutoholdArgs {
+    /// The project, by its short or canonical name
+    #[arg(long, value_name = "PROJECT")]
+    pub project: String,
+    /// The job
+    #[arg(long, value_name = "JOB")]
+    pub job: String,
+    /// Only for this change, whatever its patchset
+    #[arg(long, value_name = "CHANGE", conflicts_with = "reference")]
+    pub change: Option<String>,
+    /// Only for this ref, by its full name; a regular expression that refs must match from their beginning
+    #[arg(id = "reference", long = "ref", value_name = "REF")]
+    pub reference: Option<String>,
+    /// For how many builds
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub count: u32,
+    /// For how many seconds the nodes of each are kept; 0 until the request is deleted
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub node_hold_expiration: u64,
+    /// Whose, why.
+    #[command(flatten)]
+    pub asking: OperatorArgs,
+}
+
+/// `autohold-list`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = concat_examples!(
+    "  gatelog autohold-list --dir /srv/ci --tenant demo",
+    "  gatelog autohold-list --url https://ci.example.org --tenant demo --json"
+))]
+pub struct AutoholdListArgs {
+    /// The tenant [default: the only one there is]
+    #[arg(long, value_name = "TENANT")]
+    pub tenant: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// In whose name.
+    #[command(flatten)]
+    pub token: TokenFileArgs,
+}
+
+/// `autohold-info`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = concat_examples!(
+    "  gatelog autohold-info --dir /srv/ci --tenant demo 0000000123"
+))]
+pub struct AutoholdInfoArgs {
+    /// The request's number
+    #[arg(value_name = "REQUEST")]
+    pub request: u64,
+    /// The tenant [default: the only one there is]
+    #[arg(long, value_name = "TENANT")]
+    pub tenant: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// In whose name.
+    #[command(flatten)]
+    pub token: TokenFileArgs,
+}
+
+/// `autohold-delete`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = concat_examples!(
+    "  gatelog autohold-delete --dir /srv/ci 0000000123 --reason 'found it'"
+))]
+pub struct AutoholdDeleteArgs {
+    /// The request's number
+    #[arg(value_name = "REQUEST")]
+    pub request: u64,
+    /// Whose, why.
+    #[command(flatten)]
+    pub asking: OperatorArgs,
+}
+
 /// `create-auth-token`
 #[derive(Clone, Debug, Args)]
 #[command(after_help = concat_examples!(

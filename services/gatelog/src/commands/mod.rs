@@ -1,5 +1,6 @@
 //! The commands that read, and those that ask a server: a module each. What they print goes to stdout, what went wrong to stderr.
 
+pub mod autohold;
 pub mod blob_names;
 pub mod check;
 pub mod doctor;

@@ -97,7 +97,7 @@ fn ask(site: &SiteArgs, asking: &OperatorArgs, path: &str, body: &Json, told: &s
     let client = client(site, &asking.token)?;
     let tenant = tenant(&client, asking.tenant.as_deref())?;
     let answer = client.post(&format!("/api/tenant/{}/{path}", escaped(&tenant)), body);
-    let position = answer.map_err(|error| explained(error, site))?;
+    let position = answer.map_err(|error| explained(error, site))?.position;
     let mut out = Output::new();
     let at = position.map(|position| format!(" ({position})")).unwrap_or_default();
     let _ = out.line(&format!("{tenant}: {told}{at}"))?;
@@ -106,7 +106,7 @@ fn ask(site: &SiteArgs, asking: &OperatorArgs, path: &str, body: &Json, told: &s
 }
 
 /// What a server says, with what may help.
-fn explained(error: ClientError, site: &SiteArgs) -> Failure {
+pub(super) fn explained(error: ClientError, site: &SiteArgs) -> Failure {
     let no_paths =
         matches!(&error, ClientError::Refused { status: 404, message, .. } if message.contains("at this path"));
     let no_token = matches!(&error, ClientError::Refused { status: 401, .. });
@@ -122,7 +122,7 @@ fn explained(error: ClientError, site: &SiteArgs) -> Failure {
 }
 
 /// The tenant that is meant.
-fn tenant(client: &Client, named: Option<&str>) -> Result<String, Failure> {
+pub(super) fn tenant(client: &Client, named: Option<&str>) -> Result<String, Failure> {
     if let Some(tenant) = named {
         return Ok(tenant.to_owned());
     }
@@ -139,7 +139,7 @@ fn tenant(client: &Client, named: Option<&str>) -> Result<String, Failure> {
 }
 
 /// Who is asked, and in whose name.
-fn client(site: &SiteArgs, token: &TokenFileArgs) -> Result<Client, Failure> {
+pub(super) fn client(site: &SiteArgs, token: &TokenFileArgs) -> Result<Client, Failure> {
     let file = token.auth_token_file.as_deref();
     match site.target()? {
         Target::Url(client) => with_given_token(client, file),

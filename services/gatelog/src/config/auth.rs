@@ -126,10 +126,12 @@ impl AuthConfig {
             AuthDriver::RS256 if self.keys_url.is_some() => {
                 Some(("has a keys-url that its driver does not use", "say driver = \"OpenIDConnect\""))
             }
-            AuthDriver::OpenIDConnect if self.keys_url.as_ref().unwrap_or(&self.issuer_id).starts_with("https://") => Some((
-                "has its keys at an https address, which this gatelog cannot fetch",
-                "set keys-url to a file that something else keeps fresh, or to an http address nobody can tamper with",
-            )),
+            AuthDriver::OpenIDConnect if self.keys_url.as_ref().unwrap_or(&self.issuer_id).starts_with("https://") => {
+                Some((
+                    "has its keys at an https address, which this gatelog cannot fetch",
+                    "set keys-url to a file that something else keeps fresh, or to an http address nobody can tamper with",
+                ))
+            }
             AuthDriver::OpenIDConnect if self.public_key.is_some() => {
                 Some(("has a public-key that its driver does not use", "say driver = \"RS256\""))
             }

@@ -55,7 +55,8 @@ pub(crate) async fn guard(
     }
 }
 
-async fn may_read(app: &Arc<App>, headers: &HeaderMap, tenant: Option<&str>) -> Result<(), ApiError> {
+/// Whether the sender of a request may look at a tenant, or (none) at the root.
+pub(crate) async fn may_read(app: &Arc<App>, headers: &HeaderMap, tenant: Option<&str>) -> Result<(), ApiError> {
     // Of a tenant that is not there, that is what is said.
     let Some(rules) = app.authorization(tenant).await? else { return Ok(()) };
     if rules.is_open(tenant) {

@@ -97,6 +97,8 @@ impl Answer {
             Answer::Decided { nothing: Some(code), .. } => {
                 let message = match code.as_str() {
                     "not-in-pipeline" => "it is not in that pipeline".to_owned(),
+                    "no-such-request" => "there is no such request any more".to_owned(),
+                    "project-not-in-tenant" => "the tenant has no such project any more".to_owned(),
                     "being-merged" => "it is being merged, and cannot be taken out any more".to_owned(),
                     "no-such-tenant" => "the tenant is gone".to_owned(),
                     "too-many-triggers-wait" => "too much waits in this tenant; ask again later".to_owned(),

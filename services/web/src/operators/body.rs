@@ -31,6 +31,18 @@ impl Fields {
         Ok(Fields { map })
     }
 
+    /// One text, from elsewhere than a body.
+    pub(super) fn of(name: &str, text: String) -> Fields {
+        Fields { map: Map::from_iter([(name.to_owned(), Json::String(text))]) }
+    }
+
+    /// A whole number, 0 or more; clients of Zuul send some as text.
+    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, ApiError> {
+        let Some(value) = self.map.get(name) else { return Ok(None) };
+        let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
+        number.map(Some).ok_or_else(|| bad(format!("`{name}` must be a whole number, 0 or more")))
+    }
+
     /// The ref that permissions may depend on, whatever else is wrong with the body.
     pub(super) fn reference(&self) -> Option<&str> {
         self.map.get("ref").and_then(Json::as_str)

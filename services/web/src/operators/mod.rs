@@ -7,6 +7,7 @@
 
 mod ask;
 mod body;
+mod holds;
 
 use std::sync::Arc;
 
@@ -51,11 +52,19 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/api/tenant/{tenant}/promote", any(promote))
         .route("/api/tenant/{tenant}/state", any(state))
         .route("/api/tenant/{tenant}/project/{*rest}", any(of_project))
+        .route("/api/tenant/{tenant}/autohold", any(autoholds))
+        .route("/api/tenant/{tenant}/autohold/{id}", any(autohold))
 }
 
 /// What a path of operators answers to, for those who ask beforehand.
 pub(crate) fn methods(path: &str) -> Option<&'static str> {
     let (_, rest) = path.strip_prefix("/api/tenant/")?.split_once('/')?;
+    if rest.starts_with("autohold/") {
+        return Some(holds::ONE);
+    }
+    if rest.starts_with("project/") && rest.ends_with("/autohold") {
+        return Some(holds::OF_PROJECT);
+    }
     let posted = matches!(rest, "promote" | "state")
         || rest.strip_prefix("project/").is_some_and(|rest| rest.ends_with("/enqueue") || rest.ends_with("/dequeue"));
     posted.then_some(POST)
@@ -139,6 +148,7 @@ impl Asking {
                 return Err(ApiError::BadRequest(what.into()));
             }
         };
+        let keeps = matches!(input, GateInput::AutoholdAsked(_));
         let app = Arc::clone(&self.app);
         let ask = Ask { tenant: self.tenant().to_owned(), person: self.person, request, input };
         let place = Arc::clone(&app.asks).try_acquire_owned().map_err(|_| ApiError::Busy)?;
@@ -151,8 +161,16 @@ impl Asking {
         let asked = tokio::task::spawn_blocking(work)
             .await
             .map_err(|error| ApiError::Internal(format!("a request could not be made: {error}")))?;
-        let at = asked.map_err(|error| ApiError::Unavailable(error.to_string()))?.taken()?;
+        let asked = asked.map_err(|error| ApiError::Unavailable(error.to_string()))?;
+        let number = match (&asked, keeps) {
+            (Answer::Decided { input, nothing: None, .. }, true) => Some(*input),
+            _ => None,
+        };
+        let at = asked.taken()?;
         let mut response = Json(answer).into_response();
+        if let Some(number) = number {
+            holds::say_number(&mut response, number);
+        }
         if let Some(at) = at {
             mark(&app, response.headers_mut(), at);
         }
@@ -201,6 +219,14 @@ async fn of_project(
             let asking = asking(app, headers, &method, POST, query, Some(tenant)).await?;
             dequeue(asking, project, fields(sent)?).await
         }
+        "autohold" => {
+            let reads = matches!(method, Method::GET | Method::HEAD);
+            if reads && !app.site.authenticators.is_empty() {
+                return holds::of_project(app, headers, query, tenant, project.to_owned()).await;
+            }
+            let asking = asking(app, headers, &method, POST, query, Some(tenant)).await?;
+            holds::ask(asking, project, fields(sent)?).await
+        }
         _ => Err(nothing()),
     }
 }
@@ -232,8 +258,15 @@ async fn enqueue(asking: Asking, project: &str, body: Fields) -> Answered {
     if (old_commit.is_some() || new_commit.is_some()) && !change.change.starts_with("refs/") {
         return Err(ApiError::BadRequest("`oldrev` and `newrev` are of a ref, and the body names a change".into()));
     }
-    let asked =
-        EnqueueAsked { tenant: asking.tenant().to_owned(), pipeline, connection: project.connection, change, reason };
+    let asked = EnqueueAsked {
+        tenant: asking.tenant().to_owned(),
+        pipeline,
+        connection: project.connection,
+        change,
+        reason,
+        old_commit,
+        new_commit,
+    };
     asking.ask(GateInput::EnqueueAsked(asked), json!(true)).await
 }
 
@@ -371,6 +404,27 @@ async fn state(
     let tenant = asking.tenant().to_owned();
     let asked = IntakeAsked { tenant, triggers, reason: reason.unwrap_or(known) };
     asking.ask(GateInput::IntakeAsked(asked), Value::Null).await
+}
+
+async fn autoholds(
+    State(app): Shared,
+    path: Segments<String>,
+    method: Method,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Answered {
+    holds::of_tenant(app, headers, &method, query, segments(path)?).await
+}
+
+async fn autohold(
+    State(app): Shared,
+    path: Segments<(String, String)>,
+    method: Method,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Answered {
+    let (tenant, id) = segments(path)?;
+    holds::one(app, headers, &method, query, tenant, id).await
 }
 
 async fn authorizations(
