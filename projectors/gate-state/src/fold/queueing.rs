@@ -190,6 +190,7 @@ impl<B: Backing> GateTables<B> {
                             paused: false,
                             pre_fail: false,
                             nodeset: 0,
+                            ready: None,
                             uncounted: 0,
                         },
                     )?;

@@ -23,7 +23,8 @@ scenarios! {
     gate_of_four failing_head conflict conflict_in_check windows base_moved new_patchset
     depends_on_check depends_on_gate failed_dependency_again supersede admin post restart gone
     job_graph skipped_voting semaphores retries twice early_failure results shared_ref static_until_merged
-    topics limits intake reporter_jobs autohold autohold_which
+    topics limits intake reporter_jobs autohold autohold_which alternatives resources_first
+    not_submitted tags serial_needs requirements_asked one_build dequeue_told
     circle serial supercedent promote fail_fast hold_following pause artifacts disabled
     trigger_order facts_fail reports_fail silent_workers nonsense
 }
