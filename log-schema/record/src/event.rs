@@ -138,6 +138,8 @@ family! {
         0x0133 "gate.autohold-ended" 1 AutoholdEnded(gate::AutoholdEnded);
         /// The next attempt of a build asks for other nodes.
         0x0134 "gate.nodeset-changed" 1 NodesetChanged(gate::NodesetChanged);
+        /// A worker has the nodes of an attempt, which waits for a semaphore.
+        0x0135 "gate.build-ready" 1 BuildReady(gate::BuildReady);
         /// An attempt was given secrets or keys.
         0x0140 "gate.secrets-given" 1 SecretsGiven(gate::SecretsGiven);
     }

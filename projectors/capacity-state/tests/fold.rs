@@ -98,6 +98,7 @@ fn ask() -> LeaseAsked {
         nodes: Vec::new(),
         semaphores: vec![SemaphoreWanted { name: "db".to_owned(), max: 1 }],
         priority: 200,
+        or_others: false,
     }
 }
 

@@ -74,6 +74,7 @@ fn strangers() -> Vec<GateEvent> {
         nodes: Vec::new(),
         semaphores: Vec::new(),
         priority: 200,
+        or_others: false,
     };
     let started = AttemptStarted {
         tenant: tenant(),

@@ -248,6 +248,7 @@ impl Index {
             GateEvent::SecretsGiven(given) => Some(given.item),
             GateEvent::BuildSettled(settled) => Some(settled.item),
             GateEvent::NodesetChanged(changed) => Some(changed.item),
+            GateEvent::BuildReady(ready) => Some(ready.item),
             GateEvent::NodesHeld(held) => Some(held.item),
             GateEvent::HoldEnded(ended) => of_build(&ended.build),
             GateEvent::ItemFailing(failing) => Some(failing.item),

@@ -309,6 +309,10 @@ impl Names {
                 let disabled = if counted.disabled { ", so it is disabled" } else { "" };
                 format!("{failures} in a row failed in {pipeline}{disabled}")
             }
+            GateEvent::BuildReady(ready) => {
+                let started = &ready.started;
+                format!("{} has its nodes on {} and waits for a semaphore", self.build(started.build), started.worker)
+            }
             GateEvent::BuildPaused(paused) => {
                 format!("{} waits for the jobs that need it", self.build(paused.paused.build))
             }

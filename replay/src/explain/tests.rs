@@ -370,6 +370,7 @@ fn test_once(
         nodes: vec![node.clone()],
         semaphores: Vec::new(),
         priority: 100,
+        or_others: false,
     };
     let now = script.after(30).now;
     let first = script.decide(

@@ -7,11 +7,14 @@ use std::collections::BTreeMap;
 
 use gatelog_record::draft::capacity::{NodeWanted, SemaphoreWanted};
 use gatelog_record::draft::gate::{
-    BasePin, FreezeOutcome, FreezeWanted, FrozenJob, ProjectBranch, Subject, TenantProject,
+    BasePin, FreezeOutcome, FreezeWanted, FrozenJob, JobTraits, NodesetAlternative, ProjectBranch, Subject,
+    TenantProject,
 };
 use gatelog_record::{BlobHash, codec};
+use gatelog_rules_config::freeze::graph::FrozenNodeset;
+use gatelog_rules_config::objects::nodeset::NodeSpec;
 use gatelog_rules_config::{
-    FreezeOptions, FreezeOutcome as Frozen, FreezeSubject, FrozenJob as Job, JobGraph, Layout, Playbook, freeze,
+    FreezeOptions, FreezeOutcome as Frozen, FreezeSubject, FrozenJob as Job, JobGraph, Layout, Playbook, Shared, freeze,
 };
 use gatelog_rules_gate::{combine, job_traits};
 
@@ -73,8 +76,10 @@ fn try_run(repositories: &Repositories, wanted: &FreezeWanted) -> Result<FreezeO
             let mut jobs = Vec::with_capacity(graph.jobs.len());
             for job in &graph.jobs {
                 let spec = spec(&mut pins, own, &graph, job)?;
+                let alternatives = alternatives(&spec, put)?;
                 let frozen = frozen(&layout, job, put(codec::encode(&spec))?);
-                jobs.push(FrozenJob { traits: job_traits(&graph, job, Vec::new()), ..frozen });
+                let traits = JobTraits { alternatives, ..job_traits(&graph, job, Vec::new()) };
+                jobs.push(FrozenJob { traits, ..frozen });
             }
             let repo_state = pins.repo_state();
             Ok(FreezeOutcome::Frozen {
@@ -133,8 +138,9 @@ fn circle(
             again: false,
         })?;
         let spec = spec(&mut pins, first, graph, job)?;
+        let alternatives = alternatives(&spec, put)?;
         let frozen = frozen(layout, job, put(codec::encode(&spec))?);
-        jobs.push(FrozenJob { traits: job_traits(graph, job, changes), ..frozen });
+        jobs.push(FrozenJob { traits: JobTraits { alternatives, ..job_traits(graph, job, changes) }, ..frozen });
         together.jobs.push(job.clone());
     }
     if jobs.is_empty() {
@@ -148,8 +154,24 @@ fn read_layout(repositories: &Repositories, hash: &BlobHash) -> Result<Layout, T
     codec::decode(&get(&*repositories.blobs, hash)?).map_err(|error| Trouble::lasting("layout-unreadable", &error))
 }
 
+/// A job on each of its further nodesets: what a worker must know differs in nothing but that.
+fn alternatives(
+    spec: &JobSpec,
+    put: impl Fn(Result<Vec<u8>, codec::CodecError>) -> Result<BlobHash, Trouble>,
+) -> Result<Vec<NodesetAlternative>, Trouble> {
+    let one = |nodeset: &FrozenNodeset| {
+        let job = Job { nodesets: Shared::new(vec![nodeset.clone()]), ..spec.job.clone() };
+        let spec = put(codec::encode(&JobSpec { job, ..spec.clone() }))?;
+        Ok(NodesetAlternative { spec, nodes: nodes(&nodeset.shape.nodes) })
+    };
+    spec.job.nodesets.iter().skip(1).map(one).collect()
+}
+
+fn nodes(nodes: &[NodeSpec]) -> Vec<NodeWanted> {
+    nodes.iter().map(|node| NodeWanted { names: node.names.clone(), label: node.label.clone() }).collect()
+}
+
 fn frozen(layout: &Layout, job: &Job, spec: BlobHash) -> FrozenJob {
-    let nodes = job.nodeset().map(|nodeset| nodeset.shape.nodes.as_slice()).unwrap_or_default();
     FrozenJob {
         name: job.name.clone(),
         spec,
@@ -164,7 +186,7 @@ fn frozen(layout: &Layout, job: &Job, spec: BlobHash) -> FrozenJob {
                 max: u32::try_from(layout.semaphore_max(&semaphore.name)).unwrap_or(1).max(1),
             })
             .collect(),
-        nodes: nodes.iter().map(|node| NodeWanted { names: node.names.clone(), label: node.label.clone() }).collect(),
+        nodes: job.nodeset().map(|nodeset| nodes(&nodeset.shape.nodes)).unwrap_or_default(),
         noop: job.name == "noop",
         success_message: job.success_message.clone(),
         failure_message: job.failure_message.clone(),
@@ -261,6 +283,30 @@ impl Pins<'_> {
         })
     }
 
+    /// The project of a tag, where the tag is; `None` for anything else. Zuul: `zuul tag`.
+    fn pin_tag(
+        &self,
+        project: &TenantProject,
+        own: &Subject,
+        required: bool,
+    ) -> Result<Option<PinnedCheckout>, Trouble> {
+        let tag = own.git_ref.strip_prefix("refs/tags/").filter(|_| own.project == project.project);
+        let (Some(tag), None, None, Some(commit)) = (tag, &own.change, &own.branch, &own.commit) else {
+            return Ok(None);
+        };
+        Ok(Some(PinnedCheckout {
+            connection: project.connection.clone(),
+            host: self.repositories.connections.get(&project.connection)?.canonical_hostname().to_owned(),
+            name: self.repositories.connections.local_name(&project.connection, &project.project)?.to_owned(),
+            branch: tag.to_owned(),
+            commit: commit.clone(),
+            previous: commit.clone(),
+            branches: BTreeMap::new(),
+            required,
+            description: "zuul tag".to_owned(),
+        }))
+    }
+
     /// Which branch of a project a build stands on, and why. Zuul: `resolveBranch`, first hit.
     fn choose(
         &mut self,
@@ -316,6 +362,10 @@ fn spec(pins: &mut Pins<'_>, own: &Subject, graph: &JobGraph, job: &Job) -> Resu
     let mut workspace = Vec::with_capacity(names.len());
     for (name, of_project, required) in names {
         let project = pins.project(&name)?.clone();
+        if let Some(pinned) = pins.pin_tag(&project, own, required)? {
+            workspace.push(pinned);
+            continue;
+        }
         let (branch, why) = pins.choose(&project, own, of_project.as_deref(), of_job)?;
         workspace.push(pins.pin(&project, &branch, true, required, why)?);
     }

@@ -29,7 +29,7 @@ pub(crate) fn items(
     dated: Timestamp,
 ) -> Result<Vec<MergeItem>, Trouble> {
     let mut items = Vec::with_capacity(steps.len());
-    for step in steps {
+    for step in steps.iter().filter(|step| !is_tag(step)) {
         let subject = &step.subject;
         let project = repositories.key(&subject.connection, &subject.project)?;
         let branch = subject.branch.clone().ok_or_else(|| Trouble {
@@ -55,7 +55,21 @@ pub(crate) fn items(
     Ok(items)
 }
 
+/// A ref that is no branch is where it is: there is nothing to merge. It never stands in a chain with others.
+fn is_tag(step: &MergeStep) -> bool {
+    step.subject.change.is_none() && step.subject.branch.is_none()
+}
+
 fn try_prepare(repositories: &Repositories, wanted: &PrepareRequested) -> Result<PrepareOutcome, Trouble> {
+    if wanted.steps.iter().all(is_tag) {
+        return Ok(PrepareOutcome::Merged(PreparedState {
+            branches: Vec::new(),
+            files: None,
+            config: Vec::new(),
+            touches_config: false,
+            item_touches_config: false,
+        }));
+    }
     let filter = config_filter(&[]);
     let items = items(repositories, &wanted.steps, wanted.dated)?;
     let mut bases = Vec::with_capacity(wanted.bases.len());

@@ -86,6 +86,8 @@ pub trait LeaseSource: Send + Sync {
     /// The buildset of a build and what its parents returned, as of the moment when this attempt was asked for or
     /// later; `None` when the build is gone or that moment is not known here yet.
     fn parents(&self, build: BuildId, attempt: u32) -> Option<Parents>;
+    /// Whether an attempt whose nodes are there may begin: nobody else holds what it needs besides.
+    fn may_begin(&self, build: BuildId, attempt: u32) -> bool;
     /// Waits until something was folded beyond a position, at most so long.
     fn wait(&self, beyond: u64, at_most: Duration);
 }
@@ -347,24 +349,40 @@ impl Worker {
             worker: self.name.clone(),
             started_at: (self.now)(),
         };
-        self.tell_owner(lease, "started", GateInput::AttemptStarted(started));
         let bytes = self.repositories.blobs.get(&lease.spec).map_err(|error| Failed::lasting(chain(&error)))?;
         let spec = JobSpec::read(&bytes).map_err(|error| Failed::lasting(chain(&error)))?;
+        // Zuul: a semaphore may be one that is taken once the nodes are there; then that is said first.
+        let nodes_first = spec.job.semaphores.iter().any(|semaphore| semaphore.resources_first);
+        if !nodes_first {
+            self.tell_owner(lease, "started", GateInput::AttemptStarted(started.clone()));
+        }
         let parents = parents(lease, source, control)?;
         if let Some(chain) = &parents.chain {
             let name = format!("build-{}", lease.build);
-            chain::ensure(&self.repositories, &name, chain)
-                .map_err(|Trouble { message, again, .. }| Failed { message, again })?;
+            chain::ensure(&self.repositories, &name, chain).map_err(|Trouble { message, again, .. }| Failed {
+                message,
+                again,
+                no_node: false,
+            })?;
         }
         let mut nodes = Vec::with_capacity(lease.nodes.len());
         for grant in &lease.nodes {
             let request = NodeRequest { node: grant.node, label: grant.wanted.label.clone() };
-            let ready = self.cloud.create_node(&request).map_err(|error| Failed::again(chain(&error)))?;
+            let ready = self.cloud.create_node(&request).map_err(|error| Failed::without_node(chain(&error)))?;
             match ready.connection {
                 NodeConnection::Local { dir } => nodes.push((grant.clone(), dir)),
                 NodeConnection::Remote { .. } => {
                     return Err(Failed::lasting("this worker cannot reach nodes over a network"));
                 }
+            }
+        }
+        if nodes_first {
+            self.tell_owner(lease, "started", GateInput::AttemptStarted(started));
+            while !source.may_begin(lease.build, lease.attempt) {
+                if control.is_aborted() {
+                    return Err(Failed::again("it was given up before it began"));
+                }
+                std::thread::sleep(Duration::from_millis(100));
             }
         }
         let messages = spec
@@ -428,8 +446,11 @@ impl Worker {
             // A playbook without a secret it counts on would do who knows what.
             let missing = || Failed::lasting(format!("the layout the job was frozen with has no secret {name:?}"));
             let frozen = spec.secrets.get(name).ok_or_else(missing)?;
-            let value = secrets::open(&self.keyring, name, frozen)
-                .map_err(|refused| Failed { again: refused.again(), message: chain(&refused) })?;
+            let value = secrets::open(&self.keyring, name, frozen).map_err(|refused| Failed {
+                again: refused.again(),
+                message: chain(&refused),
+                no_node: false,
+            })?;
             opened.insert(name.clone(), value);
             let (connection, project) = (frozen.connection.clone(), frozen.project.clone());
             given.push(Given::Secret { name: name.clone(), connection, project });
@@ -478,8 +499,12 @@ impl Worker {
             log_url: None,
         };
         match outcome {
-            Err(Failed { message, again }) => {
-                finished.result = if again { BuildResult::Retry } else { BuildResult::Error };
+            Err(Failed { message, again, no_node }) => {
+                finished.result = match (again, no_node) {
+                    (_, true) => BuildResult::Unreachable,
+                    (true, false) => BuildResult::Retry,
+                    (false, false) => BuildResult::Error,
+                };
                 finished.detail = Some(message);
             }
             Ok((outcome, buildset, web_root)) => {
@@ -581,15 +606,21 @@ const SECRET_DATA: &[u8] = b"secret_data";
 struct Failed {
     message: String,
     again: bool,
+    /// Whether a node could not be had.
+    no_node: bool,
 }
 
 impl Failed {
     fn again(message: impl Into<String>) -> Failed {
-        Failed { message: message.into(), again: true }
+        Failed { message: message.into(), again: true, no_node: false }
+    }
+
+    fn without_node(message: impl Into<String>) -> Failed {
+        Failed { message: message.into(), again: true, no_node: true }
     }
 
     fn lasting(message: impl Into<String>) -> Failed {
-        Failed { message: message.into(), again: false }
+        Failed { message: message.into(), again: false, no_node: false }
     }
 }
 

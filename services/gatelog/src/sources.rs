@@ -8,6 +8,7 @@ use gatelog_effects::chain::Chain;
 use gatelog_effects::dispatch::{Due, WorkSource};
 use gatelog_effects::worker::{Held, LeaseSource, Parents};
 use gatelog_gate_state::Gate;
+use gatelog_gate_state::live::BuildState;
 use gatelog_record::{BuildId, ItemId, NodeId, Timestamp, Value};
 use gatelog_runner::Published;
 use gatelog_store::SharedProjection;
@@ -165,6 +166,12 @@ impl LeaseSource for WorkerLeases {
             }
         }
         Some(parents)
+    }
+
+    fn may_begin(&self, build: BuildId, attempt: u32) -> bool {
+        let view = self.gate.view();
+        let row = view.live().gate.builds.get(&build).ok().flatten();
+        row.is_some_and(|row| row.attempt == attempt && row.state == BuildState::Running)
     }
 
     fn wait(&self, beyond: u64, at_most: Duration) {

@@ -166,6 +166,7 @@ fn item(number: usize, jobs: usize, layout: BlobHash) -> Vec<GateEvent> {
                 nodes: vec![],
                 semaphores: vec![],
                 priority: 200,
+                or_others: false,
             },
         }));
         events.push(GateEvent::BuildStarted(BuildStarted {

@@ -9,9 +9,9 @@ use gatelog_gate_state::live::PendingRow;
 use gatelog_record::draft::capacity::{NodeWanted, SemaphoreWanted};
 use gatelog_record::draft::gate::{
     ChangesFound, ChangesWanted, ConfigFile, ConfigFileSet, ConfigFilesFound, ConfigReadWanted, FreezeDone,
-    FreezeOutcome, FreezeWanted, FrozenJob, LayoutMade, LayoutOutcome, LayoutWanted, PrepareDone, PrepareOutcome,
-    PrepareRequested, PreparedBranch, PreparedState, ProjectBranch, ReportDone, SubmitDone, SubmitOutcome,
-    SubmitRequested,
+    FreezeOutcome, FreezeWanted, FrozenJob, JobTraits, LayoutMade, LayoutOutcome, LayoutWanted, NodesetAlternative,
+    PrepareDone, PrepareOutcome, PrepareRequested, PreparedBranch, PreparedState, ProjectBranch, ReportDone,
+    SubmitDone, SubmitOutcome, SubmitRequested,
 };
 use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, ItemId, WorkId, codec};
@@ -367,7 +367,9 @@ impl Tools<'_> {
                 let mut jobs = Vec::new();
                 for job in &graph.jobs {
                     let frozen = self.frozen(wanted, &own.subject.project, &layout, job)?;
-                    jobs.push(FrozenJob { traits: job_traits(&graph, job, Vec::new()), ..frozen });
+                    let alternatives = frozen.traits.alternatives.clone();
+                    let traits = JobTraits { alternatives, ..job_traits(&graph, job, Vec::new()) };
+                    jobs.push(FrozenJob { traits, ..frozen });
                 }
                 let branches = wanted.state.branches.clone();
                 self.witness.frozen.push(FrozenSet { item: wanted.item, branches, jobs: jobs.clone() });
@@ -409,10 +411,22 @@ impl Tools<'_> {
                 .map(|branch| (local(&branch.at.project).to_owned(), branch.commit.clone()))
                 .collect(),
         };
-        let nodes = job.nodeset().map(|nodeset| nodeset.shape.nodes.as_slice()).unwrap_or_default();
+        let spec = self.put(&serde_json::to_vec(&spec).map_err(|error| error.to_string())?)?;
+        // What a job makes of a tree is the same on whatever nodes.
+        let mut nodesets = job.nodesets.iter().map(|nodeset| NodesetAlternative {
+            spec,
+            nodes: nodeset
+                .shape
+                .nodes
+                .iter()
+                .map(|node| NodeWanted { names: node.names.clone(), label: node.label.clone() })
+                .collect(),
+        });
+        let nodes = nodesets.next().map(|first| first.nodes).unwrap_or_default();
+        let alternatives = nodesets.collect();
         Ok(FrozenJob {
             name: job.name.clone(),
-            spec: self.put(&serde_json::to_vec(&spec).map_err(|error| error.to_string())?)?,
+            spec,
             voting: job.voting,
             attempts: u32::try_from(job.attempts).unwrap_or(1).max(1),
             dependencies: job.dependencies.iter().map(|one| (one.name.clone(), one.soft)).collect(),
@@ -424,14 +438,11 @@ impl Tools<'_> {
                     max: u32::try_from(layout.semaphore_max(&one.name)).unwrap_or(1).max(1),
                 })
                 .collect(),
-            nodes: nodes
-                .iter()
-                .map(|node| NodeWanted { names: node.names.clone(), label: node.label.clone() })
-                .collect(),
+            nodes,
             noop: job.name == "noop",
             success_message: job.success_message.clone(),
             failure_message: job.failure_message.clone(),
-            traits: Default::default(),
+            traits: JobTraits { alternatives, ..JobTraits::default() },
         })
     }
 

@@ -1,6 +1,8 @@
 //! The house's rules, which panic on inputs that are marked: the one fault a rule cannot be asked for. And faults that are
 //! planted in them on purpose, to see that the world finds them.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use gatelog_capacity_state::{Capacity, CapacityLive};
 use gatelog_deciding::{Context, Refusal, Rules};
 use gatelog_gate_state::{Gate, GateLive};
@@ -44,17 +46,43 @@ impl Plant {
     }
 }
 
+/// What decisions left undone, as it is found.
+pub type Undone = Arc<Mutex<Vec<String>>>;
+
 /// Rules with a fault in them.
 #[derive(Default)]
 pub struct Marked<R> {
     rules: R,
     plant: Option<Plant>,
+    undone: Undone,
 }
 
 impl<R: Default> Marked<R> {
-    /// Rules with a planted fault, or without.
-    pub fn planted(plant: Option<Plant>) -> Marked<R> {
-        Marked { rules: R::default(), plant }
+    /// Rules with a planted fault, or without. What is found to be left undone is told to `undone`.
+    pub fn planted(plant: Option<Plant>, undone: &Undone) -> Marked<R> {
+        Marked { rules: R::default(), plant, undone: Arc::clone(undone) }
+    }
+}
+
+impl Marked<GateRules> {
+    /// A decision looks only at what its events touch. Before the next of its tenant a look at everything must find
+    /// nothing that was left undone: neither the last decision nor any before it looked at too little.
+    fn look(&self, state: &GateLive<Maps>, input: &InputRecord, context: &Context) {
+        // A timer that came due is gone, and is set again by the decision to come.
+        if self.plant.is_some() || !matches!(input.input, Input::Gate(_)) {
+            return;
+        }
+        let Ok(left) = self.rules.left_undone(state, input, context.clone()) else { return };
+        let told: Vec<String> = left
+            .iter()
+            .filter(|event| matches!(event, Event::Gate(_)))
+            .take(3)
+            .map(|event| format!("{} {}", event.name(), event.to_json()))
+            .collect();
+        if !told.is_empty() {
+            let told = format!("before {} this was left undone: {}", input.input.name(), told.join("; "));
+            self.undone.lock().unwrap_or_else(PoisonError::into_inner).push(told);
+        }
     }
 }
 
@@ -70,6 +98,7 @@ impl Rules for Marked<GateRules> {
     }
 
     fn decide(&self, state: &GateLive<Maps>, input: &InputRecord, context: Context) -> Result<Vec<Event>, Refusal> {
+        self.look(state, input, &context);
         let mut input = input.clone();
         if let Input::Gate(GateInput::AttemptFinished(finished)) = &mut input.input
             && self.plant == Some(Plant::RetriesSucceed)

@@ -23,9 +23,9 @@ const PIPELINES: &str = "\
 - job: {name: base, parent: null, run: run.yaml}
 - semaphore: {name: rig, max: 1}
 - job: {name: tests, attempts: 2, nodeset: {nodes: [{name: node, label: small}]}}
-- job: {name: deep, dependencies: [tests], attempts: 3, nodeset: {nodes: [{name: node, label: small}]}}
+- job: {name: deep, dependencies: [tests], attempts: 3, nodeset: {alternatives: [{nodes: [{name: node, label: small}]}, {nodes: [{name: node, label: large}]}]}}
 - job: {name: rigged, semaphores: [rig]}
-- job: {name: lint, voting: false, semaphores: [rig]}
+- job: {name: lint, voting: false, semaphores: [{name: rig, resources-first: true}]}
 - job: {name: publish}
 - queue: {name: shared}
 ";

@@ -304,11 +304,12 @@ impl Worker {
         }
         let result = match random.below(1_000) {
             _ if bad && spec.job == "tests" => BuildResult::Failure,
-            0..30 if around.noisy => BuildResult::Failure,
-            30..80 if around.noisy => BuildResult::Retry,
-            80..100 if around.noisy => BuildResult::TimedOut,
-            100..120 if around.noisy => BuildResult::PostFailure,
-            120..130 if around.noisy => BuildResult::Aborted,
+            0..40 if around.noisy => BuildResult::Failure,
+            40..140 if around.noisy => BuildResult::Retry,
+            140..170 if around.noisy => BuildResult::TimedOut,
+            170..200 if around.noisy => BuildResult::PostFailure,
+            200..210 if around.noisy => BuildResult::Aborted,
+            210..260 if around.noisy => BuildResult::Unreachable,
             _ => BuildResult::Success,
         };
         if result == BuildResult::Success {

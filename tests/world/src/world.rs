@@ -1,6 +1,6 @@
 //! The world: everything there is, and its one loop. Nothing in it knows a thread or a clock.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use gatelog_event_log::memory::MemoryOptions;
 use gatelog_event_log::{Log, LogError, MemoryBlobs, MemoryLog};
@@ -19,7 +19,7 @@ use crate::faults::{Coverage, Fault};
 use crate::forge::Forge;
 use crate::host::{Acknowledged, Host};
 use crate::laws::{Laws, capacity_holds, gate_holds};
-use crate::marked::{MARK, Marked, Plant};
+use crate::marked::{MARK, Marked, Plant, Undone};
 use crate::random::Random;
 use crate::script::Turn;
 use crate::workers::{Around, Worker};
@@ -141,6 +141,8 @@ pub struct World {
     /// How often capacity was told that a start of a worker is silent, and when last.
     pub(crate) told_silent: std::collections::BTreeMap<String, (u32, i64)>,
     pub(crate) forget: (bool, bool, bool),
+    /// What the gate's decisions left undone.
+    undone: Undone,
 }
 
 impl World {
@@ -161,9 +163,11 @@ impl World {
         let options = MemoryOptions { offset_gap: site.below(3), ..MemoryOptions::default() };
         let log = MemoryLog::new(options);
         let blobs = MemoryBlobs::new();
-        let rules = Arc::new(move || Marked::<GateRules>::planted(plant));
+        let undone = Undone::default();
+        let told = Arc::clone(&undone);
+        let rules = Arc::new(move || Marked::<GateRules>::planted(plant, &told));
         let mut gate = Host::new(GATE, rules, |live| &live.partition, log.clone(), blobs.clone())?;
-        let rules = Arc::new(move || Marked::<CapacityRules>::planted(plant));
+        let rules = Arc::new(move || Marked::<CapacityRules>::planted(plant, &Undone::default()));
         let mut capacity = Host::new(CAPACITY, rules, |live| &live.partition, log.clone(), blobs.clone())?;
         gate.start(Timestamp(BEGINNING), false)?;
         capacity.start(Timestamp(BEGINNING), false)?;
@@ -207,6 +211,7 @@ impl World {
             told_timers: Default::default(),
             told_silent: Default::default(),
             forget: (false, false, false),
+            undone,
         };
         world.load_tenants()?;
         Ok(world)
@@ -266,6 +271,10 @@ impl World {
     /// # Errors
     /// The promise that was broken.
     pub fn step(&mut self) -> Result<bool, String> {
+        let undone = self.undone.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        if let Some(undone) = undone {
+            return Err(undone);
+        }
         self.listen()?;
         let total: u64 = self.weights.iter().sum();
         let mut drawn = self.schedule.below(total);

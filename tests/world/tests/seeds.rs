@@ -7,7 +7,9 @@ use gatelog_world::{Coverage, explain, run, stories};
 const SEEDS: u64 = 60;
 
 /// Kinds of events without which a batch has not been anywhere.
-const MUST_HAPPEN: [&str; 22] = [
+const MUST_HAPPEN: [&str; 24] = [
+    "gate.nodeset-changed",
+    "gate.build-ready",
     "gate.autohold-set",
     "gate.nodes-held",
     "gate.hold-ended",

@@ -79,6 +79,9 @@ pub struct LeaseAsked {
     pub semaphores: Vec<SemaphoreWanted>,
     /// Lower goes first: Zuul's 100 high, 200 normal, 300 low.
     pub priority: u32,
+    /// Whether the owner has other nodes in mind: where there are workers, but none that makes these, it is refused at
+    /// once and does not wait for one.
+    pub or_others: bool,
 }
 
 /// An owner no longer needs a lease, or never will.
@@ -231,7 +234,7 @@ pub struct ReleaseNoted {
 pub struct LeaseRefused {
     /// What was asked.
     pub ask: LeaseAsked,
-    /// A code: `over-limit`.
+    /// A code: `over-limit`, `no-worker`.
     pub code: String,
     /// For people: what is missing and what would cure it.
     pub message: String,

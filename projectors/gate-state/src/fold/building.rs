@@ -4,8 +4,8 @@ use std::ops::Bound;
 
 use gatelog_record::draft::capacity::LeaseEndAsked;
 use gatelog_record::draft::gate::{
-    ArtifactsNoted, BuildFailing, BuildFinished, BuildPaused, BuildResumed, BuildSettled, BuildStarted, LeaseEndWanted,
-    LeaseWanted, NodesetChanged, WaitSubject,
+    ArtifactsNoted, BuildFailing, BuildFinished, BuildPaused, BuildReady, BuildResumed, BuildSettled, BuildStarted,
+    LeaseEndWanted, LeaseWanted, NodesetChanged, WaitSubject,
 };
 use gatelog_record::input::CapacityInput;
 use gatelog_record::{BuildId, Domain, EventRecord, Partition, Value};
@@ -39,11 +39,12 @@ impl<B: Backing> GateTables<B> {
                 event.ask.attempt, row.state, row.attempt
             )));
         }
-        for semaphore in &row.job.semaphores {
+        for semaphore in row.job.semaphores.iter().filter(|one| !row.job.traits.resources_first.contains(&one.name)) {
             self.semaphores.put((row.tenant.clone(), semaphore.name.clone(), build), ())?;
         }
         self.builds.update(&build, |row| {
             row.state = BuildState::Leased;
+            row.ready = None;
             row.attempt = event.ask.attempt;
             row.lease = None;
             row.worker = None;
@@ -62,12 +63,28 @@ impl<B: Backing> GateTables<B> {
                 started.build, started.attempt, row.state, row.attempt
             )));
         }
+        for semaphore in &row.job.traits.resources_first {
+            self.semaphores.put((row.tenant.clone(), semaphore.clone(), started.build), ())?;
+        }
         self.builds.update(&started.build, |row| {
+            row.ready = None;
             row.state = BuildState::Running;
             row.lease = Some(started.lease);
             row.worker = Some(started.worker.clone());
             row.started_at = Some(started.started_at);
         })
+    }
+
+    pub(super) fn build_ready(&mut self, event: &BuildReady) -> Result<(), FoldRefused> {
+        let started = &event.started;
+        let row = self.builds.need(&started.build)?;
+        if row.state != BuildState::Leased || row.attempt != started.attempt || row.ready.is_some() {
+            return Err(FoldRefused::Illegal(format!(
+                "build {} has the nodes of attempt {} while it is {:?} with attempt {}",
+                started.build, started.attempt, row.state, row.attempt
+            )));
+        }
+        self.builds.update(&started.build, |row| row.ready = Some(started.clone()))
     }
 
     pub(super) fn build_paused(&mut self, event: &BuildPaused) -> Result<(), FoldRefused> {
@@ -168,6 +185,7 @@ impl<B: Backing> GateTables<B> {
             self.waits.delete(&WaitKey(WaitSubject::Build(finished.build)))?;
         }
         self.builds.update(&finished.build, |row| {
+            row.ready = None;
             row.started_at = Some(finished.started_at);
             row.finished_at = Some(finished.finished_at);
             row.log_url.clone_from(&finished.log_url);
@@ -203,6 +221,7 @@ impl<B: Backing> GateTables<B> {
         self.waits.delete(&WaitKey(WaitSubject::Build(event.build)))?;
         self.builds.update(&event.build, |row| {
             row.state = BuildState::Done;
+            row.ready = None;
             row.result = Some(event.result);
             row.settled = Some(event.code.clone());
             row.detail = (!event.detail.is_empty()).then(|| event.detail.clone());

@@ -75,6 +75,7 @@ impl<B: Backing> GateLive<B> {
             }
             GateEvent::LeaseEndWanted(event) => self.end_lease(record, event),
             GateEvent::BuildStarted(event) => gate.build_started(event),
+            GateEvent::BuildReady(event) => gate.build_ready(event),
             GateEvent::BuildPaused(event) => gate.build_paused(event),
             GateEvent::BuildResumed(event) => gate.build_resumed(event),
             GateEvent::BuildFailing(event) => gate.build_failing(event),

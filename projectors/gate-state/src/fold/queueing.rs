@@ -199,6 +199,7 @@ impl<B: Backing> GateTables<B> {
                             paused: false,
                             pre_fail: false,
                             nodeset: 0,
+                            ready: None,
                             uncounted: 0,
                         },
                     )?;

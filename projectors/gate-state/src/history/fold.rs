@@ -84,6 +84,7 @@ impl<B: Backing> GateRead<B> {
             | GateEvent::WindowChanged(_)
             | GateEvent::QueueReordered(_)
             | GateEvent::FailuresCounted(_)
+            | GateEvent::BuildReady(_)
             | GateEvent::BuildPaused(_)
             | GateEvent::BuildResumed(_)
             | GateEvent::BuildFailing(_)
@@ -698,6 +699,7 @@ fn about(event: &GateEvent) -> (Option<ItemId>, Option<gatelog_record::BuildId>)
         GateEvent::LeaseEndWanted(event) => (None, Some(event.build)),
         GateEvent::BuildStarted(event) => (Some(event.item), Some(event.started.build)),
         GateEvent::BuildFinished(event) => (Some(event.item), Some(event.finished.build)),
+        GateEvent::BuildReady(event) => (Some(event.item), Some(event.started.build)),
         GateEvent::BuildPaused(event) => (Some(event.item), Some(event.paused.build)),
         GateEvent::BuildResumed(event) => (Some(event.item), Some(event.build)),
         GateEvent::BuildFailing(event) => (Some(event.item), Some(event.failing.build)),

@@ -313,6 +313,7 @@ impl Walk {
                     nodes: Vec::new(),
                     semaphores: Vec::new(),
                     priority: 200,
+                    or_others: false,
                 };
                 self.say(GateEvent::LeaseWanted(LeaseWanted { item: item.id, buildset, ask }));
             }

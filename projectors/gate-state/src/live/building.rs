@@ -1,7 +1,7 @@
 //! Builds and the semaphores they hold.
 
 use gatelog_record::draft::capacity::{LeaseHoldAsked, NodeWanted};
-use gatelog_record::draft::gate::{AutoholdAsked, BuildResult, FrozenJob};
+use gatelog_record::draft::gate::{AttemptStarted, AutoholdAsked, BuildResult, FrozenJob};
 use gatelog_record::{ActorId, BlobHash, BuildId, BuildsetId, ItemId, LeaseId, Timestamp};
 use gatelog_tables::TableDef;
 use gatelog_tables::table::Life;
@@ -70,6 +70,8 @@ pub struct BuildRow {
     pub pre_fail: bool,
     /// Which of the job's nodesets its next attempt asks for, or its newest asked for, counted from 0.
     pub nodeset: u32,
+    /// What the worker said that has the newest attempt's nodes, while a semaphore is waited for.
+    pub ready: Option<AttemptStarted>,
     /// How many of its attempts never began because their nodes could not be had: these do not count.
     pub uncounted: u32,
 }
@@ -78,6 +80,11 @@ impl BuildRow {
     /// Whether an attempt of it has a lease or asked for one.
     pub fn holds_lease(&self) -> bool {
         matches!(self.state, BuildState::Leased | BuildState::Running)
+    }
+
+    /// Whether there are further nodes to ask for once those of its newest attempt could not be had.
+    pub fn has_others(&self) -> bool {
+        (self.nodeset as usize) < self.job.traits.alternatives.len()
     }
 
     /// The nodes of its newest or next attempt.

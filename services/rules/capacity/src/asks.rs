@@ -41,6 +41,16 @@ fn cannot_be(making: &Making<'_>, limits: &Limits, ask: &LeaseAsked) -> Option<(
         let message = format!("semaphore {} may be held by nobody: its max is 0; raise it", semaphore.name);
         return Some(("over-limit", message));
     }
+    if ask.or_others {
+        let mut workers =
+            making.state.own.workers.every().map(|(_, row)| row).filter(|row| row.offer.slots > 0).peekable();
+        let labels = || ask.nodes.iter().map(|node| node.label.as_str());
+        if workers.peek().is_some() && !workers.any(|row| row.makes(labels())) {
+            let wanted = labels().collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ");
+            let message = format!("no worker makes nodes with label {wanted}, and the job has others to choose from");
+            return Some(("no-worker", message));
+        }
+    }
     let queued: u64 = making.state.own.turns.every().map(|(_, turn)| u64::from(turn.queued)).sum();
     (queued >= limits.queued).then(|| {
         let message = format!("{queued} requests wait already, which is the limit: enqueue again when there are fewer");

@@ -24,7 +24,12 @@ pub fn job_traits(graph: &JobGraph, job: &FrozenJob, changes: Vec<u32>) -> JobTr
         changes,
         reporter: job.job_type == "reporter",
         alternatives: Vec::new(),
-        resources_first: Vec::new(),
+        resources_first: job
+            .semaphores
+            .iter()
+            .filter(|semaphore| semaphore.resources_first)
+            .map(|semaphore| semaphore.name.clone())
+            .collect(),
     }
 }
 

@@ -91,7 +91,9 @@ impl Decision<'_> {
         ahead: &[ItemId],
     ) -> Result<Vec<ItemId>, (&'static str, String)> {
         let mut found = Vec::new();
-        if walk.pipeline.ignore_dependencies {
+        // Zuul: managers that pull nothing in do not ask for it either.
+        if walk.pipeline.ignore_dependencies || matches!(walk.pipeline.manager, Manager::Serial | Manager::Supercedent)
+        {
             return Ok(found);
         }
         let own: Vec<ChangeKey> = row.subjects.iter().filter_map(Subject::change_key).collect();

@@ -7,8 +7,8 @@ use gatelog_gate_state::live::{BuildRow, BuildState};
 use gatelog_record::draft::capacity::{LeaseAsked, SemaphoreWanted};
 use gatelog_record::draft::gate::{
     AttemptFailing, AttemptFinished, AttemptPaused, AttemptStarted, BuildFailing, BuildFinished, BuildPaused,
-    BuildResult, BuildResumed, BuildSettled, BuildStarted, ItemDequeued, ItemResult, LeaseEndWanted, LeaseLost,
-    LeaseWanted, ReportAction, SecretsGiven, SecretsOpened,
+    BuildReady, BuildResult, BuildResumed, BuildSettled, BuildStarted, ItemDequeued, ItemResult, LeaseEndWanted,
+    LeaseLost, LeaseWanted, NodesetChanged, ReportAction, SecretsGiven, SecretsOpened,
 };
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BuildId, BuildsetId, Domain, ItemId, Partition, Value};
@@ -219,7 +219,13 @@ impl Decision<'_> {
         build: BuildId,
         following: Option<&str>,
     ) -> Result<(), Refusal> {
-        let Some(row) = self.build(build).filter(|row| row.state == BuildState::Waiting) else { return Ok(()) };
+        let Some(row) = self.build(build) else { return Ok(()) };
+        if let Some(started) = row.ready.clone().filter(|_| self.taken_semaphore(row, true).is_none()) {
+            return self.emit(GateEvent::BuildStarted(BuildStarted { started, item, buildset }));
+        }
+        if row.state != BuildState::Waiting {
+            return Ok(());
+        }
         let settle = |result, code: &str, detail: String| {
             GateEvent::BuildSettled(BuildSettled { build, item, buildset, result, code: code.into(), detail })
         };
@@ -246,8 +252,8 @@ impl Decision<'_> {
             tenant: walk.tenant.to_owned(),
             pipeline: walk.pipeline.name.clone(),
             job: row.job.name.clone(),
-            spec: row.job.spec,
-            nodes: row.job.nodes.clone(),
+            spec: row.spec(),
+            nodes: row.nodes().to_vec(),
             // A tenant's own semaphores are held here; only global ones are capacity's.
             semaphores: Vec::new(),
             priority: match walk.pipeline.precedence {
@@ -255,6 +261,7 @@ impl Decision<'_> {
                 Precedence::Normal => 200,
                 Precedence::Low => 300,
             },
+            or_others: row.has_others(),
         }
     }
 
@@ -303,6 +310,12 @@ impl Decision<'_> {
         if row.job.noop {
             return None;
         }
+        self.taken_semaphore(row, false).map(Hold::Semaphore)
+    }
+
+    /// A semaphore that a build must hold and cannot: one that it takes once it has its nodes, or one that it takes
+    /// before. Zuul: all of these or none.
+    pub(crate) fn taken_semaphore(&self, row: &BuildRow, with_nodes: bool) -> Option<String> {
         // Zuul: semaphores are never speculative: how many may hold one is what the tenant's layout in force
         // says, not what the layout the job was frozen with says.
         let in_force = self.layout(&row.tenant).ok().flatten();
@@ -312,7 +325,6 @@ impl Decision<'_> {
         };
         // Zuul: a job's name stands for it in its buildset, so those of one name in a circle hold one together.
         let holder = |build: &BuildId| self.build(*build).map(|row| (row.buildset, row.job.name.as_str()));
-        // Zuul: all of them or none.
         let taken = |semaphore: &&SemaphoreWanted| {
             let key = |id: [u8; 16]| (row.tenant.clone(), semaphore.name.clone(), BuildId(id));
             let (from, to) = (key([0; 16]), key([255; 16]));
@@ -321,7 +333,8 @@ impl Decision<'_> {
             holders.remove(&(row.buildset, row.job.name.as_str()));
             holders.len() as u64 >= room(semaphore)
         };
-        row.job.semaphores.iter().find(taken).map(|semaphore| Hold::Semaphore(semaphore.name.clone()))
+        let now = |semaphore: &&SemaphoreWanted| row.job.traits.resources_first.contains(&semaphore.name) == with_nodes;
+        row.job.semaphores.iter().filter(now).find(taken).map(|semaphore| semaphore.name.clone())
     }
 
     // ---- what workers and capacity say ----
@@ -333,10 +346,13 @@ impl Decision<'_> {
         if row.attempt != started.attempt {
             return self.ignore(subject, "old-attempt");
         }
-        if row.state != BuildState::Leased {
+        if row.state != BuildState::Leased || row.ready.is_some() {
             return self.ignore(subject, "already-had");
         }
         let (item, buildset) = (row.item, row.buildset);
+        if self.taken_semaphore(row, true).is_some() {
+            return self.emit(GateEvent::BuildReady(BuildReady { started: started.clone(), item, buildset }));
+        }
         self.emit(GateEvent::BuildStarted(BuildStarted { started: started.clone(), item, buildset }))
     }
 
@@ -398,22 +414,48 @@ impl Decision<'_> {
 
     fn end_attempt(&mut self, row: &BuildRow, finished: &AttemptFinished) -> Result<(), Refusal> {
         let attempts = row.job.attempts.max(1);
-        let left = row.attempt < attempts;
+        // Zuul: what never began is no attempt.
+        let left = row.attempt.saturating_sub(row.uncounted) < attempts;
         let result = match finished.result {
             // Zuul: what was known to fail does not succeed after all, and is not repeated.
-            BuildResult::Success | BuildResult::Retry if row.pre_fail => Some(BuildResult::Failure),
+            BuildResult::Success | BuildResult::Retry | BuildResult::Unreachable if row.pre_fail => {
+                Some(BuildResult::Failure)
+            }
             // Zuul: a build whose worker died is tried again whatever the count says.
             BuildResult::Aborted if row.attempt < MAX_ATTEMPTS => None,
-            BuildResult::Retry | BuildResult::MergeConflict if left => None,
-            BuildResult::Retry | BuildResult::Aborted => Some(BuildResult::RetryLimit),
+            // Zuul: nodes that cannot be had are no failure as long as there are others.
+            BuildResult::NodeFailure if row.has_others() => None,
+            BuildResult::Retry | BuildResult::Unreachable | BuildResult::MergeConflict if left => None,
+            BuildResult::Retry | BuildResult::Unreachable | BuildResult::Aborted => Some(BuildResult::RetryLimit),
             result => Some(result),
         };
+        let (build, item, buildset) = (finished.build, row.item, row.buildset);
+        let retry = result.is_none();
         self.emit(GateEvent::BuildFinished(BuildFinished {
             finished: finished.clone(),
-            item: row.item,
-            buildset: row.buildset,
-            retry: result.is_none(),
+            item,
+            buildset,
+            retry,
             result,
+        }))?;
+        let code = match finished.result {
+            BuildResult::NodeFailure => "node-failure",
+            BuildResult::Unreachable => "unreachable",
+            _ => return Ok(()),
+        };
+        // Zuul: the last of them is asked for again.
+        if !retry || !row.has_others() {
+            return Ok(());
+        }
+        let uncounted = finished.result == BuildResult::NodeFailure;
+        let nodeset = row.nodeset.saturating_add(1);
+        self.emit(GateEvent::NodesetChanged(NodesetChanged {
+            build,
+            item,
+            buildset,
+            nodeset,
+            uncounted,
+            code: code.into(),
         }))
     }
 
@@ -424,7 +466,7 @@ impl Decision<'_> {
         }
         let subject = format!("lease of build {} attempt {}", lost.build, lost.attempt);
         let Some(row) = self.current_attempt(lost.build, lost.attempt, &subject)? else { return Ok(()) };
-        if lost.refused {
+        if lost.refused && !row.has_others() {
             return self.emit(GateEvent::BuildSettled(BuildSettled {
                 build: lost.build,
                 item: row.item,
@@ -440,7 +482,7 @@ impl Decision<'_> {
             build: lost.build,
             attempt: lost.attempt,
             worker: row.worker.clone().unwrap_or_default(),
-            result: BuildResult::Aborted,
+            result: if lost.refused { BuildResult::NodeFailure } else { BuildResult::Aborted },
             started_at: row.started_at.unwrap_or(now),
             finished_at: now,
             detail: Some(lost.message.clone()),

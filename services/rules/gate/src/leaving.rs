@@ -1,14 +1,17 @@
 //! What is done about an item: its builds are given up, it begins anew, it leaves, with or without a
 //! report.
 
+use std::collections::BTreeMap;
+
 use gatelog_deciding::Refusal;
 use gatelog_gate_state::live::{BuildState, ItemRow, ProblemKind};
-use gatelog_record::ItemId;
 use gatelog_record::draft::gate::{
     BuildResult, BuildSettled, ItemDequeued, ItemFailing, ItemReset, ItemResult, LeaseEndWanted, ReportAction,
     ReportersStarted, Subject,
 };
 use gatelog_record::event::GateEvent;
+use gatelog_record::{ItemId, Value};
+use gatelog_rules_config::Pipeline;
 use gatelog_rules_config::objects::pipeline::Manager;
 
 use crate::decision::Decision;
@@ -234,13 +237,54 @@ impl Decision<'_> {
             self.leave_succeeding(item, "disabled", "", false)?;
             return Ok(true);
         }
-        if walk.pipeline.manager == Manager::Dependent {
+        if walk.pipeline.manager == Manager::Dependent && self.submits(walk.pipeline, item) {
             self.merge(walk, item)?;
             return Ok(self.item(item).is_none());
+        }
+        if walk.pipeline.manager == Manager::Dependent {
+            self.leave_unmerged(item)?;
+            return Ok(true);
         }
         self.leave_succeeding(item, "reported", "", false)?;
         // It may stay for its reporter jobs; then the walk comes back to it.
         Ok(true)
+    }
+
+    /// Whether what a pipeline says of a success merges the changes of an item, too. Zuul: the reporter's `submit` or
+    /// `merge`. A code-review system to which nothing in particular is said is one where the gate merges.
+    fn submits(&self, pipeline: &Pipeline, item: ItemId) -> bool {
+        let reporters = pipeline.reporters("success");
+        let merges = |subject: &Subject| {
+            let said = reporters.get(&subject.connection).and_then(Value::as_map).filter(|said| !said.is_empty());
+            let asks = |said: &BTreeMap<String, Value>| {
+                ["submit", "merge"]
+                    .iter()
+                    .any(|key| said.get(*key).is_some_and(|value| !matches!(value, Value::Null | Value::Bool(false))))
+            };
+            said.is_none_or(asks)
+        };
+        self.item(item).is_none_or(|row| row.subjects.iter().all(merges))
+    }
+
+    /// An item succeeded in a pipeline that merges, and nobody was told to merge it. Zuul: it is reported as the success
+    /// it is, found not to be merged, and what was tested on top of it begins anew; the window stays as it is.
+    fn leave_unmerged(&mut self, item: ItemId) -> Result<(), Refusal> {
+        let Some(row) = self.item(item).cloned() else { return Ok(()) };
+        self.note_artifacts(item)?;
+        if let Some(layout) = self.layout(&row.tenant)?
+            && let Some(pipeline) = layout.pipeline(&row.pipeline)
+        {
+            let message = self.result_message(item, &row, pipeline, ReportAction::Success, "");
+            self.report_to(&row.tenant, pipeline, Some(item), ReportAction::Success, &row.subjects, message)?;
+            self.count_failures(&row.tenant, pipeline, false)?;
+        }
+        self.emit(GateEvent::ItemDequeued(ItemDequeued {
+            item,
+            result: ItemResult::MergeFailure,
+            code: "not-submitted".into(),
+            detail: "It succeeded, and no success reporter of the pipeline merges it: add `submit` or `merge`.".into(),
+            merged: false,
+        }))
     }
 
     /// An item leaves with a report of success.

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gatelog_gate_state::live::Work;
+use gatelog_gate_state::live::{BuildRow, Work};
 use gatelog_record::draft::gate::{ChangeKey, FactsPurpose, Subject};
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BuildId, ItemId, WorkId};
@@ -143,7 +143,14 @@ impl Decision<'_> {
                 }
             }
             GateEvent::LeaseWanted(event) => self.touch_build(event.ask.build),
-            GateEvent::BuildStarted(event) => self.touch_alone(event.item),
+            GateEvent::BuildReady(event) => self.touch_alone(event.item),
+            GateEvent::BuildStarted(event) => {
+                let first = |row: &BuildRow| !row.job.traits.resources_first.is_empty();
+                match self.build(event.started.build).is_some_and(first) {
+                    true => self.touch_build(event.started.build),
+                    false => self.touch_alone(event.item),
+                }
+            }
             GateEvent::BuildResumed(event) => self.touch_alone(event.item),
             GateEvent::BuildFailing(event) => self.touch_alone(event.item),
             GateEvent::BuildPaused(event) => self.touch_build(event.paused.build),

@@ -237,7 +237,10 @@ impl Decision<'_> {
             false => self.change(tenant, &asked.change).map(|row| row.facts.subject.clone()),
         };
         let Some(subject) = known else {
-            let detail = format!("{} of {} does not exist", asked.change.change, asked.change.project);
+            let mut detail = format!("{} of {} does not exist", asked.change.change, asked.change.project);
+            if is_ref(&asked.change) && !asked.change.change.starts_with("refs/heads/") {
+                detail = format!("where {} is must be said, too: name its commit", asked.change.change);
+            }
             return Ok(vec![verdict(&asked.pipeline, "change-missing", detail)]);
         };
         Ok(vec![self.enter(&Entry {
@@ -251,19 +254,21 @@ impl Decision<'_> {
         })?])
     }
 
-    /// A branch that somebody names by its ref, where it is now.
+    /// A ref that somebody names: where they say it is; a branch otherwise where it is now.
     fn ref_subject(&self, tenant: &str, asked: &EnqueueAsked) -> Option<Subject> {
-        let branch = asked.change.change.strip_prefix("refs/heads/")?.to_owned();
-        let commit = self.gate().branches.row(&(tenant.to_owned(), asked.change.project.clone(), branch.clone()))?;
+        let branch = asked.change.change.strip_prefix("refs/heads/").map(str::to_owned);
+        let at = |branch: &String| (tenant.to_owned(), asked.change.project.clone(), branch.clone());
+        let known = branch.as_ref().and_then(|branch| self.gate().branches.row(&at(branch)));
+        let commit = asked.new_commit.as_ref().or(known)?;
         Some(Subject {
             connection: asked.connection.clone(),
             project: asked.change.project.clone(),
-            branch: Some(branch),
+            branch,
             git_ref: asked.change.change.clone(),
             change: None,
             patchset: None,
             commit: Some(commit.clone()),
-            old_commit: None,
+            old_commit: asked.old_commit.clone(),
             url: String::new(),
         })
     }

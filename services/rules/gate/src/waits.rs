@@ -176,6 +176,14 @@ impl Decision<'_> {
         for (build, row) in &builds {
             let reason = match row.state {
                 BuildState::Done => continue,
+                BuildState::Leased if row.ready.is_some() => {
+                    let name = self.taken_semaphore(row, true).unwrap_or_default();
+                    why(
+                        WaitCode::Semaphore,
+                        format!("it has its nodes, and semaphore {name} is taken"),
+                        "a build that holds it",
+                    )
+                }
                 BuildState::Leased => why(WaitCode::Lease, "nodes and a worker are asked for", "capacity"),
                 BuildState::Running if row.paused => {
                     why(WaitCode::Paused, "it waits for the jobs that need it", "the last of them")

@@ -27,5 +27,6 @@ scenarios! {
     autohold_which semaphore_circle circle serial supercedent promote fail_fast hold_following pause artifacts
     disabled trigger_order facts_fail reports_fail silent_workers nonsense warnings artifact_stands facts_asked
     old_inputs branches lasting waiting_since many_queues requirements odd_layouts leaving_late promote_some
-    deep_graphs reconfigure reporter_alone
+    deep_graphs reconfigure reporter_alone alternatives resources_first not_submitted tags serial_needs
+    requirements_asked one_build dequeue_told
 }

@@ -338,6 +338,7 @@ impl Served {
             nodes: Vec::new(),
             semaphores: Vec::new(),
             priority: 200,
+            or_others: false,
         };
         let offer = WorkerSeen {
             worker: "worker-1".into(),

@@ -258,6 +258,7 @@ fn lease(item: ItemId, buildset: BuildsetId, build: BuildId, job: &str, attempt:
             nodes: vec![],
             semaphores: vec![],
             priority: 200,
+            or_others: false,
         },
     })
 }

@@ -173,6 +173,7 @@ pub fn events(text: &str, url: &str, layout: BlobHash, problems: BlobHash) -> Ve
                 nodes: vec![],
                 semaphores: vec![],
                 priority: 200,
+                or_others: false,
             },
         })
     };

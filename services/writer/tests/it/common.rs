@@ -215,6 +215,7 @@ pub fn asks_with(tenant: &str, name: &str, change: impl FnOnce(&mut LeaseAsked))
         nodes: Vec::new(),
         semaphores: Vec::new(),
         priority: 200,
+        or_others: false,
     };
     change(&mut ask);
     InputRecord::new(InputId::new(format!("ask {name}")), "main", START, CapacityInput::LeaseAsked(ask))

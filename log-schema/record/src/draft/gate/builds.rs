@@ -161,6 +161,18 @@ pub struct SecretsGiven {
     pub buildset: BuildsetId,
 }
 
+/// A worker has the nodes of an attempt, and a semaphore that is taken only with them is not free: the worker waits until
+/// the attempt is begun. Zuul: `resources-first`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BuildReady {
+    /// What the worker said.
+    pub started: AttemptStarted,
+    /// The item.
+    pub item: ItemId,
+    /// The buildset.
+    pub buildset: BuildsetId,
+}
+
 /// Input: an attempt succeeded so far and waits for the jobs that need it. Zuul: `zuul.pause`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttemptPaused {

@@ -39,6 +39,7 @@ pub fn ask(tenant: &str, name: &str, attempt: u32) -> LeaseAsked {
         nodes: Vec::new(),
         semaphores: Vec::new(),
         priority: 200,
+        or_others: false,
     }
 }
 

@@ -163,7 +163,7 @@ impl Story {
                         && lost.build == build
                         && lost.code == *code
                         && !lost.message.is_empty()
-                        && lost.refused == (*code == "over-limit")
+                        && lost.refused == matches!(*code, "over-limit" | "no-worker")
                 });
                 assert!(told, "gate is not told");
             }
@@ -251,6 +251,10 @@ fn wanted(mut ask: LeaseAsked, mut words: &[&str]) -> LeaseAsked {
             }
             ["semaphore", name, "max", max, rest @ ..] => {
                 ask.semaphores.push(semaphore(name, max.parse().unwrap()));
+                rest
+            }
+            ["or", "others", rest @ ..] => {
+                ask.or_others = true;
                 rest
             }
             ["priority", "high", rest @ ..] => {

@@ -6,9 +6,9 @@ use gatelog_gate_state::live::{BuildState, PendingRow, Work};
 use gatelog_record::draft::capacity::{NodeWanted, SemaphoreWanted};
 use gatelog_record::draft::gate::{
     AttemptFinished, AttemptStarted, BuildResult, ChangesFound, ChangesWanted, ConfigFile, ConfigFileSet,
-    ConfigFilesFound, ConfigReadWanted, FreezeDone, FreezeOutcome, FreezeWanted, FrozenJob, LayoutMade, LayoutOutcome,
-    LayoutWanted, PrepareDone, PrepareOutcome, PrepareRequested, PreparedBranch, PreparedState, ProjectBranch,
-    ReportDone, SubmitDone, SubmitOutcome, SubmitRequested,
+    ConfigFilesFound, ConfigReadWanted, FreezeDone, FreezeOutcome, FreezeWanted, FrozenJob, JobTraits, LayoutMade,
+    LayoutOutcome, LayoutWanted, NodesetAlternative, PrepareDone, PrepareOutcome, PrepareRequested, PreparedBranch,
+    PreparedState, ProjectBranch, ReportDone, SubmitDone, SubmitOutcome, SubmitRequested,
 };
 use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, BuildId, InputId, InputRecord, LeaseId, Timestamp, Value, WorkId, codec};
@@ -235,6 +235,10 @@ impl World {
         let (mut own_files, mut touches, mut item_touches) = (Vec::new(), false, false);
         for step in &wanted.steps {
             let subject = &step.subject;
+            // A tag is where it is: nothing is merged.
+            if subject.change.is_none() && subject.branch.is_none() {
+                continue;
+            }
             let Some(branch) = subject.branch.clone() else {
                 return PrepareOutcome::Failed {
                     code: "no-branch".into(),
@@ -372,7 +376,19 @@ impl World {
                 noop: job.name == "noop",
                 success_message: job.success_message.clone(),
                 failure_message: job.failure_message.clone(),
-                traits: job_traits(graph, job, if together { changes } else { Vec::new() }),
+                traits: JobTraits {
+                    alternatives: job
+                        .nodesets
+                        .iter()
+                        .enumerate()
+                        .skip(1)
+                        .map(|(index, set)| NodesetAlternative {
+                            spec: BlobHash::of(format!("{} on nodeset {index}", job.name).as_bytes()),
+                            nodes: wanted_nodes(&set.shape),
+                        })
+                        .collect(),
+                    ..job_traits(graph, job, if together { changes } else { Vec::new() })
+                },
             })
             .collect();
         Ok(match jobs.is_empty() {

@@ -3,5 +3,6 @@
 pub mod answers;
 pub mod forge;
 pub mod laws;
+pub mod operators;
 pub mod script;
 pub mod shell;

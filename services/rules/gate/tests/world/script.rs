@@ -5,10 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gatelog_gate_state::live::{AutoholdRow, BuildState, ItemRow, WaitKey};
+use gatelog_gate_state::live::{BuildState, ItemRow, WaitKey};
 use gatelog_record::draft::gate::{
-    AttemptFailing, AttemptPaused, AutoholdAsked, AutoholdDeleteAsked, BuildResult, DequeueAsked, EnqueueAsked,
-    IntakeAsked, LeaseLost, PromoteAsked, ReconfigureAsked, TenantLoaded, TenantProject, TriggerIntake, WaitSubject,
+    AttemptFailing, AttemptPaused, BuildResult, DequeueAsked, LeaseLost, TenantLoaded, TenantProject, WaitSubject,
 };
 use gatelog_record::draft::intake::{ForgeEvent, TenantFile};
 use gatelog_record::input::{GateInput, IntakeInput};
@@ -19,7 +18,7 @@ use super::forge::{CONNECTION, Change, Forge, Patchset, canonical};
 use super::laws;
 use super::shell::World;
 
-const TENANT: &str = "acme";
+pub const TENANT: &str = "acme";
 
 /// Pipelines and a base job as nearly every story needs them.
 const STANDARD: &str = "
@@ -87,7 +86,7 @@ pub struct Story {
     shown: String,
 }
 
-fn equal<T: PartialEq + std::fmt::Debug>(what: &str, expected: T, found: T) -> Result<(), String> {
+pub fn equal<T: PartialEq + std::fmt::Debug>(what: &str, expected: T, found: T) -> Result<(), String> {
     if expected == found { Ok(()) } else { Err(format!("{what}: expected {expected:?}, found {found:?}")) }
 }
 
@@ -202,58 +201,7 @@ impl Story {
             ["jobs", "of", change, "succeed"] => self.all_succeed(change, None),
             ["jobs", "of", change, "in", pipeline, "succeed"] => self.all_succeed(change, Some(pipeline)),
             ["job", job, "of", change, rest @ ..] => self.job(job, change, rest),
-            ["ask", "enqueue", change, "in", pipeline] => {
-                let key = self.world.forge.key(change).ok_or("no such change")?;
-                let asked = EnqueueAsked {
-                    tenant: TENANT.into(),
-                    pipeline: (*pipeline).into(),
-                    connection: CONNECTION.into(),
-                    change: key,
-                    reason: String::new(),
-                    old_commit: None,
-                    new_commit: None,
-                };
-                self.world.say(TENANT, GateInput::EnqueueAsked(asked))
-            }
-            ["ask", "dequeue", change, "from", pipeline] => {
-                let key = self.world.forge.key(change).ok_or("no such change")?;
-                let asked = DequeueAsked {
-                    tenant: TENANT.into(),
-                    pipeline: (*pipeline).into(),
-                    change: key,
-                    reason: String::new(),
-                };
-                self.world.say(TENANT, GateInput::DequeueAsked(asked))
-            }
-            ["ask", "promote", rest @ .., "in", pipeline] => {
-                let changes = rest.iter().map(|change| self.world.forge.key(change).ok_or("no such change"));
-                let asked = PromoteAsked {
-                    tenant: TENANT.into(),
-                    pipeline: (*pipeline).into(),
-                    changes: changes.collect::<Result<_, _>>()?,
-                    reason: String::new(),
-                };
-                self.world.say(TENANT, GateInput::PromoteAsked(asked))
-            }
-            ["keep", "nodes", "of", job, "of", project, rest @ ..] => self.keep_nodes(job, project, rest),
-            ["ask", "delete", "request", number] => {
-                let request = self.request(number)?.0;
-                let asked = AutoholdDeleteAsked { tenant: TENANT.into(), request, reason: "looked at".into() };
-                self.world.say(TENANT, GateInput::AutoholdDeleteAsked(asked))
-            }
-            ["the", "nodes", "of", "request", number, "are", "lost"] => {
-                let held = self.request(number)?.1.held.first().map(|one| one.hold.clone()).ok_or("it keeps none")?;
-                self.world.leases.remove(&(held.build, held.attempt));
-                let lost = LeaseLost {
-                    tenant: TENANT.into(),
-                    build: held.build,
-                    attempt: held.attempt,
-                    refused: false,
-                    code: "worker-let-go".into(),
-                    message: "the worker let go of the nodes".into(),
-                };
-                self.world.say(TENANT, GateInput::LeaseLost(lost))
-            }
+            ["ask", ..] | ["keep", ..] | ["the", "nodes", "of", "request", ..] => self.operator(words),
             ["something", "old", "is", "said", "again", number] => {
                 let number: usize = number.parse().map_err(|_| "not a number")?;
                 let back = self.world.said.len().saturating_sub(number + 1);
@@ -292,19 +240,6 @@ impl Story {
                 let file = TenantFile { version: self.version, file: BlobHash::default(), tenants: Vec::new() };
                 self.world.intake(&IntakeInput::TenantFile(file))
             }
-            ["ask", "to", "reconfigure", reason @ ..] => {
-                let asked = ReconfigureAsked { tenant: TENANT.into(), reason: reason.join(" ") };
-                self.world.say(TENANT, GateInput::ReconfigureAsked(asked))
-            }
-            ["ask", "to", what, "events"] => {
-                let triggers = match *what {
-                    "pause" => TriggerIntake::Paused,
-                    "discard" => TriggerIntake::Discarding,
-                    _ => TriggerIntake::Open,
-                };
-                let asked = IntakeAsked { tenant: TENANT.into(), triggers, reason: "it rains".into() };
-                self.world.say(TENANT, GateInput::IntakeAsked(asked))
-            }
             ["the", "tenant", "allows", number, "changes", "in", "a", "pipeline"] => {
                 self.max_changes = Some(number.parse().map_err(|_| "not a number")?);
                 Ok(())
@@ -321,38 +256,6 @@ impl Story {
             ["expect", rest @ ..] => self.expect(rest),
             _ => Err(format!("nobody understands {:?}", words.join(" "))),
         }
-    }
-
-    /// `keep nodes of JOB of PROJECT [refs FILTER] [for N builds] [during Ns]`
-    fn keep_nodes(&mut self, job: &str, project: &str, rest: &[&str]) -> Result<(), String> {
-        let mut asked = AutoholdAsked {
-            tenant: TENANT.into(),
-            project: canonical(project),
-            job: job.into(),
-            ref_filter: ".*".into(),
-            count: 1,
-            node_expiration: 0,
-            reason: "somebody looks".into(),
-        };
-        for pair in rest.chunks(2) {
-            match pair {
-                ["refs", filter] => asked.ref_filter = (*filter).into(),
-                ["builds", count] => asked.count = count.parse().map_err(|_| "not a number")?,
-                ["during", span] => {
-                    asked.node_expiration = span.trim_end_matches('s').parse().map_err(|_| "not a number")?;
-                }
-                other => return Err(format!("nobody understands {:?}", other.join(" "))),
-            }
-        }
-        self.world.say(TENANT, GateInput::AutoholdAsked(asked))
-    }
-
-    /// The requests to keep nodes that there are, counted from 1, the oldest first.
-    fn request(&self, number: &str) -> Result<(u64, AutoholdRow), String> {
-        let index = number.parse::<usize>().map_err(|_| "not a number")?;
-        let mut rows = self.world.live.gate.autoholds.rows.iter();
-        let found = rows.nth(index.saturating_sub(1)).map(|((_, request), row)| (*request, row.clone()));
-        found.ok_or("there is no such request".into())
     }
 
     // ---- the site ----
@@ -530,7 +433,7 @@ impl Story {
         items
     }
 
-    fn item(&self, change: &str, pipeline: Option<&str>) -> Result<(ItemId, &ItemRow), String> {
+    pub fn item(&self, change: &str, pipeline: Option<&str>) -> Result<(ItemId, &ItemRow), String> {
         self.items(change, pipeline).pop().ok_or_else(|| format!("{change} is in no pipeline"))
     }
 
@@ -540,7 +443,7 @@ impl Story {
         Ok(set.map(|set| set.builds.clone()).unwrap_or_default())
     }
 
-    fn build(&self, job: &str, change: &str, pipeline: Option<&str>) -> Result<BuildId, String> {
+    pub fn build(&self, job: &str, change: &str, pipeline: Option<&str>) -> Result<BuildId, String> {
         let builds = self.builds(change, pipeline)?;
         let found = builds
             .into_iter()
@@ -604,6 +507,7 @@ impl Story {
             }
             ["ends", word] => end(result_of(word).ok_or_else(|| format!("no result is called {word}"))?),
             ["retries"] => end(BuildResult::Retry),
+            ["cannot", "reach", "its", "node"] => end(BuildResult::Unreachable),
             ["aborts"] => end(BuildResult::Aborted),
             ["loses", "its", "worker"] => {
                 self.world.leases.remove(&(build, row.attempt));
@@ -739,7 +643,7 @@ impl Story {
             }
             ["report", change, pipeline, action] => {
                 let position = self.world.reports.iter().position(|report| {
-                    let changes = report.subjects.iter().filter_map(|one| one.change.as_deref());
+                    let changes = report.subjects.iter().map(|one| one.change.as_deref().unwrap_or(&one.git_ref));
                     report.pipeline == *pipeline
                         && report.action.word() == *action
                         && changes.map(Forge::short).any(|name| name == *change)
@@ -822,16 +726,8 @@ impl Story {
                 let found = self.world.live.gate.layouts.rows.get(TENANT).map_or(0, |row| row.generation);
                 equal("layouts", *number, found.to_string().as_str())
             }
-            ["requests", number] => {
-                equal("requests", *number, self.world.live.gate.autoholds.rows.len().to_string().as_str())
-            }
-            ["request", number, rest @ ..] => {
-                let row = self.request(number)?.1;
-                let keeps = row.held.len();
-                equal("request", rest.join(" "), format!("used {} of {} keeps {keeps}", row.count, row.asked.count))
-            }
             ["leases", number] => equal("leases", *number, self.world.leases.len().to_string().as_str()),
-            _ => Err(format!("nobody understands {:?}", words.join(" "))),
+            _ => self.expect_more(words),
         }
     }
 
