@@ -22,8 +22,8 @@ scenarios! {
     first_light check_failure config_first own_config config_project dynamic repository_vanishes no_jobs
     gate_of_four failing_head conflict conflict_in_check windows window_kept base_moved new_patchset
     depends_on_check depends_on_gate failed_dependency_again supersede admin post restart gone
-    job_graph skipped_voting semaphores semaphore_circle retries twice early_failure results shared_ref static_until_merged
+    job_graph skipped_voting semaphores semaphore_circle semaphore_order retries twice early_failure results shared_ref static_until_merged
     topics limits intake reporter_jobs
-    circle serial supercedent promote fail_fast hold_following pause artifacts disabled
+    circle circle_moves found_behind serial supercedent promote fail_fast hold_following pause artifacts disabled
     trigger_order facts_fail reports_fail silent_workers nonsense
 }
