@@ -477,6 +477,14 @@ fn split_queue(name: &str) -> (String, String) {
 /// A problem of a configuration in the words of an observation.
 pub fn config_error(problem: &Problem) -> Json {
     let context = &problem.place.context;
+    // Zuul does not say where a graph went wrong.
+    if problem.code == "freeze-error" {
+        let none = Json::Null;
+        return json!({
+            "name": "freeze-error", "severity": problem.severity.to_string(), "project": none, "branch": none,
+            "path": none,
+        });
+    }
     json!({
         "name": error_name(problem), "severity": problem.severity.to_string(), "project": local(&context.project),
         "branch": context.branch, "path": context.path,
@@ -484,10 +492,15 @@ pub fn config_error(problem: &Problem) -> Json {
 }
 
 fn error_name(problem: &Problem) -> String {
-    let quoted = || problem.message.split('"').nth(1).unwrap_or_default().to_owned();
+    let nth = |place: usize| problem.message.split('"').nth(place).unwrap_or_default().to_owned();
+    let quoted = || nth(1);
     match problem.code.as_str() {
-        "freeze-error" => "freeze-error".into(),
         "job-not-found" => format!("Job {} not defined", quoted()),
+        "dependency-not-found" => format!("Job {} not defined", nth(3)),
+        "parent-final" => format!("The parent of job \"{}\", \"{}\" is final and can not act as a parent", quoted(), nth(3)),
+        "parent-protected" => {
+            format!("The parent of job \"{}\", \"{}\" is a protected job in a different project", quoted(), nth(3))
+        }
         "job-shadowed" => {
             let theirs = problem.message.split(&format!("{HOST}/")).nth(1).and_then(|rest| rest.split(' ').next());
             let (job, ours, theirs) = (quoted(), local(&problem.place.context.project), theirs.unwrap_or_default());

@@ -52,7 +52,10 @@ impl<B: Backing> GateTables<B> {
             return Err(illegal(format!("item {} does not enter behind the last item of its queue", event.item)));
         }
         queue.items.push(event.item);
-        queue.first = queue.first.or_else(|| event.subjects.first().map(place_of));
+        if queue.first.is_none() {
+            queue.first = event.subjects.first().map(place_of);
+            queue.since = record.sequence;
+        }
         self.queues.put(queue_key, queue)?;
         for subject in &event.subjects {
             let key = (event.tenant.clone(), subject.project.clone(), subject_name(subject), event.item);
@@ -289,6 +292,14 @@ impl<B: Backing> GateTables<B> {
             return Err(illegal(format!("queue {} is not put into another order of the same items", event.queue)));
         }
         queue.items.clone_from(&event.items);
+        let first = (event.tenant.clone(), event.pipeline.clone(), String::new());
+        for entry in self.queues.range(Bound::Included(&first), Bound::Unbounded)? {
+            let (other, row) = entry?;
+            if (&other.0, &other.1) != (&event.tenant, &event.pipeline) {
+                break;
+            }
+            queue.since = queue.since.min(row.since.saturating_sub(1));
+        }
         self.queues.put(key, queue)?;
         for (item, subjects) in &event.turned {
             let same = |row: &ItemRow| {
@@ -315,6 +326,7 @@ impl<B: Backing> GateTables<B> {
         let to = (item.tenant, item.pipeline, event.queue.clone());
         let mut old = self.queues.need(&from)?.into_owned();
         old.items.retain(|other| *other != event.item);
+        let since = old.since;
         if old.first == place {
             old.first = self.place_of_first(&old.items)?;
         }
@@ -327,7 +339,10 @@ impl<B: Backing> GateTables<B> {
             None => QueueRow { window: event.window.unwrap_or(0), ..QueueRow::default() },
         };
         new.items.push(event.item);
-        new.first = new.first.or(place);
+        if new.first.is_none() {
+            new.first = place;
+            new.since = since;
+        }
         self.queues.put(to, new)?;
         self.items.update(&event.item, |row| row.queue.clone_from(&event.queue))
     }

@@ -28,6 +28,8 @@ pub struct QueueRow {
     /// The project and branch of what entered it first since the tenant's layout is in force; `None` when nothing
     /// did. Zuul: with the next layout the queue's window goes where this project is gated by then.
     pub first: Option<(String, Option<String>)>,
+    /// The queues of a pipeline are looked at in this order. Zuul: as they began, promoted ones first.
+    pub since: u64,
 }
 
 /// What failed in a row in a pipeline, by tenant and pipeline; no row means nothing.

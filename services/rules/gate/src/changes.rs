@@ -113,16 +113,14 @@ impl Decision<'_> {
                 TriggerCause::Asked(asked) => Some(asked.change.clone()),
             });
         }
-        let waiting = self.waiting(tenant).next().is_some();
         while let Some(key) = todo.pop() {
             if let Some(row) = self.change(tenant, &key)
                 && keep.insert(key)
             {
                 todo.extend(row.facts.needs.iter().cloned());
                 todo.extend(crate::dependencies::of_topic(&row.facts));
-                if waiting {
-                    todo.extend(row.facts.needed_by.iter().cloned());
-                }
+                // What needs it may be brought along when it enters again.
+                todo.extend(row.facts.needed_by.iter().cloned());
             }
         }
         known.retain(|key| !keep.contains(key));

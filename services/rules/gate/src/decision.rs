@@ -29,6 +29,8 @@ pub struct Decision<'a> {
     pub(crate) touched: Touched,
     /// Everything that was touched.
     pub(crate) seen: Touched,
+    /// The pipeline in which the first semaphore became free.
+    pub(crate) freed_in: Option<String>,
     /// What is to enter a pipeline again once the triggers at hand were settled.
     pub(crate) again: Vec<Again>,
 }
@@ -36,7 +38,7 @@ pub struct Decision<'a> {
 impl<'a> Decision<'a> {
     fn begin(rules: &'a GateRules, state: &'a GateLive<Maps>, input: &InputRecord, context: Context) -> Decision<'a> {
         let deciding = Deciding::begin(state, input, context);
-        Decision { deciding, rules, touched: Touched::default(), seen: Touched::default(), again: Vec::new() }
+        Decision { deciding, rules, touched: Touched::default(), seen: Touched::default(), freed_in: None, again: Vec::new() }
     }
 
     /// Looks at the whole of a tenant.

@@ -92,8 +92,9 @@ impl Decision<'_> {
         rows.take_while(|(key, _)| key.0 == tenant).map(|(key, _)| key.clone()).collect()
     }
 
-    /// The queues of a tenant in the order in which they are looked at: what may be taken by one alone goes
-    /// to the pipeline that is defined first, and there to the item that came first.
+    /// The queues of a tenant in the order in which they are looked at: what may be taken by one alone goes to the
+    /// pipeline in which it became free, then to the one that is defined first, and there to the queue that began
+    /// first.
     fn queues_in_order(&self, tenant: &str, layout: &LayoutView, touched: Touched) -> Vec<(QueueKey, Touch)> {
         let whole = || Touch { whole: true, ..Touch::default() };
         let mut keys: Vec<(QueueKey, Touch)> = match touched.all {
@@ -102,9 +103,8 @@ impl Decision<'_> {
         };
         let place = |name: &str| layout.pipelines().iter().position(|one| one.name == name).unwrap_or(usize::MAX);
         keys.sort_by_cached_key(|(key, _)| {
-            let items = self.gate().queues.row(key).map(|row| row.items.as_slice()).unwrap_or_default();
-            let first = items.iter().filter_map(|item| self.item(*item)).map(|row| row.enqueued).min();
-            (place(&key.1), first.unwrap_or(u64::MAX))
+            let since = self.gate().queues.row(key).map_or(u64::MAX, |row| row.since);
+            (self.freed_in.as_ref() != Some(&key.1), place(&key.1), since)
         });
         keys
     }

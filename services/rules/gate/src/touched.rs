@@ -154,8 +154,8 @@ impl Decision<'_> {
             GateEvent::BuildResumed(event) => self.touch_alone(event.item),
             GateEvent::BuildFailing(event) => self.touch_alone(event.item),
             GateEvent::BuildPaused(event) => self.touch_build(event.paused.build),
-            GateEvent::BuildFinished(event) => self.touch_build(event.finished.build),
-            GateEvent::BuildSettled(event) => self.touch_build(event.build),
+            GateEvent::BuildFinished(event) => self.touch_ended(event.finished.build),
+            GateEvent::BuildSettled(event) => self.touch_ended(event.build),
             GateEvent::NodesetChanged(event) => self.touch_alone(event.item),
             GateEvent::BranchMoved(_)
             | GateEvent::ChangesForgotten(_)
@@ -231,6 +231,14 @@ impl Decision<'_> {
         } else {
             self.touch_alone(item);
         }
+    }
+
+    /// A build is over. What it held goes to its own pipeline first.
+    fn touch_ended(&mut self, build: BuildId) {
+        let holds = self.build(build).filter(|row| row.holds_lease() && !row.job.semaphores.is_empty());
+        let pipeline = holds.and_then(|row| self.item(row.item)).map(|row| row.pipeline.clone());
+        self.freed_in = self.freed_in.take().or(pipeline);
+        self.touch_build(build);
     }
 
     /// What is known of changes is new: that concerns the items that hold them, or something that needs them.

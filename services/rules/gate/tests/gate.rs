@@ -28,5 +28,5 @@ scenarios! {
     disabled trigger_order facts_fail reports_fail silent_workers nonsense warnings artifact_stands facts_asked
     old_inputs branches lasting waiting_since many_queues requirements odd_layouts leaving_late promote_some
     deep_graphs reconfigure reporter_alone alternatives resources_first not_submitted tags serial_needs
-    requirements_asked one_build dequeue_told
+    requirements_asked one_build dequeue_told semaphore_order circle_moves found_behind
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use gatelog_deciding::Refusal;
+use gatelog_gate_state::live::ChangeRow;
 use gatelog_record::draft::gate::{ChangeKey, PipelineVerdict, Subject};
 
 use super::{Entry, Place};
@@ -236,23 +237,26 @@ impl Decision<'_> {
     /// first, and from there on only who names the one found last.
     pub(crate) fn found_behind(&self, tenant: &str, key: &ChangeKey) -> Vec<ChangeKey> {
         let Some(row) = self.change(tenant, key) else { return Vec::new() };
-        let stands_on = |other: &ChangeKey, below: &ChangeKey| {
-            other.project == below.project && self.stacked_on(tenant, other).as_ref() == Some(&below.change)
+        let names = |other: &ChangeKey, below: &ChangeKey| {
+            let texts = self.change(tenant, other).map(|row| row.facts.depends_on.as_slice()).unwrap_or_default();
+            let url = self.change(tenant, below).map(|row| row.facts.subject.url.as_str()).unwrap_or_default();
+            texts.iter().any(|text| !text.is_empty() && url.ends_with(text.as_str()))
+        };
+        let stands_on = |other: &&ChangeKey| {
+            let needs = |row: &ChangeRow| row.facts.needs.contains(key) && !names(other, key);
+            let told = other.project == key.project && self.stacked_on(tenant, other).as_ref() == Some(&key.change);
+            told || self.change(tenant, other).is_some_and(needs)
         };
         let needed_by = &row.facts.needed_by;
-        let mut found: Vec<ChangeKey> = needed_by.iter().filter(|other| stands_on(other, key)).cloned().collect();
+        let mut found: Vec<ChangeKey> = needed_by.iter().filter(stands_on).cloned().collect();
         let mut last = key;
         for other in needed_by {
-            let Some(facts) = self.change(tenant, other).map(|row| &row.facts) else { continue };
-            let url = self.change(tenant, last).map(|row| row.facts.subject.url.as_str()).unwrap_or_default();
-            let named = facts.depends_on.iter().any(|text| !text.is_empty() && url.ends_with(text.as_str()));
-            if !named && (!facts.needs.contains(last) || stands_on(other, last)) {
-                continue;
+            if names(other, last) {
+                if !found.contains(other) {
+                    found.push(other.clone());
+                }
+                last = other;
             }
-            if !found.contains(other) {
-                found.push(other.clone());
-            }
-            last = other;
         }
         found
     }
