@@ -39,6 +39,7 @@ pub(crate) fn act(world: &mut World) -> Result<Option<String>, String> {
         76..81 => push(world),
         81..85 => ask(world, true)?,
         85..88 => ask(world, false)?,
+        92..95 => keep(world)?,
         88..89 => {
             world.load_tenants()?;
             Some("the tenant file is loaded again".to_owned())
@@ -178,7 +179,7 @@ fn ask(world: &mut World, enqueue: bool) -> Result<Option<String>, String> {
 fn keep(world: &mut World) -> Result<Option<String>, String> {
     let Some((tenant, _, projects)) = world.wishes.pick(&TENANTS).copied() else { return Ok(None) };
     let Some(project) = world.wishes.pick(projects).copied() else { return Ok(None) };
-    let job = ["tests", "deep", "rigged"][world.wishes.below(3) as usize % 3].to_owned();
+    let job = if world.wishes.chance(800) { "tests" } else { "deep" }.to_owned();
     world.asked += 1;
     let id = format!("api/{}", world.asked);
     let told = format!("an admin asks to keep nodes of {job} of {project} in {tenant}");
@@ -187,7 +188,7 @@ fn keep(world: &mut World) -> Result<Option<String>, String> {
         project: canonical(project),
         job,
         ref_filter: if world.wishes.chance(500) { ".*" } else { "refs/changes/.*" }.to_owned(),
-        count: 1 + world.wishes.below(3) as u32,
+        count: 2 + world.wishes.below(5) as u32,
         node_expiration: 1 + world.wishes.below(600),
         reason: "because".to_owned(),
     };

@@ -22,7 +22,7 @@ const PIPELINES: &str = "\
 - pipeline: {name: post, manager: independent, precedence: low, trigger: {git: [{event: ref-updated}]}, success: {git: {}}, failure: {git: {}}}
 - job: {name: base, parent: null, run: run.yaml}
 - semaphore: {name: rig, max: 1}
-- job: {name: tests, attempts: 2, nodeset: {nodes: [{name: node, label: small}]}}
+- job: {name: tests, attempts: 2, nodeset: {alternatives: [{nodes: [{name: node, label: small}]}, {nodes: [{name: node, label: large}]}]}}
 - job: {name: deep, dependencies: [tests], attempts: 3, nodeset: {alternatives: [{nodes: [{name: node, label: small}]}, {nodes: [{name: node, label: large}]}]}}
 - job: {name: rigged, semaphores: [rig]}
 - job: {name: lint, voting: false, semaphores: [{name: rig, resources-first: true}]}

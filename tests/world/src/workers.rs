@@ -309,7 +309,7 @@ impl Worker {
             140..170 if around.noisy => BuildResult::TimedOut,
             170..200 if around.noisy => BuildResult::PostFailure,
             200..210 if around.noisy => BuildResult::Aborted,
-            210..260 if around.noisy => BuildResult::Unreachable,
+            210..300 if around.noisy => BuildResult::Unreachable,
             _ => BuildResult::Success,
         };
         if result == BuildResult::Success {

@@ -73,7 +73,9 @@ impl Decision<'_> {
             return self.skip_all(item, buildset, &builds);
         }
         self.report_start(walk.tenant, walk.pipeline, item)?;
-        let following = self.holds_following(&walk.chain);
+        // Only what has yet to ask for its lease may be held up by an item ahead: others need not look at all of these.
+        let waits = |build: &BuildId| self.build(*build).is_some_and(|row| row.state == BuildState::Waiting);
+        let following = if builds.iter().any(waits) { self.holds_following(&walk.chain) } else { None };
         self.run_some(walk, (item, buildset), &builds, following.as_deref())?;
         if self.fails_fast(&builds) {
             let detail = "A voting job failed, and the project wants to know that at once.";
