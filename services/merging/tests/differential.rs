@@ -3,6 +3,7 @@
 //! With renamed, deleted and moved files and directories, modes, symbolic links, line ends,
 //! attributes, submodules, directories in the place of files, and several merge bases.
 //! `GATELOG_MERGES_SEED=N` plays one case again, `GATELOG_MERGES_SECONDS=N` plays each mode longer.
+#![expect(clippy::print_stdout, reason = "what was compared is of interest where nothing differs")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up shall fail")]
 
 mod support;

@@ -1,5 +1,4 @@
 //! Chains of changes, with real repositories.
-#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up shall fail")]
 
 mod support;
 
