@@ -150,6 +150,8 @@ fn write(repo: &Repository, files: &Files, parents: &[Oid], message: &str) -> Oi
 
 /// Two commits to be put together, `theirs` on top of `ours`.
 pub struct Case {
+    /// What both come from.
+    pub base: Oid,
     pub ours: Oid,
     pub theirs: Oid,
     /// Whether there are several newest commits that both have.
@@ -201,5 +203,5 @@ pub fn case(repo: &Repository, number: u64) -> Case {
         grow(&mut dice, &mut other, "other", 1);
         theirs.1 = write(repo, &other.0, &[theirs.1, other.1], "a merge");
     }
-    Case { ours: ours.1, theirs: theirs.1, is_crossed }
+    Case { base, ours: ours.1, theirs: theirs.1, is_crossed }
 }
