@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use git2::{DiffOptions, ObjectType, Oid, Repository, Tree};
+use git2::{ObjectType, Oid, Repository, Tree};
 
 use crate::error::MergeError;
 use crate::mirrors::{Mirrors, tip};
 use crate::names::{ProjectKey, commit_id};
 use crate::prepare::ChangedFiles;
-use crate::program;
+use crate::{program, trees};
 
 /// How deep directories may be nested.
 const DEPTH_MAX: usize = 100;
@@ -199,17 +199,9 @@ pub(crate) fn find_commit(repo: &Repository, project: &ProjectKey, commit: &str)
 }
 
 pub(crate) fn changed(repo: &Repository, base: Oid, tip: Oid, limit: usize) -> Result<ChangedFiles, git2::Error> {
-    let (base, tip) = (repo.find_commit(base)?.tree()?, repo.find_commit(tip)?.tree()?);
-    let mut options = DiffOptions::new();
-    // Only names are needed: nothing is read to find out whether it is text.
-    options.skip_binary_check(true).include_typechange(true);
-    let diff = repo.diff_tree_to_tree(Some(&base), Some(&tip), Some(&mut options))?;
-    let mut paths = BTreeSet::new();
-    for delta in diff.deltas() {
-        for side in [delta.old_file(), delta.new_file()] {
-            paths.extend(side.path_bytes().map(|path| String::from_utf8_lossy(path).into_owned()));
-        }
-    }
+    let paths = trees::differing(repo, repo.find_commit(base)?.tree_id(), repo.find_commit(tip)?.tree_id())?;
+    // Sorted as texts, which what is not UTF-8 becomes first.
+    let paths: BTreeSet<String> = paths.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect();
     let truncated = paths.len() > limit;
     Ok(ChangedFiles { paths: paths.into_iter().take(limit).collect(), truncated })
 }

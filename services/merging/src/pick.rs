@@ -9,8 +9,9 @@
 //! Like `git merge` without `--no-ff`, `merge` and `merge-resolve` fast-forward when they can; histories
 //! without a common commit are a conflict.
 
-use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use git2::{Commit, Oid, Repository, Signature, Tree};
 
@@ -122,7 +123,65 @@ pub(crate) struct Maker<'a> {
     /// The most commits of a rebase.
     pub commits_max: usize,
     /// Counts.
-    pub tally: Cell<Tally>,
+    pub tally: &'a Cell<Tally>,
+    /// What is known of where `ours` comes from.
+    pub line: &'a Line,
+    /// The commits made.
+    pub made: &'a RefCell<Vec<Oid>>,
+}
+
+/// Paths, by their bytes.
+pub(crate) type Paths = Rc<BTreeSet<Vec<u8>>>;
+
+/// Where the state of a branch comes from: its base and what was put on top. With it, how a change
+/// stands to the state is found by looking at the base, not at the whole chain again.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    base: Oid,
+    /// At least every commit that the state holds and the base does not; `None` when they are too many.
+    added: Option<BTreeSet<Oid>>,
+    /// Which paths a commit changes, of those that were looked at.
+    pub(crate) paths: RefCell<BTreeMap<Oid, Option<Paths>>>,
+}
+
+impl Line {
+    /// A branch that nothing was put on yet.
+    pub(crate) fn new(base: Oid) -> Line {
+        Line { base, added: Some(BTreeSet::new()), paths: RefCell::default() }
+    }
+
+    /// The commits that a change holds and the base does not; `None` when they are too many.
+    fn news(&self, repo: &Repository, change: Oid) -> Result<Option<BTreeSet<Oid>>, git2::Error> {
+        /// A longer one is worth no shortcut.
+        const NEWS_MAX: usize = 1000;
+        let mut walk = repo.revwalk()?;
+        walk.push(change)?;
+        walk.hide(self.base)?;
+        let news = walk.take(NEWS_MAX + 1).collect::<Result<BTreeSet<Oid>, _>>()?;
+        Ok((news.len() <= NEWS_MAX).then_some(news))
+    }
+
+    /// Notes that a change was put on top, for which these commits were made.
+    pub(crate) fn grow(&mut self, repo: &Repository, change: Oid, made: &[Oid]) -> Result<(), git2::Error> {
+        let news = self.news(repo, change)?;
+        self.added = self.added.take().zip(news).map(|(mut added, news)| {
+            added.extend(news);
+            added.extend(made);
+            added
+        });
+        Ok(())
+    }
+
+    /// A commit whose merge bases with the change are those of the state: the base, as long as the
+    /// change holds nothing that was put on top of it.
+    fn stand_in(&self, repo: &Repository, ours: Oid, change: Oid) -> Result<Oid, git2::Error> {
+        let Some(added) = &self.added else { return Ok(ours) };
+        if added.is_empty() || added.contains(&change) {
+            return Ok(ours);
+        }
+        let is_apart = self.news(repo, change)?.is_some_and(|news| news.is_disjoint(added));
+        Ok(if is_apart { self.base } else { ours })
+    }
 }
 
 /// Puts `theirs` on top of `ours`.
@@ -150,8 +209,9 @@ enum Relation {
     Unrelated,
 }
 
-fn relation(repo: &Repository, ours: Oid, theirs: Oid) -> Result<Relation, git2::Error> {
-    match repo.merge_bases(ours, theirs) {
+fn relation(maker: &Maker<'_>, ours: Oid, theirs: Oid) -> Result<Relation, git2::Error> {
+    let stand_in = maker.line.stand_in(maker.repo, ours, theirs)?;
+    match maker.repo.merge_bases(stand_in, theirs) {
         Ok(bases) if bases.contains(&theirs) => Ok(Relation::UpToDate),
         Ok(bases) if bases.contains(&ours) => Ok(Relation::Ahead),
         Ok(bases) => Ok(Relation::Forked(bases.to_vec())),
@@ -161,7 +221,7 @@ fn relation(repo: &Repository, ours: Oid, theirs: Oid) -> Result<Relation, git2:
 }
 
 fn merge(maker: &Maker<'_>, strategy: Strategy, ours: Oid, theirs: Oid) -> Result<Picked, git2::Error> {
-    let bases = match relation(maker.repo, ours, theirs)? {
+    let bases = match relation(maker, ours, theirs)? {
         Relation::UpToDate => return Ok(Picked::Commit(ours)),
         Relation::Ahead => return Ok(Picked::Commit(theirs)),
         Relation::Unrelated => return Ok(Picked::unrelated(ours, theirs)),
@@ -176,7 +236,7 @@ fn merge(maker: &Maker<'_>, strategy: Strategy, ours: Oid, theirs: Oid) -> Resul
 
 /// The tree of both, and what to say when there is none.
 fn merged_tree(maker: &Maker<'_>, one: &Commit<'_>, two: &Commit<'_>) -> Result<Result<Oid, Picked>, git2::Error> {
-    Ok(match relation(maker.repo, one.id(), two.id())? {
+    Ok(match relation(maker, one.id(), two.id())? {
         Relation::UpToDate => Ok(one.tree_id()),
         Relation::Ahead => Ok(two.tree_id()),
         Relation::Unrelated => Err(Picked::unrelated(one.id(), two.id())),
@@ -289,7 +349,9 @@ impl Maker<'_> {
         parents: &[&Commit<'_>],
     ) -> Result<Picked, git2::Error> {
         let tree = self.repo.find_tree(tree)?;
-        self.repo.commit(None, author, &self.signature, message, &tree, parents).map(Picked::Commit)
+        let id = self.repo.commit(None, author, &self.signature, message, &tree, parents)?;
+        self.made.borrow_mut().push(id);
+        Ok(Picked::Commit(id))
     }
 
     /// Copies one commit: its author and message stay, its committer is gatelog. A commit that brings

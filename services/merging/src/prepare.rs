@@ -1,6 +1,6 @@
 //! Preparing: a chain of changes, one on top of the other.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use git2::{Oid, Repository, Signature, Time};
@@ -9,7 +9,7 @@ use crate::error::MergeError;
 use crate::files::{self, FileFilter, SourceFile};
 use crate::mirrors::{Limits, Mirrors, PREPARED, tip};
 use crate::names::{BranchKey, ProjectKey, commit_id, full_ref, work_id};
-use crate::pick::{self, Maker, MergeMode, Picked};
+use crate::pick::{self, Line, Maker, MergeMode, Picked};
 
 /// One change of a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,6 +130,7 @@ struct Branch {
     key: BranchKey,
     base: Oid,
     state: Oid,
+    line: Line,
 }
 
 /// What one request has opened and fetched so far.
@@ -161,9 +162,10 @@ impl Mirrors {
             let key = BranchKey::new(item.project.clone(), item.branch.clone());
             let change = chain.change(item)?;
             let ahead = chain.branch(&key, bases.get(&key).copied())?;
+            let mut line = chain.line(&key, ahead);
             let repo = chain.repository(&item.project)?;
             let wrap = |e| MergeError::git(&item.project, "cannot put a change on top of its branch", e);
-            let picked = put_on_top(self, repo, item, ahead, change);
+            let picked = put_on_top(self, repo, item, &mut line, ahead, change);
             match picked.map_err(wrap)? {
                 Picked::Conflict { paths, message } => {
                     let bases =
@@ -180,7 +182,7 @@ impl Mirrors {
                         tree: tree_of(repo, commit).map_err(wrap)?,
                         files,
                     });
-                    chain.set_state(&key, commit);
+                    chain.set_state(&key, commit, line);
                 }
             }
         }
@@ -205,6 +207,7 @@ fn put_on_top(
     mirrors: &Mirrors,
     repo: &Repository,
     item: &MergeItem,
+    line: &mut Line,
     ahead: Oid,
     change: Oid,
 ) -> Result<Picked, git2::Error> {
@@ -221,9 +224,12 @@ fn put_on_top(
     if !message.ends_with('\n') {
         message.push('\n');
     }
-    let maker = Maker { repo, signature, message, commits_max: limits.commits, tally: Cell::default() };
+    let (tally, made) = (Cell::default(), RefCell::default());
+    let maker = Maker { repo, signature, message, commits_max: limits.commits, tally: &tally, line, made: &made };
     let picked = pick::pick(&maker, item.mode, ahead, change);
-    mirrors.count(maker.tally.get());
+    mirrors.count(tally.get());
+    drop(maker);
+    line.grow(repo, change, &made.take())?;
     picked
 }
 
@@ -295,13 +301,19 @@ impl Chain<'_> {
                 }
             }
         };
-        self.branches.push(Branch { key: key.clone(), base, state: base });
+        self.branches.push(Branch { key: key.clone(), base, state: base, line: Line::new(base) });
         Ok(base)
     }
 
-    fn set_state(&mut self, key: &BranchKey, commit: Oid) {
-        for branch in self.branches.iter_mut().filter(|b| b.key == *key) {
-            branch.state = commit;
+    /// Takes what is known of where a branch's state comes from.
+    fn line(&mut self, key: &BranchKey, state: Oid) -> Line {
+        let line = self.branches.iter_mut().find(|b| b.key == *key);
+        line.map_or_else(|| Line::new(state), |branch| std::mem::replace(&mut branch.line, Line::new(state)))
+    }
+
+    fn set_state(&mut self, key: &BranchKey, commit: Oid, line: Line) {
+        if let Some(branch) = self.branches.iter_mut().find(|b| b.key == *key) {
+            (branch.state, branch.line) = (commit, line);
         }
     }
 

@@ -227,11 +227,11 @@ impl<'a> Place<'a> {
 
 /// Kills a git that takes too long. It is waited for only when its answer has been read whole, so
 /// the lock is free until then.
-struct Watch(#[expect(dead_code, reason = "dropping it ends the watch")] mpsc::Sender<()>);
+struct Watch(#[expect(dead_code, reason = "dropping it ends the watch")] mpsc::SyncSender<()>);
 
 impl Watch {
     fn new(child: &Arc<Mutex<Child>>) -> Watch {
-        let (sender, receiver) = mpsc::channel::<()>();
+        let (sender, receiver) = mpsc::sync_channel::<()>(1);
         let child = Arc::clone(child);
         std::thread::spawn(move || {
             if receiver.recv_timeout(LONGEST) == Err(mpsc::RecvTimeoutError::Timeout) {

@@ -1,11 +1,12 @@
 //! `git rebase`: each commit of a change copied, in order.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
-use git2::{DiffOptions, Oid, Repository, Sort};
+use git2::{Oid, Repository, Sort};
 
-use crate::pick::{Maker, Picked, tree_before};
-use crate::program;
+use crate::pick::{Maker, Paths, Picked, tree_before};
+use crate::{program, trees};
 
 pub(crate) fn rebase(maker: &Maker<'_>, ours: Oid, theirs: Oid) -> Result<Picked, git2::Error> {
     let repo = maker.repo;
@@ -24,7 +25,7 @@ pub(crate) fn rebase(maker: &Maker<'_>, ours: Oid, theirs: Oid) -> Result<Picked
     // with what was built on it since.
     let commits = match only_in(repo, ours, theirs, maker.commits_max)? {
         Some(news) if is_linear && news.is_empty() => return Ok(Picked::Commit(theirs)),
-        Some(news) if is_linear && !may_have_got(repo, &news, &commits)? => commits,
+        Some(news) if is_linear && !may_have_got(maker, &news, &commits)? => commits,
         _ => program::commits_to_rebase(repo, ours, theirs)?,
     };
     let mut state = ours;
@@ -56,13 +57,13 @@ fn only_in(repo: &Repository, tip: Oid, other: Oid, limit: usize) -> Result<Opti
 
 /// Whether any of the commits may have the same change as any of the others: it would have to change
 /// the same paths.
-fn may_have_got(repo: &Repository, news: &[Oid], commits: &[Oid]) -> Result<bool, git2::Error> {
+fn may_have_got(maker: &Maker<'_>, news: &[Oid], commits: &[Oid]) -> Result<bool, git2::Error> {
     let mut known = BTreeSet::new();
     for id in news {
-        known.extend(paths(repo, *id)?);
+        known.extend(paths(maker, *id)?);
     }
     for id in commits {
-        if paths(repo, *id)?.is_some_and(|paths| known.contains(&paths)) {
+        if paths(maker, *id)?.is_some_and(|paths| known.contains(&paths)) {
             return Ok(true);
         }
     }
@@ -70,21 +71,17 @@ fn may_have_got(repo: &Repository, news: &[Oid], commits: &[Oid]) -> Result<bool
 }
 
 /// The paths that a commit changes; none for merges and for commits that change nothing.
-fn paths(repo: &Repository, id: Oid) -> Result<Option<BTreeSet<Vec<u8>>>, git2::Error> {
-    let commit = repo.find_commit(id)?;
-    if commit.parent_count() > 1 {
-        return Ok(None);
+fn paths(maker: &Maker<'_>, id: Oid) -> Result<Option<Paths>, git2::Error> {
+    if let Some(known) = maker.line.paths.borrow().get(&id) {
+        return Ok(known.clone());
     }
-    let mut options = DiffOptions::new();
-    options.skip_binary_check(true).include_typechange(true);
-    let diff =
-        repo.diff_tree_to_tree(Some(&tree_before(repo, &commit)?), Some(&commit.tree()?), Some(&mut options))?;
-    let paths: BTreeSet<Vec<u8>> = diff
-        .deltas()
-        .flat_map(|delta| {
-            [delta.old_file().path_bytes().map(<[u8]>::to_vec), delta.new_file().path_bytes().map(<[u8]>::to_vec)]
-        })
-        .flatten()
-        .collect();
-    Ok((!paths.is_empty()).then_some(paths))
+    let repo = maker.repo;
+    let commit = repo.find_commit(id)?;
+    let mut paths = BTreeSet::new();
+    if commit.parent_count() < 2 {
+        paths = trees::differing(repo, tree_before(repo, &commit)?.id(), commit.tree_id())?;
+    }
+    let paths = (!paths.is_empty()).then(|| Rc::new(paths));
+    maker.line.paths.borrow_mut().insert(id, paths.clone());
+    Ok(paths)
 }

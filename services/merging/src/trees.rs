@@ -28,6 +28,8 @@ use crate::program::Attributes;
 const DEPTH_MAX: usize = 200;
 /// A file that is larger is left to git.
 const FILE_MAX: usize = 32 << 20;
+/// Paths are not followed any longer than this, in bytes.
+const PATH_MAX: usize = 4096;
 /// The name of the files in which a repository says how its files are treated.
 const ATTRIBUTES: &[u8] = b".gitattributes";
 
@@ -102,6 +104,48 @@ pub(crate) fn attributes(repo: &Repository, base: Oid, ours: Oid, theirs: Oid) -
                     }
                 }
                 _ => {}
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The paths in which two trees differ, of files that became others and of those that came or went.
+/// Directories that are the same are not opened.
+pub(crate) fn differing(repo: &Repository, one: Oid, two: Oid) -> Result<BTreeSet<Vec<u8>>, git2::Error> {
+    let mut found = BTreeSet::new();
+    let mut rest = vec![([Some(one), Some(two)], Vec::new())];
+    while let Some((ids, above)) = rest.pop() {
+        if ids.first() == ids.last() {
+            continue;
+        }
+        let [one, two] = ids.map(|id| id.map(|id| repo.find_tree(id)).transpose());
+        let trees = [one?, two?];
+        let mut names: BTreeSet<Vec<u8>> = BTreeSet::new();
+        for (tree, other) in [(&trees[0], &trees[1]), (&trees[1], &trees[0])] {
+            for entry in tree.iter().flat_map(Tree::iter) {
+                let same = other.as_ref().and_then(|other| other.get_name_bytes(entry.name_bytes()));
+                if same.is_none_or(|same| same.id() != entry.id() || same.filemode_raw() != entry.filemode_raw()) {
+                    names.insert(entry.name_bytes().to_vec());
+                }
+            }
+        }
+        for name in names {
+            let mut path = above.clone();
+            if !above.is_empty() {
+                path.push(b'/');
+            }
+            path.extend_from_slice(&name);
+            let entries = trees.each_ref().map(|tree| tree.as_ref()?.get_name_bytes(&name));
+            let below = entries.each_ref().map(|entry| {
+                let entry = entry.as_ref()?;
+                (entry.filemode_raw() == TREE).then(|| entry.id())
+            });
+            if entries.iter().flatten().any(|entry| entry.filemode_raw() != TREE) {
+                found.insert(path.clone());
+            }
+            if below.iter().any(Option::is_some) && above.len() < PATH_MAX {
+                rest.push((below, path));
             }
         }
     }
@@ -193,12 +237,7 @@ fn order(one: &TreeEntry<'_>, two: &TreeEntry<'_>) -> Ordering {
 
 impl Walker<'_> {
     /// Merges the entries of one directory. `None`: nothing is left in it.
-    fn directory(
-        &mut self,
-        ids: [Option<Oid>; 3],
-        path: &mut Vec<u8>,
-        place: Place,
-    ) -> Result<Option<Oid>, Stop> {
+    fn directory(&mut self, ids: [Option<Oid>; 3], path: &mut Vec<u8>, place: Place) -> Result<Option<Oid>, Stop> {
         let repo = self.repo;
         let trees = open(repo, ids)?;
         let has_attributes = trees.iter().flatten().any(|tree| tree.get_name_bytes(ATTRIBUTES).is_some());

@@ -11,8 +11,8 @@ use crate::error::MergeError;
 use crate::files::find_commit;
 use crate::mirrors::Mirrors;
 use crate::names::{ProjectKey, branch_ref, commit_id, full_ref};
-use crate::state::RefState;
 use crate::place::Skeleton;
+use crate::state::RefState;
 use crate::store::{self, GatherError, Listing};
 
 /// How a workspace gets its objects.

@@ -3,6 +3,7 @@
 //! With renamed, deleted and moved files and directories, modes, symbolic links, line ends,
 //! attributes, submodules, directories in the place of files, and several merge bases.
 //! `GATELOG_MERGES_SEED=N` plays one case again, `GATELOG_MERGES_SECONDS=N` plays each mode longer.
+#![expect(clippy::print_stdout, reason = "what was compared is of interest where nothing differs")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up shall fail")]
 
 mod support;
@@ -40,15 +41,22 @@ fn compare(mode: MergeMode, least: u64, seconds: u64) {
         }
         let case = case(&bare, number);
         let (ours, theirs) = (case.ours.to_string(), case.theirs.to_string());
-        let mut one = item(&project, "x", Some(&theirs), mode);
-        one.branch = "asked".to_owned();
-        let mut asked = request("d", vec![one]);
-        let branch = BranchKey::new(project.clone(), "asked");
-        asked.bases = vec![FrozenBase { branch, commit: ours.clone() }];
-        let (here, why) = match site.mirrors.prepare(&asked).unwrap() {
-            PrepareOutcome::Merged(prepared) => (Some(prepared.branches[0].tree.clone()), String::new()),
-            PrepareOutcome::Conflict(conflict) => (None, conflict.message),
+        let put = |on: &str, changes: &[&str]| {
+            let items = changes.iter().map(|change| item(&project, "x", Some(change), mode));
+            let items = items.map(|item| MergeItem { branch: "asked".to_owned(), ..item }).collect();
+            let mut asked = request("d", items);
+            let branch = BranchKey::new(project.clone(), "asked");
+            asked.bases = vec![FrozenBase { branch, commit: on.to_owned() }];
+            match site.mirrors.prepare(&asked).unwrap() {
+                PrepareOutcome::Merged(prepared) => (Some(prepared.branches[0].tree.clone()), String::new()),
+                PrepareOutcome::Conflict(conflict) => (None, conflict.message),
+            }
         };
+        let (here, why) = put(&ours, &[&theirs]);
+        if matches!(mode, MergeMode::Merge | MergeMode::MergeResolve) {
+            // The first is fast-forwarded, so the second finds the same state, as part of a chain.
+            assert_eq!(put(&case.base.to_string(), &[&ours, &theirs]).0, here, "GATELOG_MERGES_SEED={number}");
+        }
         let has_attributes = || git(&ann.bare, &["ls-tree", "-r", "--name-only", &ours]).contains(".gitattributes");
         let (there, said) = if mode == MergeMode::Merge && !has_attributes() {
             by_merge_tree(&ann.bare, &[], &ours, &theirs)

@@ -1,5 +1,4 @@
 //! Mirrors: fetching, crashes, many users at once; and the workspaces made from them.
-#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up shall fail")]
 
 mod support;
 

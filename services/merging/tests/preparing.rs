@@ -1,5 +1,4 @@
 //! Chains of changes, with real repositories.
-#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up shall fail")]
 
 mod support;
 
@@ -52,8 +51,8 @@ fn another_merger_makes_the_same_commits() {
     ann.change(&base, "three", &[("z", "z")]);
     let other = Mirrors::open(MirrorsConfig::new(site.dir.path().join("other"))).unwrap();
     other.set_source(&project, ann.bare.to_str().unwrap()).unwrap();
-    use MergeMode::*;
-    for mode in [Merge, MergeResolve, CherryPick, SquashMerge, Rebase] {
+    use MergeMode::{Merge, MergeResolve};
+    for mode in MergeMode::ALL {
         let items = ["one", "two", "three"].map(|n| item(&project, n, None, mode)).to_vec();
         let first = merged(site.mirrors.prepare(&request("same", items.clone())));
         let second = merged(other.prepare(&request("same", items.clone())));

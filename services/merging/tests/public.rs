@@ -5,6 +5,7 @@
 //! folder that `GATELOG_PUBLIC_REPOSITORIES` names (bare or not, as `owner+name`, `owner+name/repo`,
 //! `owner/name` or `owner/name.git`; one is enough). `GATELOG_PUBLIC_RECORD=1` asks git anew and
 //! writes the file; `GATELOG_PUBLIC_SECONDS` says how long playing may take (60).
+#![expect(clippy::print_stdout, reason = "what was compared is of interest where nothing differs")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up shall fail")]
 
 mod support;
@@ -26,7 +27,7 @@ struct Wanted {
     others: usize,
 }
 
-const REPOSITORIES: [Wanted; 8] = [
+const REPOSITORIES: [Wanted; 9] = [
     Wanted { name: "openstack/openstack-ansible", merges: 300, others: 50 },
     Wanted { name: "rust-lang/cargo", merges: 450, others: 30 },
     Wanted { name: "libgit2/libgit2", merges: 300, others: 30 },
@@ -35,6 +36,7 @@ const REPOSITORIES: [Wanted; 8] = [
     Wanted { name: "openstack/nova", merges: 400, others: 0 },
     Wanted { name: "ansible/ansible", merges: 200, others: 0 },
     Wanted { name: "Perl/perl5", merges: 150, others: 0 },
+    Wanted { name: "curl/curl", merges: 250, others: 0 },
 ];
 
 const OTHERS: [MergeMode; 5] = [
@@ -210,6 +212,11 @@ fn record(site: &Site, wanted: &Wanted, from: &Path) -> (String, Vec<String>) {
             MergeMode::Merge => by_merge_tree(&borrowed.work, &files, ours, theirs),
             mode => by_work_tree(&borrowed.work, *mode, ours, theirs),
         };
+        if said.contains("You have unstaged changes") {
+            // Files whose line ends are not as their attributes say: git refuses to begin.
+            println!("{} {mode:?} {ours} {theirs}: cannot be asked in a work tree", wanted.name);
+            continue;
+        }
         let (sum, tally) = sums.entry(mode.name()).or_default();
         let asked = begun.elapsed();
         let is_certain = after.asked == before.asked && after.in_memory > before.in_memory;
@@ -291,6 +298,9 @@ fn merges_of_public_repositories_are_as_git_said() {
             missing.join(", ")
         );
     }
-    println!("merges of public repositories: {played} played, {left} left for want of time; {:?}", site.mirrors.tally());
+    println!(
+        "merges of public repositories: {played} played, {left} left for want of time; {:?}",
+        site.mirrors.tally()
+    );
     assert!(different.is_empty(), "{} differ: {different:#?}", different.len());
 }

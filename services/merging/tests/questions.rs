@@ -1,6 +1,5 @@
 //! What is asked of repositories besides merges: files of a change, branches that hold a tag, the state
 //! of everything a buildset touches; and submodules.
-#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up shall fail")]
 
 mod support;
 
@@ -100,10 +99,7 @@ fn all_jobs_of_a_buildset_see_one_state_whatever_is_pushed_since() {
     // First the project of the change alone, then those its jobs need.
     let state = site.mirrors.repo_state(&BTreeSet::from([library.clone()]), &BTreeMap::new(), &RepoState::new());
     let state = state.unwrap();
-    assert_eq!(
-        state[&library].keys().collect::<Vec<_>>(),
-        ["refs/heads/master", "refs/heads/stable", "refs/tags/v1"]
-    );
+    assert_eq!(state[&library].keys().collect::<Vec<_>>(), ["refs/heads/master", "refs/heads/stable", "refs/tags/v1"]);
     assert_eq!(state[&library]["refs/heads/master"], base);
     let frozen = |state: &RepoState| {
         let mut asked = request("w", vec![item(&library, "one", None, MergeMode::MergeResolve)]);
@@ -137,7 +133,8 @@ fn all_jobs_of_a_buildset_see_one_state_whatever_is_pushed_since() {
 
     let place = site.dir.path().join("late");
     let commit = first.branches[0].commit.clone();
-    let branches = BTreeMap::from([("master".to_owned(), BranchState { commit: commit.clone(), origin: base.clone() })]);
+    let branches =
+        BTreeMap::from([("master".to_owned(), BranchState { commit: commit.clone(), origin: base.clone() })]);
     let asked = WorkspaceRequest {
         project: library.clone(),
         destination: place.clone(),
@@ -147,13 +144,16 @@ fn all_jobs_of_a_buildset_see_one_state_whatever_is_pushed_since() {
         sharing: ObjectSharing::Copy,
     };
     site.mirrors.clone_frozen_workspace(&asked, &state[&library]).unwrap();
-    assert_eq!(git(&place, &["for-each-ref", "--format=%(refname)"]).lines().collect::<Vec<_>>(), [
-        "refs/heads/master",
-        "refs/heads/stable",
-        "refs/remotes/origin/master",
-        "refs/remotes/origin/stable",
-        "refs/tags/v1",
-    ]);
+    assert_eq!(
+        git(&place, &["for-each-ref", "--format=%(refname)"]).lines().collect::<Vec<_>>(),
+        [
+            "refs/heads/master",
+            "refs/heads/stable",
+            "refs/remotes/origin/master",
+            "refs/remotes/origin/stable",
+            "refs/tags/v1",
+        ]
+    );
     assert_eq!(git(&place, &["rev-parse", "master", "stable", "v1^{commit}"]), format!("{commit}\n{base}\n{base}"));
     assert_eq!(git(&place, &["status", "--porcelain"]), "");
     git(&place, &["fsck", "--strict"]);
@@ -175,7 +175,8 @@ fn submodules_are_merged_by_what_they_name_and_never_followed() {
     let name = |digit: char| digit.to_string().repeat(40);
     let submodule = |on: &str, change: &str, digit: char| {
         ann.checkout(on);
-        std::fs::write(ann.work.join(".gitmodules"), "[submodule \"lib\"]\n\tpath = lib\n\turl = ../lib.git\n").unwrap();
+        std::fs::write(ann.work.join(".gitmodules"), "[submodule \"lib\"]\n\tpath = lib\n\turl = ../lib.git\n")
+            .unwrap();
         git(&ann.work, &["add", ".gitmodules"]);
         git(&ann.work, &["update-index", "--add", "--cacheinfo", &format!("160000,{},lib", name(digit))]);
         git(&ann.work, &["commit", "-q", "-m", change]);

@@ -1,6 +1,5 @@
 //! How fast chains are prepared, beside `git merge-tree` on the same merges: run with
 //! `cargo test --release -p gatelog-merging --test speed -- --ignored --nocapture`.
-#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up shall fail")]
 
 mod support;
 

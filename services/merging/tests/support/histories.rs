@@ -150,6 +150,8 @@ fn write(repo: &Repository, files: &Files, parents: &[Oid], message: &str) -> Oi
 
 /// Two commits to be put together, `theirs` on top of `ours`.
 pub struct Case {
+    /// What both come from.
+    pub base: Oid,
     pub ours: Oid,
     pub theirs: Oid,
     /// Whether there are several newest commits that both have.
@@ -195,5 +197,11 @@ pub fn case(repo: &Repository, number: u64) -> Case {
     let [ours, theirs] = &mut sides;
     grow(&mut dice, ours, tags[0], usize::from(!number.is_multiple_of(11)) * 2);
     grow(&mut dice, theirs, tags[1], 1 + usize::from(number.is_multiple_of(2)));
-    Case { ours: ours.1, theirs: theirs.1, is_crossed }
+    if number % 7 == 3 {
+        // A merge at the tip, of something else that was begun at the base.
+        let mut other = (theirs.0.clone(), base);
+        grow(&mut dice, &mut other, "other", 1);
+        theirs.1 = write(repo, &other.0, &[theirs.1, other.1], "a merge");
+    }
+    Case { base, ours: ours.1, theirs: theirs.1, is_crossed }
 }
