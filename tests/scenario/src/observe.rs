@@ -497,7 +497,9 @@ fn error_name(problem: &Problem) -> String {
     match problem.code.as_str() {
         "job-not-found" => format!("Job {} not defined", quoted()),
         "dependency-not-found" => format!("Job {} not defined", nth(3)),
-        "parent-final" => format!("The parent of job \"{}\", \"{}\" is final and can not act as a parent", quoted(), nth(3)),
+        "parent-final" => {
+            format!("The parent of job \"{}\", \"{}\" is final and can not act as a parent", quoted(), nth(3))
+        }
         "parent-protected" => {
             format!("The parent of job \"{}\", \"{}\" is a protected job in a different project", quoted(), nth(3))
         }

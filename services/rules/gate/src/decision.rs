@@ -38,7 +38,14 @@ pub struct Decision<'a> {
 impl<'a> Decision<'a> {
     fn begin(rules: &'a GateRules, state: &'a GateLive<Maps>, input: &InputRecord, context: Context) -> Decision<'a> {
         let deciding = Deciding::begin(state, input, context);
-        Decision { deciding, rules, touched: Touched::default(), seen: Touched::default(), freed_in: None, again: Vec::new() }
+        Decision {
+            deciding,
+            rules,
+            touched: Touched::default(),
+            seen: Touched::default(),
+            freed_in: None,
+            again: Vec::new(),
+        }
     }
 
     /// Looks at the whole of a tenant.
