@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 
 use crate::dialect::Spelling;
-use crate::load::{ParsedFile, parse_file_with};
+use crate::load::{ParsedFile, parse_part};
 use crate::place::SourceContext;
 use crate::regexes::{Pattern, PatternText, Verdict};
+use crate::reparse::reparse;
 use crate::shared::Shared;
 
 /// How many contents of one file are kept: that of the branch, and those of changes under test.
@@ -52,6 +53,8 @@ pub struct ParseCache {
 struct Known {
     text: String,
     file: Shared<ParsedFile>,
+    /// How many nodes it has at most.
+    nodes: usize,
 }
 
 impl ParseCache {
@@ -71,12 +74,19 @@ impl ParseCache {
             self.files.clear();
         }
         self.parsed += 1;
-        let file = Shared::new(parse_file_with(key.0.clone(), text, spelling, &mut self.patterns));
+        let patterns = &mut self.patterns;
+        let before = self.files.get(&key).and_then(|contents| contents.last());
+        let part = before.and_then(|known| reparse(&known.file, &known.text, known.nodes, text, spelling, patterns));
+        let (file, nodes) = part.unwrap_or_else(|| {
+            let (file, _, nodes) = parse_part(key.0.clone(), text, text, spelling, patterns);
+            (file, nodes)
+        });
+        let file = Shared::new(file);
         let contents = self.files.entry(key).or_default();
         if contents.len() >= MAX_CONTENTS {
             contents.remove(0);
         }
-        contents.push(Known { text: text.to_owned(), file: file.clone() });
+        contents.push(Known { text: text.to_owned(), file: file.clone(), nodes });
         file
     }
 

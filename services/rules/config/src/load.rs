@@ -199,21 +199,24 @@ fn first(files: &[String]) -> &str {
 /// Zuul: a file that is no YAML, or has a repeated key, counts for nothing; after an item that is no
 /// object the rest of the file is not looked at.
 pub fn parse_file(context: SourceContext, text: &str, spelling: Spelling) -> ParsedFile {
-    parse_file_with(context, text, spelling, &mut Patterns::default())
+    parse_part(context, text, text, spelling, &mut Patterns::default()).0
 }
 
-/// The same with patterns that were met before.
-pub(crate) fn parse_file_with(
+/// The same of a part of a text, with empty lines in place of what stands before it, and with patterns that were met
+/// before. Says, too, whether the part has anchors, and how many nodes it has.
+pub(crate) fn parse_part(
     context: SourceContext,
     text: &str,
+    part: &str,
     spelling: Spelling,
     known: &mut Patterns,
-) -> ParsedFile {
+) -> (ParsedFile, bool, usize) {
     let patterns = std::mem::take(known);
     let mut sink = Sink { context: Shared::new(context), text, spelling, problems: Vec::new(), patterns };
-    let mut stanzas = Vec::new();
-    match yaml::parse_as(text, spelling) {
+    let (mut stanzas, mut anchors, mut nodes) = (Vec::new(), false, 0);
+    match yaml::parse_as(part, spelling) {
         Ok(parsed) => {
+            (anchors, nodes) = (parsed.anchors, parsed.nodes);
             dialect::of_text(&mut sink, &parsed);
             if let Some(root) = parsed.root {
                 read_items(&mut sink, &root, spelling, &mut stanzas);
@@ -229,7 +232,7 @@ pub(crate) fn parse_file_with(
         }
     }
     *known = sink.patterns;
-    ParsedFile { context: sink.context, stanzas, problems: sink.problems }
+    (ParsedFile { context: sink.context, stanzas, problems: sink.problems }, anchors, nodes)
 }
 
 fn yaml_label(code: &str) -> &'static str {
