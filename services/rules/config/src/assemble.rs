@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
+use crate::cache::Patterns;
 use crate::findings::{Finding, Findings};
 use crate::layout::{Layout, LayoutProject, ProjectLookupError};
 use crate::load::{ParsedFile, ParsedStanza};
@@ -16,7 +17,7 @@ use crate::objects::{
 };
 use crate::place::Place;
 use crate::problem::{Problem, UNKNOWN, did_you_mean};
-use crate::regexes::{Anchor, Pattern};
+use crate::regexes::{Anchor, Pattern, Verdict};
 use crate::shared::Shared;
 use crate::tenant::{TenantProject, TenantSettings};
 use crate::{drivers, providers, validate};
@@ -24,7 +25,16 @@ use crate::{drivers, providers, validate};
 /// Puts the objects of all files together, in the order given, and checks what they say about each
 /// other.
 pub fn assemble<'a>(tenant: &'a TenantSettings, files: &[&'a ParsedFile]) -> (Layout, Vec<Finding>) {
-    let mut assembly = Assembly::new(tenant);
+    assemble_with(tenant, files, &mut Patterns::default())
+}
+
+/// The same with patterns that were met before.
+pub(crate) fn assemble_with<'a>(
+    tenant: &'a TenantSettings,
+    files: &[&'a ParsedFile],
+    patterns: &mut Patterns,
+) -> (Layout, Vec<Finding>) {
+    let mut assembly = Assembly { patterns: std::mem::take(patterns), ..Assembly::new(tenant) };
     let pipelines_forbidden = assembly.forbidden_pipelines(files);
     let sorted = Files::new(&assembly, files);
     assembly.class("pragma", &sorted);
@@ -46,7 +56,8 @@ pub fn assemble<'a>(tenant: &'a TenantSettings, files: &[&'a ParsedFile]) -> (La
     assembly.regex_stanzas();
     assembly.project_settings();
     validate::projects(&assembly.layout, &assembly.stanza_order, &mut assembly.findings);
-    let Assembly { layout, mut findings, .. } = assembly;
+    let Assembly { layout, mut findings, patterns: met, .. } = assembly;
+    *patterns = met;
     validate::hints(&layout, &mut findings);
     for problem in pipelines_forbidden {
         findings.begin();
@@ -61,8 +72,11 @@ static BESIDE: LazyLock<TenantProject> = LazyLock::new(|| TenantProject::new("",
 struct Assembly<'a> {
     tenant: &'a TenantSettings,
     by_name: BTreeMap<&'a str, &'a TenantProject>,
+    /// Projects by their short names, those apart that several have.
+    by_short_name: BTreeMap<&'a str, &'a TenantProject>,
     layout: Layout,
     findings: Findings,
+    patterns: Patterns,
     /// Projects in the order of their first stanza.
     stanza_order: Vec<String>,
     /// Stanzas whose name is a regular expression, for after all others: by name, in order.
@@ -129,8 +143,10 @@ impl<'a> Assembly<'a> {
     fn new(tenant: &'a TenantSettings) -> Self {
         let projects = tenant.projects.iter();
         let mut short_names: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut by_short_name: BTreeMap<&str, Option<&TenantProject>> = BTreeMap::new();
         for project in projects.clone() {
             short_names.entry(project.name.clone()).or_default().push(project.canonical_name.clone());
+            by_short_name.entry(&project.name).and_modify(|known| *known = None).or_insert(Some(project));
         }
         Assembly {
             tenant,
@@ -139,6 +155,7 @@ impl<'a> Assembly<'a> {
                 .map(|project| (project.canonical_name.as_str(), project))
                 .chain([("", &*BESIDE)])
                 .collect(),
+            by_short_name: by_short_name.into_iter().filter_map(|(name, known)| Some((name, known?))).collect(),
             layout: Layout {
                 tenant: tenant.name.clone(),
                 default_parent: tenant.default_parent.clone(),
@@ -158,6 +175,7 @@ impl<'a> Assembly<'a> {
                 ..Layout::default()
             },
             findings: Findings::default(),
+            patterns: Patterns::default(),
             stanza_order: Vec::new(),
             by_regex: Vec::new(),
         }
@@ -218,7 +236,7 @@ impl<'a> Assembly<'a> {
             for pipeline in defined {
                 let before = self.findings.len();
                 self.findings.begin();
-                drivers::check(self.tenant, pipeline, &mut self.findings);
+                drivers::check(self.tenant, pipeline, &mut self.patterns, &mut self.findings);
                 if !self.findings.failed_since(before) && seen.insert((&file.context.project, &file.context.branch)) {
                     let message = format!("the pipeline \"{}\" is defined in an untrusted project", pipeline.name);
                     let problem =
@@ -345,7 +363,7 @@ impl<'a> Assembly<'a> {
 
     fn add_pipeline(&mut self, pipeline: &Shared<Pipeline>) {
         let before = self.findings.len();
-        drivers::check(self.tenant, pipeline, &mut self.findings);
+        drivers::check(self.tenant, pipeline, &mut self.patterns, &mut self.findings);
         if self.findings.failed_since(before) {
             return;
         }
@@ -404,6 +422,10 @@ impl<'a> Assembly<'a> {
     /// What keeps a definition out of the layout, wherever it stands. Zuul: `_checkAddJob`.
     fn job_refused(&self, settings: &TenantProject, job: &JobDefinition) -> Vec<Problem> {
         let mut problems = Vec::new();
+        // Most entries of lists only name a job.
+        if job.settings.is_empty() && job.parent != Parent::Base {
+            return problems;
+        }
         let mut refuse = |problem: Problem| problems.push(problem.in_stanza(job.stanza_line));
         if let Some(AttributeValue::Nodeset(nodeset)) = job.value(JobAttribute::Nodeset)
             && let Some(problem) = self.forbidden_label(&nodeset.shapes(), &job.place_of(JobAttribute::Nodeset))
@@ -553,7 +575,14 @@ impl<'a> Assembly<'a> {
         };
         let project = match &stanza.name {
             None if !settings.canonical_name.is_empty() => Ok(settings),
-            _ => self.layout.project(name).map(|project| self.settings(&project.canonical_name).unwrap_or(settings)),
+            _ => match self
+                .settings(name)
+                .filter(|_| !name.is_empty())
+                .or(self.by_short_name.get(name.as_str()).copied())
+            {
+                Some(project) => Ok(project),
+                None => self.layout.project(name).map(|_| settings),
+            },
         };
         match project {
             Ok(project) => {
@@ -608,8 +637,8 @@ impl<'a> Assembly<'a> {
     fn regex_stanzas(&mut self) {
         for (name, stanzas) in std::mem::take(&mut self.by_regex) {
             self.findings.begin();
-            let pattern = Pattern::new(name.clone(), false, Anchor::Whole);
-            if let Some(why) = pattern.refused_by_re2() {
+            let (pattern, verdict) = self.patterns.look(Pattern::new(name.clone(), false, Anchor::Whole));
+            if let Verdict::Deprecated(why) | Verdict::Invalid(why) = verdict {
                 if let Some(first) = stanzas.first() {
                     let message = format!("`{name}` is not a regular expression: {why}");
                     let problem = Problem::error("regex-invalid", UNKNOWN, first.place.clone(), message);

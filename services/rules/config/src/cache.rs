@@ -6,8 +6,10 @@
 use std::collections::BTreeMap;
 
 use crate::dialect::Spelling;
-use crate::load::{ParsedFile, parse_file};
+use crate::load::{ParsedFile, parse_part};
 use crate::place::SourceContext;
+use crate::regexes::{Pattern, PatternText, Verdict};
+use crate::reparse::reparse;
 use crate::shared::Shared;
 
 /// How many contents of one file are kept: that of the branch, and those of changes under test.
@@ -15,22 +17,48 @@ const MAX_CONTENTS: usize = 8;
 /// How many files are known; beyond that all are forgotten.
 const MAX_FILES: usize = 50_000;
 
+/// How many patterns are known; beyond that all are forgotten.
+const MAX_PATTERNS: usize = 8_192;
+
+/// Patterns met so far, compiled: one that is written again is not looked at again.
+#[derive(Debug, Default)]
+pub struct Patterns(BTreeMap<PatternText, (Pattern, Verdict)>);
+
+impl Patterns {
+    /// The pattern as it was met first, and what [`Pattern::check`] says of it.
+    pub fn look(&mut self, pattern: Pattern) -> (Pattern, Verdict) {
+        let text = PatternText::from(pattern.clone());
+        if let Some(known) = self.0.get(&text) {
+            return known.clone();
+        }
+        if self.0.len() >= MAX_PATTERNS {
+            self.0.clear();
+        }
+        let verdict = pattern.check();
+        self.0.insert(text, (pattern.clone(), verdict.clone()));
+        (pattern, verdict)
+    }
+}
+
 /// Remembers what files came to. It never changes an answer, only how long it takes.
 #[derive(Debug, Default)]
 pub struct ParseCache {
     files: BTreeMap<(SourceContext, Spelling), Vec<Known>>,
     /// How often a file was not known.
     parsed: u64,
+    patterns: Patterns,
 }
 
 #[derive(Debug)]
 struct Known {
     text: String,
     file: Shared<ParsedFile>,
+    /// Whether the text has anchors.
+    anchors: bool,
 }
 
 impl ParseCache {
-    /// What a file comes to: [`parse_file`].
+    /// What a file comes to: [`parse_file`](fn@crate::parse_file).
     pub fn parse(&mut self, context: SourceContext, text: &str, spelling: Spelling) -> Shared<ParsedFile> {
         let key = (context, spelling);
         if let Some(contents) = self.files.get_mut(&key)
@@ -46,13 +74,25 @@ impl ParseCache {
             self.files.clear();
         }
         self.parsed += 1;
-        let file = Shared::new(parse_file(key.0.clone(), text, spelling));
+        let patterns = &mut self.patterns;
+        let before = self.files.get(&key).and_then(|contents| contents.last()).filter(|known| !known.anchors);
+        let part = before.and_then(|known| reparse(&known.file, &known.text, text, spelling, patterns));
+        let (file, anchors) = match part {
+            Some(file) => (file, false),
+            None => parse_part(key.0.clone(), text, text, spelling, patterns),
+        };
+        let file = Shared::new(file);
         let contents = self.files.entry(key).or_default();
         if contents.len() >= MAX_CONTENTS {
             contents.remove(0);
         }
-        contents.push(Known { text: text.to_owned(), file: file.clone() });
+        contents.push(Known { text: text.to_owned(), file: file.clone(), anchors });
         file
+    }
+
+    /// The patterns of those files.
+    pub(crate) fn patterns(&mut self) -> &mut Patterns {
+        &mut self.patterns
     }
 
     /// How many files were parsed so far.

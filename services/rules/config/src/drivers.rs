@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use gatelog_record::Value;
 
+use crate::cache::Patterns;
 use crate::findings::Findings;
 use crate::objects::Pipeline;
 use crate::objects::pipeline::ACTIONS;
@@ -352,9 +353,9 @@ fn driver(name: &str) -> Option<Driver> {
 }
 
 /// Checks what a pipeline says to its connections.
-pub(crate) fn check(tenant: &TenantSettings, pipeline: &Pipeline, findings: &mut Findings) {
+pub(crate) fn check(tenant: &TenantSettings, pipeline: &Pipeline, patterns: &mut Patterns, findings: &mut Findings) {
     let before = findings.len();
-    let mut checker = Checker { tenant, pipeline, findings };
+    let mut checker = Checker { tenant, pipeline, patterns, findings };
     for (attribute, connections) in [("require", &pipeline.require), ("reject", &pipeline.reject)] {
         checker.part(attribute, connections.iter());
     }
@@ -390,6 +391,7 @@ pub(crate) fn check(tenant: &TenantSettings, pipeline: &Pipeline, findings: &mut
 struct Checker<'a> {
     tenant: &'a TenantSettings,
     pipeline: &'a Pipeline,
+    patterns: &'a mut Patterns,
     findings: &'a mut Findings,
 }
 
@@ -472,7 +474,7 @@ impl<'a> Checker<'a> {
                 other => other.as_str(),
             };
             let Some(regex) = regex.filter(|regex| !regex.is_empty()) else { continue };
-            match Pattern::new(regex, false, Anchor::Start).check() {
+            match self.patterns.look(Pattern::new(regex, false, Anchor::Start)).1 {
                 Verdict::Good => {}
                 Verdict::Deprecated(why) => self.warn(
                     "regex-deprecation",

@@ -30,6 +30,7 @@ pub mod problem;
 pub mod providers;
 pub mod regexes;
 pub mod relevant;
+mod reparse;
 pub mod schema;
 pub mod shared;
 mod speculative;

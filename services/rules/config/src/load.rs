@@ -1,15 +1,15 @@
 //! From files to a layout: parse each file by itself, then put the objects together.
 //!
 //! [`parse_file`] is a function of one file's text and context alone, so that a cache by content can
-//! stand before it; [`assemble`] takes what it made.
+//! stand before it; [`assemble`](fn@crate::assemble) takes what it made.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::assemble::assemble;
-use crate::cache::ParseCache;
+use crate::assemble::assemble_with;
+use crate::cache::{ParseCache, Patterns};
 use crate::dialect::{self, Spelling};
 use crate::files::select_config_files;
 use crate::findings::{self, Finding, Findings};
@@ -85,12 +85,15 @@ pub fn load_findings(input: &LoadInput) -> (Layout, Vec<Finding>) {
 }
 
 fn load_all(input: &LoadInput, cache: &mut ParseCache) -> (Layout, Vec<Finding>) {
-    let mut by_branch: BTreeMap<(&str, &str), BTreeMap<&str, &str>> = BTreeMap::new();
+    // By project, branch and path.
+    let mut texts: BTreeMap<&str, BTreeMap<&str, BTreeMap<&str, &str>>> = BTreeMap::new();
     for file in &input.files {
-        by_branch.entry((&file.project, &file.branch)).or_default().insert(&file.path, &file.text);
+        let of_project = texts.entry(&file.project).or_default();
+        of_project.entry(&file.branch).or_default().insert(&file.path, &file.text);
     }
     for file in &input.tenant.included {
-        by_branch.entry(("", "")).or_default().insert(&file.path, file.text.as_deref().unwrap_or_default());
+        let of_nobody = texts.entry("").or_default();
+        of_nobody.entry("").or_default().insert(&file.path, file.text.as_deref().unwrap_or_default());
     }
     let mut parsed = Vec::new();
     let mut findings = Findings::default();
@@ -102,11 +105,12 @@ fn load_all(input: &LoadInput, cache: &mut ParseCache) -> (Layout, Vec<Finding>)
         if project.include.is_empty() {
             continue;
         }
+        let Some(by_branch) = texts.get(project.canonical_name.as_str()) else { continue };
         let config = project.config_branches();
         // Zuul: a config project is loaded from one branch, but the files of the others are read.
         let others = project.branches.iter().map(String::as_str).filter(|branch| !config.contains(branch));
         for branch in config.iter().copied().chain(others.filter(|_| project.trusted)) {
-            let Some(files) = by_branch.get(&(project.canonical_name.as_str(), branch)) else { continue };
+            let Some(files) = by_branch.get(branch) else { continue };
             let selection = select_config_files(files.keys().copied(), &project.extra_config_paths);
             let context = |path: &str| SourceContext {
                 project: project.canonical_name.clone(),
@@ -138,7 +142,7 @@ fn load_all(input: &LoadInput, cache: &mut ParseCache) -> (Layout, Vec<Finding>)
     }
     let mut known = findings.into_vec();
     let parsed: Vec<&ParsedFile> = parsed.iter().map(|file: &Shared<ParsedFile>| &**file).collect();
-    let (layout, mut found) = assemble(&input.tenant, &parsed);
+    let (layout, mut found) = assemble_with(&input.tenant, &parsed, cache.patterns());
     let last = known.last().map_or(0, |finding| finding.attempt);
     let mut shown = BTreeMap::new();
     for finding in &mut found {
@@ -148,9 +152,9 @@ fn load_all(input: &LoadInput, cache: &mut ParseCache) -> (Layout, Vec<Finding>)
             continue;
         }
         let context = &problem.place.context;
-        let text = by_branch
-            .get(&(context.project.as_str(), context.branch.as_str()))
-            .and_then(|files| files.get(context.path.as_str()));
+        let of_project = texts.get(context.project.as_str());
+        let of_branch = of_project.and_then(|by_branch| by_branch.get(context.branch.as_str()));
+        let text = of_branch.and_then(|files| files.get(context.path.as_str()));
         if let Some(text) = text {
             // Finding a line means reading up to it: a file that is wrong all over is not read over and over.
             let shown = shown.entry(context.clone()).or_insert(0_usize);
@@ -195,11 +199,24 @@ fn first(files: &[String]) -> &str {
 /// Zuul: a file that is no YAML, or has a repeated key, counts for nothing; after an item that is no
 /// object the rest of the file is not looked at.
 pub fn parse_file(context: SourceContext, text: &str, spelling: Spelling) -> ParsedFile {
-    let mut sink =
-        Sink { context: Shared::new(context), text, spelling, problems: Vec::new(), patterns: BTreeMap::new() };
-    let mut stanzas = Vec::new();
-    match yaml::parse_as(text, spelling) {
+    parse_part(context, text, text, spelling, &mut Patterns::default()).0
+}
+
+/// The same of a part of a text, with empty lines in place of what stands before it, and with patterns that were met
+/// before. Says, too, whether the part has anchors.
+pub(crate) fn parse_part(
+    context: SourceContext,
+    text: &str,
+    part: &str,
+    spelling: Spelling,
+    known: &mut Patterns,
+) -> (ParsedFile, bool) {
+    let patterns = std::mem::take(known);
+    let mut sink = Sink { context: Shared::new(context), text, spelling, problems: Vec::new(), patterns };
+    let (mut stanzas, mut anchors) = (Vec::new(), false);
+    match yaml::parse_as(part, spelling) {
         Ok(parsed) => {
+            anchors = parsed.anchors;
             dialect::of_text(&mut sink, &parsed);
             if let Some(root) = parsed.root {
                 read_items(&mut sink, &root, spelling, &mut stanzas);
@@ -214,7 +231,8 @@ pub fn parse_file(context: SourceContext, text: &str, spelling: Spelling) -> Par
             }
         }
     }
-    ParsedFile { context: sink.context, stanzas, problems: sink.problems }
+    *known = sink.patterns;
+    (ParsedFile { context: sink.context, stanzas, problems: sink.problems }, anchors)
 }
 
 fn yaml_label(code: &str) -> &'static str {

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 
 use gatelog_record::Value;
 
+use crate::cache::Patterns;
 use crate::dialect::{self, Spelling};
 use crate::place::{Place, SourceContext};
 use crate::problem::{Problem, Severity, UNKNOWN, did_you_mean, snippet};
-use crate::regexes::{Anchor, Pattern, PatternText, Verdict};
+use crate::regexes::{Anchor, Pattern, Verdict};
 use crate::shared::Shared;
 use crate::yaml::tree::mapping_value;
 use crate::yaml::{Entry, Mark, Node, NodeKind, Tag};
@@ -172,7 +173,7 @@ pub struct Sink<'a> {
     /// What was found.
     pub problems: Vec<Problem>,
     /// Patterns met so far: one that is written again is not looked at again.
-    pub patterns: BTreeMap<PatternText, (Pattern, Verdict)>,
+    pub patterns: Patterns,
 }
 
 impl Sink<'_> {
@@ -515,12 +516,7 @@ impl<'a, 's, 't> Stanza<'a, 's, 't> {
 
     /// Reports what is wrong with one regular expression of an attribute.
     pub fn check_pattern(&mut self, attribute: &str, mark: Mark, pattern: Pattern) -> Pattern {
-        let text = PatternText::from(pattern.clone());
-        let (pattern, verdict) = self.sink.patterns.entry(text).or_insert_with(|| {
-            let verdict = pattern.check();
-            (pattern, verdict)
-        });
-        let (pattern, verdict) = (pattern.clone(), verdict.clone());
+        let (pattern, verdict) = self.sink.patterns.look(pattern);
         match verdict {
             Verdict::Good => {}
             Verdict::Deprecated(why) => self.warn(

@@ -7,6 +7,7 @@ use gatelog_record::Value;
 use crate::ansible;
 use crate::authorization::claims::Rule;
 use crate::authorization::{ADMIN, Access, Authorization, PERMISSIONS, Permit, READ, Role};
+use crate::cache::Patterns;
 use crate::dialect::Spelling;
 use crate::place::SourceContext;
 use crate::problem::{Problem, Severity, UNKNOWN, did_you_mean};
@@ -118,7 +119,7 @@ pub fn parse_authorization(text: &str) -> (Authorization, Vec<Problem>) {
 fn read(text: &str, spelling: Spelling) -> (Vec<TenantSpec>, Authorization, Vec<Problem>) {
     let context = SourceContext { path: "tenant file".to_owned(), trusted: true, ..SourceContext::default() };
     let mut sink =
-        Sink { context: Shared::new(context), text, spelling, problems: Vec::new(), patterns: BTreeMap::new() };
+        Sink { context: Shared::new(context), text, spelling, problems: Vec::new(), patterns: Patterns::default() };
     let mut tenants: Vec<(TenantSpec, &Entry)> = Vec::new();
     let mut site = Site::default();
     let root = match parse_lenient(text) {

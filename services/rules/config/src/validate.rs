@@ -67,37 +67,37 @@ pub(crate) fn objects(layout: &Layout, tenant: &TenantSettings, findings: &mut F
 
 /// Stanzas with their templates. Zuul: a template is looked at for each project that uses it, and a
 /// stanza only up to the first template that does not exist.
-pub(crate) fn projects<'a>(layout: &'a Layout, order: &[String], findings: &mut Findings) {
+pub(crate) fn projects(layout: &Layout, order: &[String], findings: &mut Findings) {
     // What a template comes to is the same for all that use it.
-    let mut looked: BTreeMap<&str, Vec<Vec<Problem>>> = BTreeMap::new();
-    let mut look = |name: &'a str| -> Vec<Vec<Problem>> {
-        let of_template = |template: &ProjectTemplate| {
-            let mut found = Findings::default();
-            for (name, pipeline) in template.in_order() {
-                project_pipeline(layout, name, pipeline, &mut found);
-            }
-            found.into_vec().into_iter().map(|finding| finding.problem).collect()
-        };
-        let variants = layout.templates.get(name).map_or(&[][..], Vec::as_slice);
-        looked.entry(name).or_insert_with(|| variants.iter().map(|one| of_template(one)).collect()).clone()
+    let of_template = |template: &ProjectTemplate| -> Vec<Problem> {
+        let mut found = Findings::default();
+        for (name, pipeline) in template.in_order() {
+            project_pipeline(layout, name, pipeline, &mut found);
+        }
+        found.into_vec().into_iter().map(|finding| finding.problem).collect()
     };
+    let of_variants = |variants: &Vec<Shared<ProjectTemplate>>| variants.iter().map(|one| of_template(one)).collect();
+    let looked: BTreeMap<&str, Vec<Vec<Problem>>> =
+        layout.templates.iter().map(|(name, variants)| (name.as_str(), of_variants(variants))).collect();
     for stanza in order.iter().filter_map(|name| layout.stanzas.get(name)).flatten() {
-        let missing = stanza.templates.iter().position(|name| !layout.templates.contains_key(name));
-        let (first, rest) = stanza.templates.split_at(missing.unwrap_or(stanza.templates.len()));
-        for problems in first.iter().flat_map(|name| look(name)) {
-            findings.begin();
-            problems.into_iter().for_each(|problem| findings.push(problem));
+        let mut names = stanza.templates.iter().map(|name| (name, looked.get(name.as_str()))).peekable();
+        while let Some((_, Some(variants))) = names.peek() {
+            for problems in *variants {
+                findings.begin();
+                problems.iter().for_each(|problem| findings.push(problem.clone()));
+            }
+            names.next();
         }
         findings.begin();
-        for name in rest {
-            if !layout.templates.contains_key(name) {
+        for (name, known) in names {
+            let Some(known) = known else {
                 let message = format!("the project template \"{name}\" was not found");
                 let problem = Problem::error("template-not-found", "Template Not Found", stanza.place.clone(), message);
                 let cure = near(name, layout.templates.keys(), "define it, or remove it");
                 findings.push(problem.about("templates").cure(cure));
                 continue;
-            }
-            look(name).into_iter().flatten().for_each(|problem| findings.push(problem));
+            };
+            known.iter().flatten().for_each(|problem| findings.push(problem.clone()));
         }
         for (name, pipeline) in stanza.in_order() {
             project_pipeline(layout, name, pipeline, findings);
@@ -151,6 +151,10 @@ fn job(layout: &Layout, job: &JobDefinition, findings: &mut Findings) {
         && let Some(problem) = parent_problem(layout, job, parent)
     {
         push(problem, findings);
+    }
+    // Most entries of lists only name a job.
+    if job.settings.is_empty() {
+        return;
     }
     if let Some(problem) = nodeset(layout, job) {
         push(problem, findings);

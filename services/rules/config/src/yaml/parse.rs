@@ -47,6 +47,8 @@ pub struct Parsed {
     pub older_tags: Vec<Mark>,
     /// Lines that were read as if they were indented by one column more.
     pub outdented: Vec<u32>,
+    /// Whether it has anchors: then one part of it may stand for what is in another.
+    pub anchors: bool,
 }
 
 /// The same in a spelling.
@@ -61,7 +63,8 @@ pub fn parse_as(text: &str, spelling: Spelling) -> Result<Parsed, Vec<YamlError>
             return Err(duplicates);
         }
         let root = builder.root.map(|built| built.node);
-        Ok(Parsed { root, older_tags: builder.older_tags, outdented: Vec::new() })
+        let anchors = !builder.anchors.is_empty();
+        Ok(Parsed { root, older_tags: builder.older_tags, outdented: Vec::new(), anchors })
     };
     let errors = match strict(text) {
         Err(errors) if spelling == Spelling::Older => errors,
