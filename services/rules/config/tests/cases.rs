@@ -13,15 +13,19 @@ use gatelog_rules_config::freeze::trace::JobFate;
 use gatelog_rules_config::hints;
 use gatelog_rules_config::objects::JobAttribute;
 use gatelog_rules_config::objects::job_parts::Dependency;
+use gatelog_rules_config::objects::queue::QueueType;
 use gatelog_rules_config::providers::merge::Serving;
 use gatelog_rules_config::regexes::Pattern;
 use gatelog_rules_config::tenant::{IncludedFile, default_classes};
 use gatelog_rules_config::timers::{self, cron::Civil};
 use gatelog_rules_config::{
-    ConfigFile, FreezeOptions, FreezeOutcome, FreezeSubject, FreezeTrace, FrozenJob, Layout, LoadInput, Problem,
-    Severity, TenantProject, TenantSettings, freeze, load, parse_authorization, relevant,
+    ConfigFile, FreezeOptions, FreezeOutcome, FreezeSubject, FreezeTrace, FrozenJob, Layout, LoadInput, Pipeline,
+    Problem, Severity, TenantProject, TenantSettings, freeze, load, parse_authorization, relevant,
 };
 use serde_json::Value as Json;
+
+#[path = "cases/coverage.rs"]
+mod coverage;
 
 const PRELUDE: &str = include_str!("cases/prelude.yaml");
 
@@ -278,6 +282,47 @@ fn provider(layout: &Layout, name: &str) -> String {
     out
 }
 
+fn option(value: Option<&impl ToString>) -> String {
+    value.map_or_else(|| "none".to_owned(), ToString::to_string)
+}
+
+/// An attribute of a pipeline.
+fn of_pipeline(pipeline: &Pipeline, name: &str) -> String {
+    let (messages, window) = (&pipeline.messages, &pipeline.window);
+    let connections = |map: &BTreeMap<String, Value>| map.keys().cloned().collect::<Vec<_>>().join(", ");
+    match name {
+        "manager" => format!("{:?}", pipeline.manager).to_lowercase(),
+        "description" => pipeline.description.clone(),
+        "post-review" => pipeline.post_review.to_string(),
+        "precedence" => format!("{:?}", pipeline.precedence).to_lowercase(),
+        "supercedes" => pipeline.supercedes.join(", "),
+        "allow-other-connections" => pipeline.allow_other_connections.to_string(),
+        "allow-parameters" => pipeline.allow_parameters.to_string(),
+        "dequeue-on-new-patchset" => pipeline.dequeue_on_new_patchset.to_string(),
+        "ignore-dependencies" => pipeline.ignore_dependencies.to_string(),
+        "disable-after-consecutive-failures" => option(pipeline.disable_after_consecutive_failures.as_ref()),
+        "success-message" => messages.success.clone(),
+        "failure-message" => messages.failure.clone(),
+        "start-message" => messages.start.clone(),
+        "enqueue-message" => messages.enqueue.clone(),
+        "merge-conflict-message" => messages.merge_conflict.clone(),
+        "no-jobs-message" => messages.no_jobs.clone(),
+        "dequeue-message" => messages.dequeue.clone(),
+        "footer-message" => messages.footer.clone(),
+        "window" => window.size.to_string(),
+        "window-floor" => window.floor.to_string(),
+        "window-ceiling" => option(window.ceiling.as_ref()),
+        "window-increase-type" => format!("{:?}", window.increase).to_lowercase(),
+        "window-increase-factor" => window.increase_factor.to_string(),
+        "window-decrease-type" => format!("{:?}", window.decrease).to_lowercase(),
+        "window-decrease-factor" => window.decrease_factor.to_string(),
+        "trigger" => pipeline.triggers.keys().cloned().collect::<Vec<_>>().join(", "),
+        "require" => connections(&pipeline.require),
+        "reject" => connections(&pipeline.reject),
+        action => connections(pipeline.reporters(action)),
+    }
+}
+
 /// Answers a question; `expected` is only looked at for the names of attributes.
 fn answer(case: &Case, asked: &Asked, claims: Option<&Json>, words: &[String], expected: &str) -> String {
     let Asked { layout, ahead, problems, problems_ahead, authorization } = asked;
@@ -366,6 +411,29 @@ fn answer(case: &Case, asked: &Asked, claims: Option<&Json>, words: &[String], e
             let queue = layout.queue_of(&format!("example.com/{}", words[1]));
             queue.map_or("none\n".to_owned(), |queue| format!("{}\n", queue.name))
         }
+        "pipeline" => expected.lines().fold(String::new(), |out, line| {
+            let name = line.split_once(':').map_or(line, |(name, _)| name);
+            out + format!("{name}: {}", of_pipeline(&layout.pipelines[&words[1]], name)).trim_end() + "\n"
+        }),
+        "shared" => {
+            let queue = &layout.queues[&words[1]];
+            let kind = match queue.kind {
+                QueueType::AllBranches => "all-branches",
+                QueueType::PerBranch => "per-branch",
+                QueueType::BranchAssigned => "branch-assigned",
+            };
+            let circles = if queue.allow_circular_dependencies { ", circles" } else { "" };
+            let topics = if queue.dependencies_by_topic { ", topics" } else { "" };
+            format!("{kind}{circles}{topics}\n")
+        }
+        "settings" => {
+            let project = &layout.projects[&format!("example.com/{}", words[1])];
+            let (mode, queue) = (option(project.merge_mode.as_ref()), option(project.queue.as_ref()));
+            format!("merge-mode: {mode}\ndefault-branch: {}\nqueue: {queue}\n", project.default_branch)
+        }
+        "graph" => ask(&words[1..]).graph().map_or("none\n".to_owned(), |graph| {
+            format!("debug: {}\nfail-fast: {}\n", graph.debug, option(graph.fail_fast.as_ref()))
+        }),
         "semaphore" => format!("room for {}\n", layout.semaphore_max(&words[1])),
         "branches" => format!("{}\n", layout.projects[&format!("example.com/{}", words[1])].branches.join(", ")),
         other => panic!("{}: unknown question {other}", case.title),
@@ -533,89 +601,6 @@ fn every_trap_has_a_case() {
     }
     assert_eq!(found, (1..=55).collect(), "of the 55 traps");
 }
-
-/// The attributes a case asks for.
-fn asked_attributes() -> BTreeSet<String> {
-    let cases = all_cases();
-    let questions = cases.iter().flat_map(|(_, case)| &case.questions).filter(|(words, _)| words[0] == "job");
-    let lines = questions.flat_map(|(_, expected)| expected.lines());
-    lines.filter_map(|line| line.split_once(':')).map(|(name, _)| name.to_owned()).collect()
-}
-
-#[test]
-fn every_attribute_of_a_job_has_a_case() {
-    let asked = asked_attributes();
-    let missing: Vec<&str> = JobAttribute::ALL
-        .iter()
-        .map(|attribute| attribute.row().name)
-        // These leave nothing in the job but what other attributes tell.
-        .filter(|name| !["secrets", "attribute-control"].contains(name))
-        .filter(|name| !(asked.contains(*name) || *name == "nodeset" && asked.contains("nodes")))
-        .collect();
-    assert!(missing.is_empty(), "no case asks for {missing:?}");
-}
-
-/// Codes of problems in the sources: the text in a place where only a code can stand.
-fn codes(text: &str, found: &mut BTreeSet<String>) {
-    let own = text.split("#[cfg(test)]").next().unwrap_or(text);
-    let callers = [
-        "Problem::error(",
-        "Problem::new(",
-        ".fail(",
-        ".fail_as(",
-        ".error(",
-        ".error_of_file(",
-        ".warn(",
-        "sink.add(",
-        "refused(",
-        "refuse(",
-        "check_secret(",
-    ];
-    for caller in callers {
-        for (at, _) in own.match_indices(caller) {
-            let arguments: String = own[at + caller.len()..].chars().take(160).collect();
-            let Some(code) = arguments.split('"').nth(1) else { continue };
-            let before = arguments.split('"').next().unwrap_or_default();
-            let is_code =
-                code.contains('-') && code.chars().all(|c| c.is_ascii_lowercase() || c == '-' || c.is_ascii_digit());
-            if is_code && !before.contains(['(', ')', ';', '{', '}', '!']) {
-                found.insert(code.to_owned());
-            }
-        }
-    }
-}
-
-#[test]
-#[expect(clippy::disallowed_methods, reason = "the sources it looks at are files")]
-fn every_problem_has_a_case() {
-    let mut open = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
-    let mut all = BTreeSet::new();
-    while let Some(path) = open.pop() {
-        if path.is_dir() {
-            open.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            codes(&read(&path), &mut all);
-        }
-    }
-    assert!(all.len() > 80, "only {} codes were found", all.len());
-    let mut told = BTreeSet::new();
-    for (_, case) in all_cases() {
-        for (_, expected) in &case.questions {
-            let words = expected.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
-            told.extend(words.map(str::to_owned));
-        }
-    }
-    let missing: Vec<&String> = all.difference(&told).filter(|code| !UNSEEN.contains(&code.as_str())).collect();
-    assert!(missing.is_empty(), "no case shows {missing:?}");
-    let stale: Vec<&&str> = UNSEEN.iter().filter(|code| told.contains(**code) || !all.contains(**code)).collect();
-    assert!(stale.is_empty(), "these are shown, or are gone: {stale:?}");
-}
-
-/// Problems that no case shows, with the reason.
-const UNSEEN: &[&str] = &[
-    // Only a long configuration meets this limit: `a_chain_of_parents_has_an_end`.
-    "job-parent-chain",
-];
 
 #[test]
 fn a_chain_of_parents_has_an_end() {
