@@ -72,6 +72,25 @@ fn a_duplicate_key_is_reported_with_its_line() {
 }
 
 #[test]
+fn a_deprecated_spelling_is_told_in_the_note_and_stops_nothing() {
+    let site = Site::new(&[("config", CONFIG), ("project", &[("zuul.yaml", "- project: {check: {jobs: [noop]}}\n")])]);
+    let server = site.start();
+    server.wait_configured();
+    let spelling = "- job:\n    name: docs\n    run: playbooks/docs.yaml\n    files: '^(?!src/)'\n";
+    let jobs = format!("{spelling}- project: {{check: {{jobs: [noop]}}}}\n");
+    site.push("project", "docs", "docs", &[("zuul.yaml", &jobs)]);
+    assert_eq!(server.wait_verdict("check", "project", "docs"), "SUCCESS", "{}", server.log());
+    let report = eventually("the report is delivered", || site.reports("project", "docs").into_iter().next());
+    contains(&report.text, &["Build succeeded", "Warnings about the configuration", "regex-deprecation", "zuul.yaml:4"]);
+    // A change of other files hears nothing of it.
+    site.push("project", "other", "other", &[("a.txt", "a")]);
+    assert_eq!(server.wait_verdict("check", "project", "other"), "SUCCESS", "{}", server.log());
+    let report = eventually("the report is delivered", || site.reports("project", "other").into_iter().next());
+    assert!(!report.text.contains("Warnings"), "{}", report.text);
+    server.stop();
+}
+
+#[test]
 fn a_missing_playbook_is_an_error_of_its_build_alone() {
     if !host::can_build("a missing playbook") {
         return;

@@ -7,6 +7,7 @@ mod harness;
 mod bad_input;
 mod crash;
 mod crash_kafka;
+mod explain_job;
 mod kafka;
 mod replay;
 mod sealing;
