@@ -81,7 +81,10 @@ fn a_deprecated_spelling_is_told_in_the_note_and_stops_nothing() {
     site.push("project", "docs", "docs", &[("zuul.yaml", &jobs)]);
     assert_eq!(server.wait_verdict("check", "project", "docs"), "SUCCESS", "{}", server.log());
     let report = eventually("the report is delivered", || site.reports("project", "docs").into_iter().next());
-    contains(&report.text, &["Build succeeded", "Warnings about the configuration", "regex-deprecation", "zuul.yaml:4"]);
+    contains(
+        &report.text,
+        &["Build succeeded", "Warnings about the configuration", "regex-deprecation", "zuul.yaml:4"],
+    );
     // A change of other files hears nothing of it.
     site.push("project", "other", "other", &[("a.txt", "a")]);
     assert_eq!(server.wait_verdict("check", "project", "other"), "SUCCESS", "{}", server.log());
