@@ -27,7 +27,10 @@ pub const LOADER: u32 = 4;
 static PARSED: LazyLock<Mutex<ParseCache>> = LazyLock::new(Mutex::default);
 
 /// The tenants' layouts that were read last: the changes of a tenant are all laid out beside the same one.
-static BASES: LazyLock<Mutex<Vec<(BlobHash, Shared<Layout>)>>> = LazyLock::new(Mutex::default);
+static BASES: LazyLock<Mutex<Vec<Base>>> = LazyLock::new(Mutex::default);
+
+/// A tenant's layout, by its blob.
+type Base = (BlobHash, Shared<Layout>);
 
 /// How many of them are kept.
 const MAX_BASES: usize = 4;

@@ -53,8 +53,8 @@ pub struct ParseCache {
 struct Known {
     text: String,
     file: Shared<ParsedFile>,
-    /// Whether the text has anchors.
-    anchors: bool,
+    /// How many nodes it has at most.
+    nodes: usize,
 }
 
 impl ParseCache {
@@ -75,18 +75,18 @@ impl ParseCache {
         }
         self.parsed += 1;
         let patterns = &mut self.patterns;
-        let before = self.files.get(&key).and_then(|contents| contents.last()).filter(|known| !known.anchors);
-        let part = before.and_then(|known| reparse(&known.file, &known.text, text, spelling, patterns));
-        let (file, anchors) = match part {
-            Some(file) => (file, false),
-            None => parse_part(key.0.clone(), text, text, spelling, patterns),
-        };
+        let before = self.files.get(&key).and_then(|contents| contents.last());
+        let part = before.and_then(|known| reparse(&known.file, &known.text, known.nodes, text, spelling, patterns));
+        let (file, nodes) = part.unwrap_or_else(|| {
+            let (file, _, nodes) = parse_part(key.0.clone(), text, text, spelling, patterns);
+            (file, nodes)
+        });
         let file = Shared::new(file);
         let contents = self.files.entry(key).or_default();
         if contents.len() >= MAX_CONTENTS {
             contents.remove(0);
         }
-        contents.push(Known { text: text.to_owned(), file: file.clone(), anchors });
+        contents.push(Known { text: text.to_owned(), file: file.clone(), nodes });
         file
     }
 

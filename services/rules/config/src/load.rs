@@ -203,20 +203,20 @@ pub fn parse_file(context: SourceContext, text: &str, spelling: Spelling) -> Par
 }
 
 /// The same of a part of a text, with empty lines in place of what stands before it, and with patterns that were met
-/// before. Says, too, whether the part has anchors.
+/// before. Says, too, whether the part has anchors, and how many nodes it has.
 pub(crate) fn parse_part(
     context: SourceContext,
     text: &str,
     part: &str,
     spelling: Spelling,
     known: &mut Patterns,
-) -> (ParsedFile, bool) {
+) -> (ParsedFile, bool, usize) {
     let patterns = std::mem::take(known);
     let mut sink = Sink { context: Shared::new(context), text, spelling, problems: Vec::new(), patterns };
-    let (mut stanzas, mut anchors) = (Vec::new(), false);
+    let (mut stanzas, mut anchors, mut nodes) = (Vec::new(), false, 0);
     match yaml::parse_as(part, spelling) {
         Ok(parsed) => {
-            anchors = parsed.anchors;
+            (anchors, nodes) = (parsed.anchors, parsed.nodes);
             dialect::of_text(&mut sink, &parsed);
             if let Some(root) = parsed.root {
                 read_items(&mut sink, &root, spelling, &mut stanzas);
@@ -232,7 +232,7 @@ pub(crate) fn parse_part(
         }
     }
     *known = sink.patterns;
-    (ParsedFile { context: sink.context, stanzas, problems: sink.problems }, anchors)
+    (ParsedFile { context: sink.context, stanzas, problems: sink.problems }, anchors, nodes)
 }
 
 fn yaml_label(code: &str) -> &'static str {

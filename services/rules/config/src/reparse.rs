@@ -1,16 +1,16 @@
 //! A file that was parsed before, and of which one place is another now: what stands before that place, and after it on
 //! the same lines, is what it was.
 //!
-//! An item of the list that a file is begins with a dash in the first column. Whatever is not plain (anchors, pragmas,
-//! several documents, problems of any kind, uncommon line breaks) is left to parsing the whole: an answer is never
-//! another, only sooner there.
+//! An item of the list that a file is begins with a dash in the first column. Whatever is not plain (anchors and aliases
+//! in what changed, pragmas, several documents, problems of any kind, uncommon line breaks) is left to parsing the whole:
+//! an answer is never another, only sooner there.
 
 use crate::cache::Patterns;
 use crate::dialect::Spelling;
 use crate::load::{ParsedFile, ParsedStanza, parse_part};
 use crate::yaml::parse::MAX_NODES;
 
-/// The longest text, in bytes: one below it has fewer nodes than a file may have.
+/// The longest text, in bytes.
 const MAX_TEXT: usize = MAX_NODES / 2;
 
 /// An item: its text, and the line at which it begins, from 0.
@@ -57,14 +57,16 @@ fn is_plain(file: &ParsedFile, items: usize) -> bool {
     file.problems.is_empty() && file.stanzas.len() == items && file.stanzas.iter().all(plain)
 }
 
-/// What `text` comes to, where `before` came to `file` and had no anchors. None when it has to be parsed as a whole.
+/// What `text` comes to, where `before` came to `file` and has at most so many nodes; and how many it has at most itself.
+/// None when it has to be parsed as a whole.
 pub(crate) fn reparse(
     file: &ParsedFile,
     before: &str,
+    nodes: usize,
     text: &str,
     spelling: Spelling,
     patterns: &mut Patterns,
-) -> Option<ParsedFile> {
+) -> Option<(ParsedFile, usize)> {
     let (old, new) = (items(before)?, items(text)?);
     if !is_plain(file, old.len()) {
         return None;
@@ -74,29 +76,39 @@ pub(crate) fn reparse(
     let same_tail = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
     let tail = same_tail.min(most - head);
     let changed = new.get(head..new.len() - tail)?;
+    // What is no longer there may have been what others stand for.
+    if old.get(head..old.len() - tail)?.iter().any(|item| item.text.contains('&')) {
+        return None;
+    }
     // A text of which little is left is read sooner as a whole.
     if changed.len() * 2 > new.len() {
         return None;
     }
+    let mut nodes = nodes;
     let made = match changed.first() {
         None => Vec::new(),
         Some(first) => {
             let mut part = "\n".repeat(first.line);
             changed.iter().for_each(|item| part.push_str(item.text));
             let context = (*file.context).clone();
-            let (made, anchors) = parse_part(context, text, &part, spelling, patterns);
+            let (made, anchors, added) = parse_part(context, text, &part, spelling, patterns);
             let plain = made.problems.is_empty() && made.stanzas.len() == changed.len() && !anchors;
             if !plain || made.stanzas.iter().any(|stanza| stanza.class == "pragma") {
                 return None;
             }
+            // Beyond the limit the whole is refused; what was replaced is still counted here.
+            nodes = nodes.saturating_add(added);
             made.stanzas
         }
     };
+    if nodes > MAX_NODES {
+        return None;
+    }
     let kept = |range: std::ops::Range<usize>| file.stanzas.get(range).map(<[ParsedStanza]>::to_vec);
     let mut stanzas = kept(0..head)?;
     stanzas.extend(made);
     stanzas.extend(kept(old.len() - tail..old.len())?);
-    Some(ParsedFile { context: file.context.clone(), stanzas, problems: Vec::new() })
+    Some((ParsedFile { context: file.context.clone(), stanzas, problems: Vec::new() }, nodes))
 }
 
 #[cfg(test)]
@@ -112,8 +124,8 @@ mod tests {
     /// Whether a part was enough; what it comes to is always compared with the whole.
     fn is_enough(before: &str, text: &str) -> bool {
         let whole = |text| parse_file(SourceContext::default(), text, Spelling::Older);
-        let made = reparse(&whole(before), before, text, Spelling::Older, &mut Patterns::default());
-        if let Some(made) = &made {
+        let made = reparse(&whole(before), before, 100, text, Spelling::Older, &mut Patterns::default());
+        if let Some((made, _)) = &made {
             assert_eq!(*made, whole(text), "{text}");
         }
         made.is_some()
@@ -164,15 +176,18 @@ mod tests {
         }
         // The same where it was so before.
         for (old, new) in [
-            ("- semaphore: {name: s}", "- &one semaphore: {name: s}"),
             ("- semaphore: {name: s}", "- pragma: {implied-branch-matchers: true}"),
             ("[x.*]", "['(']"),
             ("words\n", "\"\n- quoted\n"),
         ] {
             let before = FILE.replace(old, new);
-            let anchored = new.contains('&');
-            assert!(anchored || !is_enough(&before, &before.replace("name: n,", "name: m,")), "{old:?} -> {new:?}");
+            assert!(!is_enough(&before, &before.replace("name: n,", "name: m,")), "{old:?} -> {new:?}");
         }
+        // Of anchors, only those elsewhere stay what they were.
+        let anchored = "- job: {name: a, vars: &v {x: 1}}\n- job: {name: b, vars: *v}\n- job: {name: c}\n";
+        assert!(is_enough(anchored, &anchored.replace("name: c", "name: d")));
+        assert!(!is_enough(anchored, &anchored.replace("x: 1", "x: 2")));
+        assert!(!is_enough(anchored, &anchored.replace("name: c", "name: d, vars: *v")));
         let quoted = "- job: {name: \"a\n- b\"}\n- job: {name: c}\n- job: {name: d}\n";
         assert!(!is_enough(quoted, &quoted.replace("name: d", "name: e")));
     }

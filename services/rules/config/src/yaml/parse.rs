@@ -49,6 +49,8 @@ pub struct Parsed {
     pub outdented: Vec<u32>,
     /// Whether it has anchors: then one part of it may stand for what is in another.
     pub anchors: bool,
+    /// How many nodes it has, aliases expanded.
+    pub nodes: usize,
 }
 
 /// The same in a spelling.
@@ -64,7 +66,7 @@ pub fn parse_as(text: &str, spelling: Spelling) -> Result<Parsed, Vec<YamlError>
         }
         let root = builder.root.map(|built| built.node);
         let anchors = !builder.anchors.is_empty();
-        Ok(Parsed { root, older_tags: builder.older_tags, outdented: Vec::new(), anchors })
+        Ok(Parsed { root, older_tags: builder.older_tags, outdented: Vec::new(), anchors, nodes: builder.nodes })
     };
     let errors = match strict(text) {
         Err(errors) if spelling == Spelling::Older => errors,
