@@ -93,7 +93,8 @@ fn the_key_of_a_project_is_in_the_agent_after_review_only_and_the_tenants_always
     // As a site that comes from Zuul: one key is taken over for each.
     import(&site, ONE, &["import-tenant", "test"]);
     import(&site, OTHER, &["import", "--ssh", "forge", "project"]);
-    let (tenants, projects) = (keys(&site, &["show-tenant", "test"]), keys(&site, &["show", "--ssh", "forge", "project"]));
+    let (tenants, projects) =
+        (keys(&site, &["show-tenant", "test"]), keys(&site, &["show", "--ssh", "forge", "project"]));
     assert!(tenants.starts_with("ssh-rsa AAAA") && projects.starts_with("ssh-rsa AAAA") && tenants != projects);
     let (code, _, err) = site.gatelog(&["keys", "show-tenant", "nobody"]);
     assert!(code == 3 && err.contains("it has: test"), "{err}");
@@ -176,7 +177,7 @@ fn the_agent_of_a_build_ends_with_a_worker_that_is_killed() {
         UnixStream::connect(format!("/proc/self/fd/{}/socket", std::os::fd::AsRawFd::as_raw_fd(&directory)))
     };
     let socket = eventually("a build has an agent", || {
-        sockets(&site.path().join("executor")).into_iter().find(|socket| reach(socket).is_ok())
+        sockets(&site.path().join("builds")).into_iter().find(|socket| reach(socket).is_ok())
     });
     server.kill_now();
     eventually("nobody answers at the socket any more", || reach(&socket).is_err().then_some(()));

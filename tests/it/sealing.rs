@@ -107,7 +107,8 @@ pub fn nowhere_in_clear(site: &Site, canaries: &[&[u8]], in_all: bool) {
         // Consoles, inventories, mirrors, what a careless job left behind.
         let mut left = Vec::new();
         files(site.path(), &mut left);
-        haystacks.extend(left.into_iter().filter_map(|path| Some((path.display().to_string(), std::fs::read(&path).ok()?))));
+        haystacks
+            .extend(left.into_iter().filter_map(|path| Some((path.display().to_string(), std::fs::read(&path).ok()?))));
     }
     for (place, bytes) in &haystacks {
         for canary in canaries {

@@ -11,9 +11,9 @@ use gatelog_executing::spec::{
     Checkout, Connection, GroupSpec, JobSpec as ExecutedJob, NodeSpec, Nodeset, Phase, PipelineSpec, PlaybookSpec,
     ProjectName, RefSpec, SshIdentity, Timeouts, Variables, WorkspaceProject, WorkspaceScheme,
 };
+use gatelog_record::codec::{self, CodecError};
 use gatelog_record::draft::capacity::NodeGrant;
 use gatelog_record::draft::gate::MergeStep;
-use gatelog_record::codec::{self, CodecError};
 use gatelog_record::{BuildId, BuildsetId, Value};
 use gatelog_rules_config::{FrozenJob, Phase as FrozenPhase};
 use serde::{Deserialize, Serialize};

@@ -118,7 +118,8 @@ impl Build {
             return match keys.is_empty() {
                 true => Ok(None),
                 false => Err(refused(
-                    "the build is given SSH keys, and there is no ssh-agent on its worker: install openssh-client".into(),
+                    "the build is given SSH keys, and there is no ssh-agent on its worker: install openssh-client"
+                        .into(),
                 )),
             };
         };
@@ -126,7 +127,9 @@ impl Build {
         let path = directory.join(SOCKET);
         if self.executor.bwrap.is_none() && path.as_os_str().len() > LONGEST {
             let path = path.display();
-            return Err(refused(format!("the path of a socket cannot be as long as {path}: give the site a shorter one")));
+            return Err(refused(format!(
+                "the path of a socket cannot be as long as {path}: give the site a shorter one"
+            )));
         }
         Agent::start(program, directory, keys).await.map(Some).map_err(|reason| {
             let reason = format!("the build's SSH agent cannot be had: {reason}");

@@ -124,7 +124,9 @@ impl Renewals {
                 let name = note.file_stem().unwrap_or_default().to_string_lossy();
                 let frames = self.inputs(&name, &imported)?;
                 tracing::info!(
-                    connection = imported.connection, project = imported.project, tenants = frames.len(),
+                    connection = imported.connection,
+                    project = imported.project,
+                    tenants = frames.len(),
                     "a project's key was imported: the tenants that have it are configured anew"
                 );
                 if !frames.is_empty() {

@@ -27,8 +27,11 @@ pub fn import(site: &SiteArgs, args: &KeysImportArgs) -> Result<ExitCode, Failur
     }
     let key = keyring.import_project_key(&owner, &pem, args.replace).map_err(|error| failure(&error))?;
     ask_for_layouts(&site, &keyring, args).map_err(|message| {
-        Failure::new(Code::No, format!("{owner} has the key, but what tells the server of it cannot be left: {message}"))
-            .hint("run the same command again: it changes nothing about the key")
+        Failure::new(
+            Code::No,
+            format!("{owner} has the key, but what tells the server of it cannot be left: {message}"),
+        )
+        .hint("run the same command again: it changes nothing about the key")
     })?;
     print(&format!("{owner} has the key of {} bits from {}", key.bits(), args.file.display()))
 }
@@ -64,13 +67,7 @@ pub fn show_tenant(site: &SiteArgs, args: &KeysShowTenantArgs) -> Result<ExitCod
     print(&key.public_line())
 }
 
-fn import_ssh(
-    keyring: &Keyring,
-    owner: &SshOwner,
-    pem: &str,
-    file: &Path,
-    replace: bool,
-) -> Result<ExitCode, Failure> {
+fn import_ssh(keyring: &Keyring, owner: &SshOwner, pem: &str, file: &Path, replace: bool) -> Result<ExitCode, Failure> {
     let key = keyring.import_ssh_key(owner, pem, replace).map_err(|error| failure(&error))?;
     print(&format!("{owner} has the SSH key of {} bits from {}", key.bits(), file.display()))
 }
