@@ -128,6 +128,8 @@ family! {
         0x012e "gate.reporters-started" 1 ReportersStarted(gate::ReportersStarted);
         /// An item went to another queue.
         0x012f "gate.item-moved" 1 ItemMoved(gate::ItemMoved);
+        /// An attempt was given secrets or keys.
+        0x0140 "gate.secrets-given" 1 SecretsGiven(gate::SecretsGiven);
     }
 }
 

@@ -56,6 +56,10 @@ family! {
         0x8112 "gate.in.attempt-failing" 1 AttemptFailing(gate::AttemptFailing);
         /// Somebody asks that outside events wait, or are dropped, or are dealt with again.
         0x8113 "gate.in.intake-asked" 1 IntakeAsked(gate::IntakeAsked);
+        /// Somebody asks that a tenant is configured anew.
+        0x8120 "gate.in.reconfigure-asked" 1 ReconfigureAsked(gate::ReconfigureAsked);
+        /// A worker opened what an attempt is given.
+        0x8121 "gate.in.secrets-opened" 1 SecretsOpened(gate::SecretsOpened);
     }
 }
 

@@ -244,6 +244,7 @@ impl Index {
             GateEvent::LeaseEndWanted(wanted) => of_build(&wanted.build),
             GateEvent::BuildStarted(started) => Some(started.item),
             GateEvent::BuildFinished(finished) => Some(finished.item),
+            GateEvent::SecretsGiven(given) => Some(given.item),
             GateEvent::BuildSettled(settled) => Some(settled.item),
             GateEvent::ItemFailing(failing) => Some(failing.item),
             GateEvent::ItemReset(reset) => Some(reset.item),

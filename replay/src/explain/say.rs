@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gatelog_record::draft::gate::{
-    ChangesWanted, ConfigScope, EnqueueAsked, FactsPurpose, FreezeOutcome, Frozen, ItemEnqueued, LayoutMade,
+    ChangesWanted, ConfigScope, EnqueueAsked, FactsPurpose, FreezeOutcome, Frozen, Given, ItemEnqueued, LayoutMade,
     LayoutOutcome, PrepareOutcome, Prepared, Subject, SubmitOutcome, Submitted, TriggerCause, TriggerIntake,
     WaitChanged, WaitSubject,
 };
@@ -330,6 +330,10 @@ impl Names {
             GateEvent::BuildFailing(event) => {
                 format!("{} will fail: {}", self.build(event.failing.build), event.failing.detail)
             }
+            GateEvent::SecretsGiven(event) => {
+                let opened = &event.opened;
+                format!("attempt {} of {} is given {}", opened.attempt, self.build(opened.build), given(&opened.given))
+            }
             GateEvent::BuildResumed(resumed) => format!("{} goes on", self.build(resumed.build)),
             GateEvent::WaitChanged(changed) => self.wait(changed),
             GateEvent::SubmitRequested(wanted) => {
@@ -511,6 +515,13 @@ impl Names {
                     asked.reason
                 )
             }
+            GateInput::ReconfigureAsked(asked) => {
+                format!("it is asked that tenant {} is configured anew: {}", asked.tenant, asked.reason)
+            }
+            GateInput::SecretsOpened(opened) => {
+                let (worker, build) = (&opened.worker, self.build(opened.build));
+                format!("worker {worker} opened for attempt {} of {build} {}", opened.attempt, given(&opened.given))
+            }
             GateInput::AttemptFailing(failing) => {
                 let build = self.build(failing.build);
                 format!("attempt {} of {build} will fail: {}", failing.attempt, failing.detail)
@@ -570,6 +581,16 @@ fn or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {
 /// What an item holds.
 pub(crate) fn subjects(enqueued: &ItemEnqueued) -> String {
     enqueued.subjects.iter().map(subject).collect::<Vec<_>>().join(" + ")
+}
+
+/// Secrets and keys by name.
+fn given(given: &[Given]) -> String {
+    let each = given.iter().map(|one| match one {
+        Given::Secret { name, project, .. } => format!("secret {name} of {project}"),
+        Given::TenantSshKey => "the tenant's SSH key".to_owned(),
+        Given::ProjectSshKey { project, .. } => format!("the SSH key of {project}"),
+    });
+    each.collect::<Vec<_>>().join(", ")
 }
 
 fn fate(triggers: TriggerIntake) -> &'static str {

@@ -19,7 +19,7 @@ use crate::connection::Trouble;
 use crate::git::{Repositories, trouble};
 use crate::layout::get;
 use crate::secrets;
-use crate::spec::{JobSpec, PinnedCheckout, SpecStep, VERSION};
+use crate::spec::{JobProject, JobSpec, PinnedCheckout, SpecStep, VERSION};
 
 /// Freezes; trouble becomes an outcome too.
 pub fn run(repositories: &Repositories, wanted: &FreezeWanted) -> FreezeOutcome {
@@ -331,6 +331,7 @@ fn spec(pins: &mut Pins<'_>, own: &Subject, graph: &JobGraph, job: &Job) -> Resu
             Ok(SpecStep::new(step, host))
         })
         .collect::<Result<_, Trouble>>()?;
+    let name = pins.repositories.connections.local_name(&own.connection, &own.project)?.to_owned();
     Ok(JobSpec {
         version: VERSION,
         tenant: wanted.tenant.clone(),
@@ -347,6 +348,7 @@ fn spec(pins: &mut Pins<'_>, own: &Subject, graph: &JobGraph, job: &Job) -> Resu
         workspace,
         playbooks,
         secrets: secrets::frozen(pins.layout, job),
+        project: Some(JobProject { connection: own.connection.clone(), name }),
     })
 }
 

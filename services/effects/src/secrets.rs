@@ -53,7 +53,9 @@ pub enum SecretRefused {
         reason: String,
     },
     /// There is too much to decipher.
-    #[error("the job's secrets of project {project} have {chunks} encrypted chunks, above the limit of {most}: encrypt less")]
+    #[error(
+        "the job's secrets of project {project} have {chunks} encrypted chunks, above the limit of {most}: encrypt less"
+    )]
     TooMany {
         /// The project.
         project: String,

@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 use gatelog_executing::BuildSpec;
 use gatelog_executing::spec::{
     Checkout, Connection, GroupSpec, JobSpec as ExecutedJob, NodeSpec, Nodeset, Phase, PipelineSpec, PlaybookSpec,
-    ProjectName, RefSpec, Timeouts, Variables, WorkspaceProject, WorkspaceScheme,
+    ProjectName, RefSpec, SshIdentity, Timeouts, Variables, WorkspaceProject, WorkspaceScheme,
 };
+use gatelog_record::codec::{self, CodecError};
 use gatelog_record::draft::capacity::NodeGrant;
 use gatelog_record::draft::gate::MergeStep;
 use gatelog_record::{BuildId, BuildsetId, Value};
@@ -20,7 +21,16 @@ use serde::{Deserialize, Serialize};
 use crate::secrets::FrozenSecret;
 
 /// The version of this shape; the first field of the blob.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
+
+/// The project a job is run for, by its name on its connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobProject {
+    /// The connection.
+    pub connection: String,
+    /// The name on that connection.
+    pub name: String,
+}
 
 /// A repository of a build, pinned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,6 +78,9 @@ pub struct JobSpec {
     pub playbooks: Vec<PinnedCheckout>,
     /// The secrets its playbooks name, encrypted as they stand in repositories.
     pub secrets: BTreeMap<String, FrozenSecret>,
+    /// The project of the change or ref that the job is run for: where several are tested as one, of the one that
+    /// brought the job. It is the one whose SSH key a build gets after review. Before version 3 nobody said.
+    pub project: Option<JobProject>,
 }
 
 /// One change of the chain.
@@ -108,9 +121,23 @@ pub struct Attempt {
     pub artifacts: Vec<Value>,
     /// The job's secrets, opened, by their names in the layout.
     pub secrets: BTreeMap<String, Value>,
+    /// What the build's SSH agent holds.
+    pub ssh_keys: Vec<SshIdentity>,
 }
 
 impl JobSpec {
+    /// A spec from its blob.
+    ///
+    /// # Errors
+    /// It is none, or of a version that is not known here.
+    pub fn read(bytes: &[u8]) -> Result<JobSpec, CodecError> {
+        codec::decode::<JobSpec>(bytes).or_else(|error| {
+            // Version 2 lacks the last field: with a nothing behind it, it is one of version 3.
+            let older = codec::decode::<JobSpec>(&[bytes, &[0]].concat());
+            older.ok().filter(|spec| spec.version == 2).ok_or(error)
+        })
+    }
+
     /// What the executor runs.
     pub fn build(&self, attempt: Attempt) -> BuildSpec {
         let refs: Vec<RefSpec> = self
@@ -205,6 +232,7 @@ impl JobSpec {
                 extra_vars: self.job.extra_vars.clone(),
             },
             artifacts: attempt.artifacts,
+            ssh_keys: attempt.ssh_keys,
         }
     }
 }

@@ -12,20 +12,21 @@ use std::time::Duration;
 
 use gatelog_cloud_local::{Cloud, NodeConnection, NodeRequest};
 use gatelog_event_log::Log;
-use gatelog_executing::spec::Checkout;
+use gatelog_executing::spec::{Checkout, SshIdentity};
 use gatelog_executing::{
     AbortReason, BuildControl, BuildOutcome, BuildResult as Verdict, Executor, FailureCause, Purpose, Workspace,
     WorkspaceError,
 };
 use gatelog_merging::{BranchState, MergeError, ObjectSharing, WorkspaceRequest};
 use gatelog_record::draft::capacity::{LeaseReleased, NodeGrant};
-use gatelog_record::draft::gate::{Artifact, AttemptFailing, AttemptFinished, AttemptStarted, BuildResult};
+use gatelog_record::draft::gate::{
+    Artifact, AttemptFailing, AttemptFinished, AttemptStarted, BuildResult, Given, SecretsOpened,
+};
 use gatelog_record::input::{CapacityInput, GateInput};
 use gatelog_record::{
     BlobHash, BuildId, BuildsetId, EventRef, Input, InputId, InputRecord, LeaseId, Partition, Stream, Timestamp, Value,
-    codec,
 };
-use gatelog_secrets::{Keyring, Scope};
+use gatelog_secrets::{KeyOwner, Keyring, Scope, SshOwner};
 
 use crate::chain::{self, Chain};
 use crate::connection::{Trouble, chain};
@@ -305,7 +306,7 @@ impl Worker {
         };
         self.tell_owner(lease, "started", GateInput::AttemptStarted(started));
         let bytes = self.repositories.blobs.get(&lease.spec).map_err(|error| Failed::lasting(chain(&error)))?;
-        let spec: JobSpec = codec::decode(&bytes).map_err(|error| Failed::lasting(chain(&error)))?;
+        let spec = JobSpec::read(&bytes).map_err(|error| Failed::lasting(chain(&error)))?;
         let parents = parents(lease, source, control)?;
         if let Some(chain) = &parents.chain {
             let name = format!("build-{}", lease.build);
@@ -342,7 +343,14 @@ impl Worker {
                 parent_secret_data.extend(map);
             }
         }
-        let opened = self.open_secrets(&spec)?;
+        let (opened, mut given) = self.open_secrets(&spec)?;
+        let ssh_keys = self.ssh_keys(lease, &spec, &mut given)?;
+        if !given.is_empty() {
+            // Nothing is handed over before that is on the log.
+            let (tenant, worker) = (lease.tenant.clone(), self.name.clone());
+            let opened = SecretsOpened { tenant, build: lease.build, attempt: lease.attempt, worker, given };
+            self.tell_owner(lease, "secrets", GateInput::SecretsOpened(opened));
+        }
         let attempt = Attempt {
             build: lease.build,
             attempt: lease.attempt,
@@ -353,6 +361,7 @@ impl Worker {
             parent_secret_data,
             artifacts: parents.artifacts,
             secrets: opened,
+            ssh_keys,
         };
         Ok((spec, attempt, parents.web_root))
     }
@@ -365,8 +374,9 @@ impl Worker {
     }
 
     /// The secrets of a job's playbooks in clear. From here they go into the build that was given them, and nowhere else.
-    fn open_secrets(&self, spec: &JobSpec) -> Result<BTreeMap<String, Value>, Failed> {
-        let mut opened = BTreeMap::new();
+    fn open_secrets(&self, spec: &JobSpec) -> Result<(BTreeMap<String, Value>, Vec<Given>), Failed> {
+        let (mut opened, mut given) = (BTreeMap::new(), Vec::new());
+        secrets::bounded(&spec.secrets).map_err(|refused| Failed::lasting(chain(&refused)))?;
         for used in spec.job.playbooks.iter().flat_map(|playbook| &playbook.secrets) {
             let name = &used.secret;
             if opened.contains_key(name) {
@@ -378,8 +388,30 @@ impl Worker {
             let value = secrets::open(&self.keyring, name, frozen)
                 .map_err(|refused| Failed { again: refused.again(), message: chain(&refused) })?;
             opened.insert(name.clone(), value);
+            let (connection, project) = (frozen.connection.clone(), frozen.project.clone());
+            given.push(Given::Secret { name: name.clone(), connection, project });
         }
-        Ok(opened)
+        Ok((opened, given))
+    }
+
+    /// The SSH keys of a build. Zuul: the tenant's always, the project's only in pipelines that run reviewed code. A key
+    /// that nobody ever asked for is not made: nobody can have let it in anywhere.
+    fn ssh_keys(&self, lease: &Held, spec: &JobSpec, given: &mut Vec<Given>) -> Result<Vec<SshIdentity>, Failed> {
+        let mut owners = vec![(SshOwner::Tenant(lease.tenant.clone()), Given::TenantSshKey)];
+        if let Some(project) = spec.project.as_ref().filter(|_| spec.post_review) {
+            let owner = SshOwner::Project(KeyOwner::new(&project.connection, &project.name));
+            let (connection, project) = (project.connection.clone(), project.name.clone());
+            owners.push((owner, Given::ProjectSshKey { connection, project }));
+        }
+        let mut keys = Vec::new();
+        for (owner, what) in owners {
+            let told = |error| Failed::again(format!("the SSH key of {owner} cannot be had: {}", chain(&error)));
+            let Some(key) = self.keyring.known_ssh_key(&owner).map_err(told)? else { continue };
+            let message = key.agent_message(&format!("gatelog {owner}")).map_err(told)?;
+            keys.push(SshIdentity::new(&message));
+            given.push(what);
+        }
+        Ok(keys)
     }
 
     fn finished(&self, lease: &Held, began: Timestamp, outcome: Result<(BuildOutcome, BuildsetId, String), Failed>) {

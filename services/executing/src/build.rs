@@ -8,6 +8,7 @@ use gatelog_record::{Timestamp, Value};
 use serde::Deserialize;
 use tokio::time::Instant;
 
+use crate::agent::Agent;
 use crate::ansible::Course;
 use crate::cgroup::Group;
 use crate::console::{Console, ConsoleReader, now};
@@ -37,6 +38,8 @@ pub struct Build {
     pub(crate) job_dir: JobDir,
     /// `None`: the watch keeps the limits.
     pub(crate) group: Option<Arc<Group>>,
+    /// While it runs.
+    pub(crate) agent: Option<Agent>,
     pub(crate) console: Arc<Console>,
     pub(crate) control: BuildControl,
     pub(crate) log_dir: PathBuf,
@@ -68,14 +71,21 @@ impl Build {
     }
 
     /// Runs the build to its end. Ends in bounded time: every phase has its limit.
-    pub async fn run(self) -> BuildOutcome {
+    pub async fn run(mut self) -> BuildOutcome {
         let started = now();
         let mut progress = Progress::default();
         self.console.say(&format!(
             "Build {} of job {}, attempt {}, starts on {}",
             self.spec.build, self.spec.job.name, self.spec.attempt, self.executor.config.hostname
         ));
-        let (result, returned) = match Box::pin(self.set_up()).await {
+        let ready = match self.start_agent().await {
+            Ok(agent) => {
+                self.agent = agent;
+                Box::pin(self.set_up()).await
+            }
+            Err(stopped) => Err(stopped),
+        };
+        let (result, returned) = match ready {
             Ok(ready) => Box::pin(self.phases(&ready, &mut progress)).await,
             Err(stopped) => {
                 let (result, detail) = *stopped;
@@ -83,6 +93,9 @@ impl Build {
                 (result, Returned::default())
             }
         };
+        if let Some(agent) = self.agent.take() {
+            agent.end().await;
+        }
         self.finish(started, result, returned, progress)
     }
 

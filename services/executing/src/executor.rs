@@ -18,7 +18,7 @@ use crate::jobdir::{JobDir, Owner, make_dir, remove_tree};
 use crate::process::{ProcessIdentity, kill_marked};
 use crate::sandbox::Features;
 use crate::spec::BuildSpec;
-use crate::toolchain::{Toolchain, find_bubblewrap};
+use crate::toolchain::{Toolchain, find_bubblewrap, on_path};
 use crate::wall::{self, NoWall, Wall};
 use crate::watch::Watch;
 use crate::workspace::Workspace;
@@ -40,6 +40,8 @@ pub(crate) struct Inner {
     pub(crate) toolchain: Toolchain,
     /// `None`: without a sandbox.
     pub(crate) bwrap: Option<(PathBuf, Features)>,
+    /// `None`: builds have no SSH agent.
+    pub(crate) ssh_agent: Option<PathBuf>,
     /// Where groups for builds are made; or why none are.
     pub(crate) delegated: Result<Delegated, NoCgroup>,
     /// Who refuses a build more processes than it may have; or why nobody does.
@@ -106,6 +108,10 @@ impl Executor {
         make_dir(&JobDir::folder(&config.root))?;
         let toolchain = Toolchain::find(&config).await?;
         let bwrap = find_bubblewrap(&config).await?;
+        let ssh_agent = on_path("ssh-agent");
+        if ssh_agent.is_none() {
+            tracing::warn!("there is no ssh-agent on PATH, so builds have none: install openssh-client");
+        }
         let delegated = Delegated::take(&config.cgroup);
         if let (CgroupSetting::At(path), Err(reason)) = (&config.cgroup, &delegated) {
             return Err(ExecutorError::BadCgroup { path: path.clone(), reason: reason.clone() });
@@ -120,7 +126,7 @@ impl Executor {
         }
         let watch = Watch::start().map_err(ExecutorError::io("start threads for", &config.root))?;
         let running = Mutex::default();
-        Ok(Executor { inner: Arc::new(Inner { config, toolchain, bwrap, delegated, wall, watch, running }) })
+        Ok(Executor { inner: Arc::new(Inner { config, toolchain, bwrap, ssh_agent, delegated, wall, watch, running }) })
     }
 
     /// Who keeps the limits on memory and processes of a build: the kernel, or a watch in this
@@ -187,7 +193,8 @@ impl Executor {
         let job_dir = JobDir::create(&inner.config.root, &owner)?;
         let group = inner.group(&owner)?.map(Arc::new);
         let executor = inner.clone();
-        Ok(Build { executor, spec, workspace, job_dir, group, console, control, log_dir, registration })
+        let agent = None;
+        Ok(Build { executor, spec, workspace, job_dir, group, agent, console, control, log_dir, registration })
     }
 
     /// The console of an attempt that runs here, or is kept here. `None`: there is none.

@@ -7,6 +7,7 @@
 //! .ansible/                 Ansible's own: fact cache, temporary files, results
 //! trusted/project_N/…       repositories playbooks come from, read-only
 //! untrusted/project_N/…
+//! agent/                    the socket of the SSH agent
 //! home/                     the home directory of everything that runs
 //! work/src/…                the repositories under test
 //! work/logs/, work/tmp/     for the job; the console is shown in logs, read-only
@@ -68,6 +69,7 @@ impl JobDir {
             ".ansible/cp",
             "trusted",
             "untrusted",
+            "agent",
             "home",
             "work/src",
             "work/logs",
@@ -106,6 +108,9 @@ impl JobDir {
     }
     pub(crate) fn untrusted(&self) -> PathBuf {
         self.root.join("untrusted")
+    }
+    pub(crate) fn agent(&self) -> PathBuf {
+        self.root.join("agent")
     }
     pub(crate) fn home(&self) -> PathBuf {
         self.root.join("home")

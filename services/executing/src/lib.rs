@@ -17,6 +17,7 @@
 //! by this process where there is no group, and for the disk always). What refuses a fork bomb where
 //! there is no group is in [`wall`].
 
+mod agent;
 mod ansible;
 mod build;
 pub mod cgroup;

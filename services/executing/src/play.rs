@@ -233,6 +233,9 @@ impl Build {
         let words = ansible::command(toolchain, &self.job_dir, inventory, playbook, course);
         let console = self.console_path();
         let mut profile = ansible::profile(config, toolchain, &self.job_dir, &self.spec, playbook, &console);
+        if let Some(agent) = &self.agent {
+            agent.show(&mut profile, self.executor.bwrap.is_some());
+        }
         if let Some(patterns) = course.and_then(|course| ansible::early_failure(&self.spec, playbook, course)) {
             profile.environment.insert("GATELOG_EARLY_FAILURE".into(), patterns.into());
         }

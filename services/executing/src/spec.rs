@@ -42,6 +42,35 @@ impl FromIterator<(String, Value)> for SecretVars {
     }
 }
 
+/// An SSH key for a build's agent: the agent protocol's message that brings it, without the length before it. Wiped
+/// when it is dropped; `Debug` tells nothing of it, and nothing that holds it can be written down.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SshIdentity(Vec<u8>);
+
+impl SshIdentity {
+    /// A key from its message.
+    pub fn new(message: &[u8]) -> SshIdentity {
+        SshIdentity(message.to_vec())
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SshIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SshIdentity(…)")
+    }
+}
+
+impl Drop for SshIdentity {
+    fn drop(&mut self) {
+        self.0.fill(0);
+        std::hint::black_box(&mut self.0);
+    }
+}
+
 /// One attempt of one build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildSpec {
@@ -75,6 +104,8 @@ pub struct BuildSpec {
     pub variables: Variables,
     /// Artifacts of the builds this one depends on; `zuul.artifacts`.
     pub artifacts: Vec<Value>,
+    /// What the build's SSH agent holds from the beginning.
+    pub ssh_keys: Vec<SshIdentity>,
 }
 
 /// The pipeline a build runs in.

@@ -84,6 +84,7 @@ pub(crate) fn spec() -> BuildSpec {
             ..Variables::default()
         },
         artifacts: Vec::new(),
+        ssh_keys: Vec::new(),
     }
 }
 

@@ -134,7 +134,7 @@ fn shown_paths<'a>(wanted: impl Iterator<Item = &'a Path>) -> Vec<PathBuf> {
 }
 
 /// A program on this process's `PATH`.
-fn on_path(name: &str) -> Option<PathBuf> {
+pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| is_program(file))
 }

@@ -91,20 +91,24 @@ pub enum Command {
     Freeze(FreezeArgs),
     /// Encrypt a secret for a project, to be put into its repository
     Encrypt(EncryptArgs),
-    /// The key pairs of projects, which secrets are encrypted for
+    /// The key pairs of projects, which secrets are encrypted for, and SSH keys of projects and tenants
     #[command(subcommand, arg_required_else_help = true)]
     Keys(KeysCommand),
     /// Say what this host can do for gatelog, with a cure for each lack
     Doctor(DoctorArgs),
 }
 
-/// What can be done with the key pairs of projects.
+/// What can be done with the key pairs of projects and tenants.
 #[derive(Debug, Subcommand)]
 pub enum KeysCommand {
     /// Take over a project's key that was made elsewhere, such as by Zuul
     Import(KeysImportArgs),
     /// Print the public half of a project's key; it is made if there is none
     Show(KeysShowArgs),
+    /// Take over a tenant's SSH key that was made elsewhere, such as by Zuul
+    ImportTenant(KeysImportTenantArgs),
+    /// Print the public half of a tenant's SSH key; it is made if there is none
+    ShowTenant(KeysShowTenantArgs),
 }
 
 /// What can be done with the log.
@@ -511,6 +515,7 @@ pub struct EncryptArgs {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = concat_examples!(
     "  gatelog keys import --dir /srv/ci gerrit org/app app.pem",
+    "  gatelog keys import --dir /srv/ci --ssh gerrit org/app app-ssh.pem",
     "  openssl pkey -in exported.pem -out app.pem      takes the password of Zuul's keystore away first"
 ))]
 pub struct KeysImportArgs {
@@ -526,12 +531,19 @@ pub struct KeysImportArgs {
     /// In place of the key there is: what was encrypted for that cannot be deciphered any more
     #[arg(long)]
     pub replace: bool,
+    /// The project's SSH key, rather than the one for secrets
+    #[arg(long)]
+    pub ssh: bool,
+    /// Why, for the history: the tenants that have the project are configured anew with the key
+    #[arg(long, value_name = "TEXT", conflicts_with = "ssh")]
+    pub reason: Option<String>,
 }
 
 /// `keys show`
 #[derive(Clone, Debug, Args)]
 #[command(after_help = concat_examples!(
-    "  gatelog keys show --dir /srv/ci gerrit org/app > app.pub"
+    "  gatelog keys show --dir /srv/ci gerrit org/app > app.pub",
+    "  gatelog keys show --dir /srv/ci --ssh gerrit org/app >> ~/.ssh/authorized_keys"
 ))]
 pub struct KeysShowArgs {
     /// The project's connection
@@ -540,6 +552,33 @@ pub struct KeysShowArgs {
     /// The project's name on that connection
     #[arg(value_name = "PROJECT")]
     pub project: String,
+    /// The project's SSH key, as a line of authorized_keys, rather than the one for secrets
+    #[arg(long)]
+    pub ssh: bool,
+}
+
+/// `keys import-tenant`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = concat_examples!("  gatelog keys import-tenant --dir /srv/ci demo demo-ssh.pem"))]
+pub struct KeysImportTenantArgs {
+    /// The tenant
+    #[arg(value_name = "TENANT")]
+    pub tenant: String,
+    /// An RSA private key in PEM (PKCS#8 or PKCS#1), without a password
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// In place of the key there is: who let that in does not let this one in
+    #[arg(long)]
+    pub replace: bool,
+}
+
+/// `keys show-tenant`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = concat_examples!("  gatelog keys show-tenant --dir /srv/ci demo >> ~/.ssh/authorized_keys"))]
+pub struct KeysShowTenantArgs {
+    /// The tenant
+    #[arg(value_name = "TENANT")]
+    pub tenant: String,
 }
 
 /// `doctor`
@@ -636,6 +675,8 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Encrypt(args) => commands::encrypt::run(&cli.site, args),
         Command::Keys(KeysCommand::Import(args)) => commands::keys::import(&cli.site, args),
         Command::Keys(KeysCommand::Show(args)) => commands::keys::show(&cli.site, args),
+        Command::Keys(KeysCommand::ImportTenant(args)) => commands::keys::import_tenant(&cli.site, args),
+        Command::Keys(KeysCommand::ShowTenant(args)) => commands::keys::show_tenant(&cli.site, args),
         Command::Doctor(args) => commands::doctor::run(&cli.site, args),
     }
 }

@@ -12,6 +12,7 @@ mod logs;
 mod patience;
 mod presence;
 mod remembering;
+mod renewals;
 mod roles;
 mod routing;
 mod serve;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use gatelog_effects::connection::chain;
 use gatelog_replay::Timeline;
-use gatelog_secrets::KeyOwner;
+use gatelog_secrets::{KeyOwner, SshOwner};
 use gatelog_store::{Layout as StoreLayout, RungDir};
-use gatelog_web::{Consoles, PartHealth, Site, TimelinePast};
+use gatelog_web::{Consoles, PartHealth, PublicKey, Site, TimelinePast};
 use gatelog_writer::{Published, WriterState};
 
 use crate::roles::{GATE, Process, web};
@@ -27,9 +27,20 @@ pub fn site(process: &Process, consoles: Arc<dyn Consoles>, writers: Vec<Arc<Pub
     };
     let present = Arc::clone(&process.signer);
     let keyring = Arc::clone(&process.keyring);
-    let public = move |connection: &str, project: &str| {
-        let key = keyring.project_key(&KeyOwner::new(connection, project)).map_err(|error| chain(&error))?;
-        Ok(key.public_pem().to_owned())
+    let public = move |key: &PublicKey| {
+        let text = match key {
+            PublicKey::Secrets { connection, project } => {
+                keyring.project_key(&KeyOwner::new(connection, project)).map(|key| key.public_pem().to_owned())
+            }
+            PublicKey::ProjectSsh { connection, project } => {
+                let owner = SshOwner::Project(KeyOwner::new(connection, project));
+                keyring.ssh_key(&owner).map(|key| key.public_line() + "\n")
+            }
+            PublicKey::TenantSsh { tenant } => {
+                keyring.ssh_key(&SshOwner::Tenant(tenant.clone())).map(|key| key.public_line() + "\n")
+            }
+        };
+        text.map_err(|error| chain(&error))
     };
     Site {
         gate: process.gate.projection.clone(),

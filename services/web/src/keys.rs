@@ -1,4 +1,4 @@
-//! The public halves of the projects' keys: what people encrypt secrets with.
+//! The public halves of keys: what people encrypt secrets with, and what they let in by SSH.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +13,28 @@ use crate::error::ApiError;
 use crate::query::Query;
 use crate::reading::{App, Needs, Reading, mark, moment, read};
 use crate::shape::short;
+use crate::site::PublicKey;
 
 /// How many keys are asked for at once; one that is made takes a processor for seconds.
 pub(crate) const AT_ONCE: usize = 2;
 /// How long an answer may take. A key that is being made then is there when it is asked for again.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// `key/{project}.pub`
-pub(crate) async fn answer(app: Arc<App>, tenant: String, file: String, query: Query) -> Result<Response, ApiError> {
+/// Which key of a project.
+#[derive(Clone, Copy)]
+pub(crate) enum Of {
+    Secrets,
+    Ssh,
+}
+
+/// `key/{project}.pub` and `project-ssh-key/{project}.pub`
+pub(crate) async fn of_project(
+    app: Arc<App>,
+    of: Of,
+    tenant: String,
+    file: String,
+    query: Query,
+) -> Result<Response, ApiError> {
     let Some(name) = file.strip_suffix(".pub").map(str::to_owned) else {
         return Err(ApiError::NotFound(format!("there is no {file:?} here: a public key is asked for as PROJECT.pub")));
     };
@@ -29,6 +43,30 @@ pub(crate) async fn answer(app: Arc<App>, tenant: String, file: String, query: Q
         read(app, asked, Needs::History, |reading| Ok((project(reading, &tenant, &name)?, reading.at)))
     };
     let (project, at) = app.blocking(found).await?;
+    let (connection, project) = (project.connection, short(&project.project).to_owned());
+    let key = match of {
+        Of::Secrets => PublicKey::Secrets { connection, project },
+        Of::Ssh => PublicKey::ProjectSsh { connection, project },
+    };
+    give(app, key, at).await
+}
+
+/// `tenant-ssh-key/ssh.pub`
+pub(crate) async fn of_tenant(app: Arc<App>, tenant: String, query: Query) -> Result<Response, ApiError> {
+    let asked = moment(&app, &query).await?;
+    let name = tenant.clone();
+    let found = move |app: &App| {
+        read(app, asked, Needs::History, |reading| {
+            reading.need_tenant(&name)?;
+            Ok(reading.at)
+        })
+    };
+    let at = app.blocking(found).await?;
+    give(app, PublicKey::TenantSsh { tenant }, at).await
+}
+
+/// Answers with a key, made if there is none.
+async fn give(app: Arc<App>, key: PublicKey, at: u64) -> Result<Response, ApiError> {
     let keys = Arc::clone(&app.site.keys);
     let place = Arc::clone(&app.keys);
     let made = async {
@@ -36,14 +74,14 @@ pub(crate) async fn answer(app: Arc<App>, tenant: String, file: String, query: Q
         let work = move || {
             // Held until the work is done, also where nobody waits for it any more.
             let _place = place;
-            keys.public(&project.connection, short(&project.project)).map_err(ApiError::Internal)
+            keys.public(&key).map_err(ApiError::Internal)
         };
         tokio::task::spawn_blocking(work)
             .await
             .map_err(|error| ApiError::Internal(format!("a key could not be had: {error}")))?
     };
-    let pem = tokio::time::timeout(PATIENCE, made).await.map_err(|_| ApiError::Timeout)??;
-    let mut response = Response::new(Body::from(pem));
+    let text = tokio::time::timeout(PATIENCE, made).await.map_err(|_| ApiError::Timeout)??;
+    let mut response = Response::new(Body::from(text));
     let headers = response.headers_mut();
     mark(&app, headers, at);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));

@@ -52,5 +52,5 @@ pub use error::ApiError;
 pub use routes::{router, serve};
 pub use site::{
     Component, ComponentState, Components, ConsoleChunk, ConsoleSource, Consoles, Health, NoConsoles, PartHealth, Past,
-    PastError, PublicKeys, Site, TimelinePast,
+    PastError, PublicKey, PublicKeys, Site, TimelinePast,
 };

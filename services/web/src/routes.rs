@@ -108,6 +108,8 @@ pub fn router(site: Site) -> Router {
         .route("/api/tenant/{tenant}/build/{uuid}/console/find", get(console_find))
         .route("/api/tenant/{tenant}/build/{uuid}/leases", get(leases_of))
         .route("/api/tenant/{tenant}/key/{*project}", get(key_of))
+        .route("/api/tenant/{tenant}/project-ssh-key/{*project}", get(project_ssh_key))
+        .route("/api/tenant/{tenant}/tenant-ssh-key/ssh.pub", get(tenant_ssh_key))
         .route("/api/tenant/{tenant}/buildsets", of_tenant!(History, buildsets::PARAMETERS, buildsets::list))
         .route("/api/tenant/{tenant}/buildset/{uuid}", of_one!(History, buildsets::one))
         .route(
@@ -202,6 +204,8 @@ async fn map(RawQuery(query): RawQuery) -> Result<Json<Value>, ApiError> {
         "buildsets": "/api/tenant/{tenant}/buildsets",
         "buildset": "/api/tenant/{tenant}/buildset/{uuid}",
         "key": "/api/tenant/{tenant}/key/{project}.pub",
+        "project_ssh_key": "/api/tenant/{tenant}/project-ssh-key/{project}.pub",
+        "tenant_ssh_key": "/api/tenant/{tenant}/tenant-ssh-key/ssh.pub",
         "config_errors": "/api/tenant/{tenant}/config-errors",
         "tenant_status": "/api/tenant/{tenant}/tenant-status",
     })))
@@ -260,7 +264,19 @@ async fn status_stream(
 async fn key_of(State(app): Shared, path: Segments<(String, String)>, RawQuery(query): RawQuery) -> Answered {
     let (tenant, project) = segments(path)?;
     let query = Query::read(query.as_deref(), &[])?;
-    keys::answer(app, tenant, project, query).await
+    keys::of_project(app, keys::Of::Secrets, tenant, project, query).await
+}
+
+async fn project_ssh_key(State(app): Shared, path: Segments<(String, String)>, RawQuery(query): RawQuery) -> Answered {
+    let (tenant, project) = segments(path)?;
+    let query = Query::read(query.as_deref(), &[])?;
+    keys::of_project(app, keys::Of::Ssh, tenant, project, query).await
+}
+
+async fn tenant_ssh_key(State(app): Shared, path: Segments<String>, RawQuery(query): RawQuery) -> Answered {
+    let tenant = segments(path)?;
+    let query = Query::read(query.as_deref(), &[])?;
+    keys::of_tenant(app, tenant, query).await
 }
 
 async fn console_of(State(app): Shared, path: Segments<(String, String)>, RawQuery(query): RawQuery) -> Answered {

@@ -35,7 +35,7 @@ pub struct Site {
     pub health: Arc<dyn Health>,
     /// Who is there.
     pub components: Arc<dyn Components>,
-    /// What people encrypt secrets with.
+    /// What people encrypt secrets with and let in by SSH.
     pub keys: Arc<dyn PublicKeys>,
     /// The driver of each connection.
     pub drivers: BTreeMap<String, String>,
@@ -149,19 +149,43 @@ impl Consoles for NoConsoles {
     }
 }
 
-/// The public halves of the projects' keys.
+/// A public key, by whose it is. Projects have the names they have on their connections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PublicKey {
+    /// What secrets of a project are encrypted with: PEM (SubjectPublicKeyInfo).
+    Secrets {
+        /// The connection.
+        connection: String,
+        /// The project.
+        project: String,
+    },
+    /// The SSH key of a project: a line of `authorized_keys`.
+    ProjectSsh {
+        /// The connection.
+        connection: String,
+        /// The project.
+        project: String,
+    },
+    /// The SSH key of a tenant: a line of `authorized_keys`.
+    TenantSsh {
+        /// The tenant.
+        tenant: String,
+    },
+}
+
+/// The public halves of the site's keys.
 pub trait PublicKeys: Send + Sync {
-    /// That of a project, by its name on its connection, as PEM (SubjectPublicKeyInfo). The key is made if there is
-    /// none, which takes a while: not called where that would hold anybody up.
+    /// A public key as text, with the end of its last line. The key is made if there is none, which takes a while: not
+    /// called where that would hold anybody up.
     ///
     /// # Errors
     /// Why it cannot be had, one sentence.
-    fn public(&self, connection: &str, project: &str) -> Result<String, String>;
+    fn public(&self, key: &PublicKey) -> Result<String, String>;
 }
 
-impl<F: Fn(&str, &str) -> Result<String, String> + Send + Sync> PublicKeys for F {
-    fn public(&self, connection: &str, project: &str) -> Result<String, String> {
-        self(connection, project)
+impl<F: Fn(&PublicKey) -> Result<String, String> + Send + Sync> PublicKeys for F {
+    fn public(&self, key: &PublicKey) -> Result<String, String> {
+        self(key)
     }
 }
 

@@ -46,6 +46,8 @@ impl<B: Backing> GateLive<B> {
             GateEvent::WorkResent(event) => gate.work_resent(event),
             // These say what was not done; nothing live remembers it.
             GateEvent::Unrouted(_) | GateEvent::EnqueueRefused(_) | GateEvent::OutcomeIgnored(_) => Ok(()),
+            // For whoever asks later; that it happened is in the history's moments.
+            GateEvent::SecretsGiven(_) => Ok(()),
 
             GateEvent::ItemEnqueued(event) => gate.item_enqueued(record, event),
             GateEvent::BuildsetOpened(event) => gate.buildset_opened(record, event),

@@ -87,6 +87,7 @@ impl<B: Backing> GateRead<B> {
             | GateEvent::BuildPaused(_)
             | GateEvent::BuildResumed(_)
             | GateEvent::BuildFailing(_)
+            | GateEvent::SecretsGiven(_)
             | GateEvent::IntakeChanged(_)
             | GateEvent::ReportersStarted(_)
             | GateEvent::ItemMoved(_)
@@ -693,6 +694,7 @@ fn about(event: &GateEvent) -> (Option<ItemId>, Option<gatelog_record::BuildId>)
         GateEvent::BuildPaused(event) => (Some(event.item), Some(event.paused.build)),
         GateEvent::BuildResumed(event) => (Some(event.item), Some(event.build)),
         GateEvent::BuildFailing(event) => (Some(event.item), Some(event.failing.build)),
+        GateEvent::SecretsGiven(event) => (Some(event.item), Some(event.opened.build)),
         GateEvent::ArtifactsNoted(event) => (Some(event.item), None),
         GateEvent::BuildSettled(event) => (Some(event.item), Some(event.build)),
         GateEvent::ItemFailing(event) => (Some(event.item), None),

@@ -172,6 +172,7 @@ pub fn spec(number: u8, config: &str, app: &str, playbooks: &[(Phase, &str, u32)
         nodeset: Nodeset::default(),
         variables: Variables::default(),
         artifacts: Vec::new(),
+        ssh_keys: Vec::new(),
     }
 }
 

@@ -1,58 +1,132 @@
-//! `gatelog keys`: the key pairs of projects, in a site's keys directory. Safe beside running servers.
+//! `gatelog keys`: the key pairs of projects and tenants, in a site's keys directory. Safe beside running servers.
 
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::ExitCode;
 
-use gatelog_secrets::{KeyOwner, Keyring, KeyringError};
+use gatelog_effects::connection::chain;
+use gatelog_rules_config::parse_tenant_file;
+use gatelog_secrets::{KeyOwner, Keyring, KeyringError, SshOwner};
 
 use super::encrypt::read;
 use super::failure::{Code, Failure};
 use super::output::Output;
-use crate::cli::{KeysImportArgs, KeysShowArgs, SiteArgs};
+use super::site::Site;
+use crate::cli::{KeysImportArgs, KeysImportTenantArgs, KeysShowArgs, KeysShowTenantArgs, SiteArgs};
+use crate::renewals::{self, Imported};
 
-/// Takes a key over.
+/// Takes a project's key over.
 pub fn import(site: &SiteArgs, args: &KeysImportArgs) -> Result<ExitCode, Failure> {
-    let keyring = open(site, "keys import", &args.connection)?;
+    let site = site.directory("keys import")?;
+    know_connection(&site, &args.connection)?;
+    let keyring = open(&site)?;
     let pem = read(&args.file, std::fs::File::open(&args.file))?;
     let owner = KeyOwner::new(&args.connection, &args.project);
-    let key = keyring.import_project_key(&owner, &pem, args.replace).map_err(|error| failure(&error))?;
-    let mut out = Output::new();
-    let _ = out.line(&format!("{owner} has the key of {} bits from {}", key.bits(), args.file.display()))?;
-    let _ = out.flush()?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Prints the public half.
-pub fn show(site: &SiteArgs, args: &KeysShowArgs) -> Result<ExitCode, Failure> {
-    let keyring = open(site, "keys show", &args.connection)?;
-    let owner = KeyOwner::new(&args.connection, &args.project);
-    let key = keyring.project_key(&owner).map_err(|error| failure(&error))?;
-    let mut out = Output::new();
-    let _ = out.line(key.public_pem().trim_end())?;
-    let _ = out.flush()?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// The site's keys. A key for a connection it does not have would be of no use to anybody.
-fn open(site: &SiteArgs, command: &str, connection: &str) -> Result<Keyring, Failure> {
-    let site = site.directory(command)?;
-    let config = site.config()?;
-    if let Some(config) = config.filter(|config| !config.connection.contains_key(connection)) {
-        let known: Vec<&str> = config.connection.keys().map(String::as_str).collect();
-        let known = if known.is_empty() { "it has none".to_owned() } else { format!("it has: {}", known.join(", ")) };
-        return Err(Failure::new(Code::NotFound, format!("the site has no connection {connection:?}")).hint(known));
+    if args.ssh {
+        return import_ssh(&keyring, &SshOwner::Project(owner), &pem, &args.file, args.replace);
     }
+    let key = keyring.import_project_key(&owner, &pem, args.replace).map_err(|error| failure(&error))?;
+    ask_for_layouts(&site, &keyring, args).map_err(|message| {
+        Failure::new(
+            Code::No,
+            format!("{owner} has the key, but what tells the server of it cannot be left: {message}"),
+        )
+        .hint("run the same command again: it changes nothing about the key")
+    })?;
+    print(&format!("{owner} has the key of {} bits from {}", key.bits(), args.file.display()))
+}
+
+/// Prints the public half of a project's key.
+pub fn show(site: &SiteArgs, args: &KeysShowArgs) -> Result<ExitCode, Failure> {
+    let site = site.directory("keys show")?;
+    know_connection(&site, &args.connection)?;
+    let keyring = open(&site)?;
+    let owner = KeyOwner::new(&args.connection, &args.project);
+    let text = if args.ssh {
+        keyring.ssh_key(&SshOwner::Project(owner)).map(|key| key.public_line())
+    } else {
+        keyring.project_key(&owner).map(|key| key.public_pem().trim_end().to_owned())
+    };
+    print(&text.map_err(|error| failure(&error))?)
+}
+
+/// Takes a tenant's SSH key over.
+pub fn import_tenant(site: &SiteArgs, args: &KeysImportTenantArgs) -> Result<ExitCode, Failure> {
+    let site = site.directory("keys import-tenant")?;
+    know_tenant(&site, &args.tenant)?;
+    let keyring = open(&site)?;
+    let pem = read(&args.file, std::fs::File::open(&args.file))?;
+    import_ssh(&keyring, &SshOwner::Tenant(args.tenant.clone()), &pem, &args.file, args.replace)
+}
+
+/// Prints the public half of a tenant's SSH key.
+pub fn show_tenant(site: &SiteArgs, args: &KeysShowTenantArgs) -> Result<ExitCode, Failure> {
+    let site = site.directory("keys show-tenant")?;
+    know_tenant(&site, &args.tenant)?;
+    let key = open(&site)?.ssh_key(&SshOwner::Tenant(args.tenant.clone())).map_err(|error| failure(&error))?;
+    print(&key.public_line())
+}
+
+fn import_ssh(keyring: &Keyring, owner: &SshOwner, pem: &str, file: &Path, replace: bool) -> Result<ExitCode, Failure> {
+    let key = keyring.import_ssh_key(owner, pem, replace).map_err(|error| failure(&error))?;
+    print(&format!("{owner} has the SSH key of {} bits from {}", key.bits(), file.display()))
+}
+
+fn print(text: &str) -> Result<ExitCode, Failure> {
+    let mut out = Output::new();
+    let _ = out.line(text)?;
+    let _ = out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether secrets decipher is said with a layout: the tenants that have the project get new ones.
+fn ask_for_layouts(site: &Site, keyring: &Keyring, args: &KeysImportArgs) -> Result<(), String> {
+    let (connection, project) = (args.connection.clone(), args.project.clone());
+    // Whoever this process belongs to, by number: there need not be a name.
+    let user = std::fs::metadata("/proc/self").map_or_else(|_| "unknown".to_owned(), |own| own.uid().to_string());
+    let actor = keyring.actor("host", &user).map_err(|error| chain(&error))?;
+    let usual = || format!("the key of {project} on {connection} was imported");
+    let reason = args.reason.clone().unwrap_or_else(usual);
+    let keys = site.keys().map_err(|failure| failure.primary)?;
+    renewals::leave(&keys, &Imported { connection, project, actor, at: crate::clock::now(), reason })
+}
+
+/// A key for a connection that the site does not have would be of no use to anybody.
+fn know_connection(site: &Site, connection: &str) -> Result<(), Failure> {
+    let Some(config) = site.config()?.filter(|config| !config.connection.contains_key(connection)) else {
+        return Ok(());
+    };
+    let known: Vec<&str> = config.connection.keys().map(String::as_str).collect();
+    let known = if known.is_empty() { "it has none".to_owned() } else { format!("it has: {}", known.join(", ")) };
+    Err(Failure::new(Code::NotFound, format!("the site has no connection {connection:?}")).hint(known))
+}
+
+/// Nor one for a tenant that is not in its tenant file.
+fn know_tenant(site: &Site, tenant: &str) -> Result<(), Failure> {
+    let Some(config) = site.config()? else { return Ok(()) };
+    let path = site.dir().join(&config.tenant_file);
+    let (specs, _) = parse_tenant_file(&read(&path, std::fs::File::open(&path))?);
+    if specs.iter().any(|spec| spec.settings.name == tenant) {
+        return Ok(());
+    }
+    let known: Vec<&str> = specs.iter().map(|spec| spec.settings.name.as_str()).collect();
+    Err(Failure::new(Code::NotFound, format!("the site has no tenant {tenant:?}"))
+        .hint(format!("it has: {}", known.join(", "))))
+}
+
+fn open(site: &Site) -> Result<Keyring, Failure> {
     Keyring::open_dir(site.keys()?).map_err(|error| failure(&error))
 }
 
 fn failure(error: &KeyringError) -> Failure {
     let failure = Failure::new(
         match error {
-            KeyringError::Import { .. } | KeyringError::Owner { .. } => Code::Usage,
+            KeyringError::Import { .. } | KeyringError::Owner { .. } | KeyringError::Tenant { .. } => Code::Usage,
             KeyringError::Taken { .. } => Code::NotAllowed,
             KeyringError::KeyFile { .. } => Code::Integrity,
             _ => Code::No,
         },
-        gatelog_effects::connection::chain(error),
+        chain(error),
     );
     match error {
         KeyringError::Taken { .. } => failure.hint("with --replace it takes the place of the one there is"),

@@ -10,7 +10,8 @@ use gatelog_effects::connection::Connections;
 use gatelog_rules_gate::GateRules;
 use gatelog_writer::{Host, Receiver};
 
-use super::{GATE, Process};
+use super::{Folded, GATE, Process};
+use crate::renewals::Renewals;
 use crate::routing::IntakeRouter;
 use crate::server::{StartError, part};
 use crate::tenants;
@@ -38,4 +39,17 @@ pub fn route(process: &Process, gate: &Host, connections: &Connections) -> Resul
     }
     let stop = Arc::clone(&process.stop);
     process.thread("intake-router", move || router.run(&stop))
+}
+
+/// Has tenants configured anew whose projects' keys are imported.
+pub fn renew(process: &Process, gate: &Host, connections: &Connections) -> Result<JoinHandle<()>, StartError> {
+    let renewals = Renewals {
+        keys: process.paths.keys(),
+        log: Arc::clone(&process.log),
+        gate: Folded { projection: process.gate.projection.clone(), published: process.gate.published.clone() },
+        owner: Arc::clone(gate.published()),
+        connections: connections.clone(),
+    };
+    let stop = Arc::clone(&process.stop);
+    process.thread("renewals", move || renewals.run(&stop))
 }

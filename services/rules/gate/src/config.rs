@@ -7,8 +7,8 @@ use gatelog_deciding::Refusal;
 use gatelog_gate_state::live::{PendingRow, Work};
 use gatelog_record::draft::gate::{
     BranchMoved, ConfigFile, ConfigFileSet, ConfigFilesFound, ConfigRead, ConfigReadWanted, ConfigScope,
-    LayoutActivated, LayoutMade, LayoutOutcome, LayoutPurpose, LayoutWanted, ProjectBranch, TenantConfigured,
-    TenantLoaded, TenantProject,
+    LayoutActivated, LayoutMade, LayoutOutcome, LayoutPurpose, LayoutWanted, ProjectBranch, ReconfigureAsked,
+    TenantConfigured, TenantLoaded, TenantProject,
 };
 use gatelog_record::draft::intake::ForgeEvent;
 use gatelog_record::event::GateEvent;
@@ -31,6 +31,15 @@ impl Decision<'_> {
         self.emit(GateEvent::TenantConfigured(TenantConfigured { tenant: loaded.clone() }))?;
         self.enable_pipelines(&loaded.tenant)?;
         self.want_config_read(&loaded.tenant, ConfigScope::Tenant, loaded.projects.clone())
+    }
+
+    /// Somebody asks that a tenant is configured anew, with the settings it has.
+    pub(crate) fn reconfigure_asked(&mut self, asked: &ReconfigureAsked) -> Result<(), Refusal> {
+        let Some(loaded) = self.tenant(&asked.tenant).map(|row| row.loaded.clone()) else {
+            return self.nothing("no-such-tenant");
+        };
+        self.emit(GateEvent::TenantConfigured(TenantConfigured { tenant: loaded.clone() }))?;
+        self.want_config_read(&loaded.tenant, ConfigScope::Tenant, loaded.projects)
     }
 
     pub(crate) fn want_config_read(

@@ -8,7 +8,7 @@ use gatelog_record::draft::capacity::{LeaseAsked, SemaphoreWanted};
 use gatelog_record::draft::gate::{
     AttemptFailing, AttemptFinished, AttemptPaused, AttemptStarted, BuildFailing, BuildFinished, BuildPaused,
     BuildResult, BuildResumed, BuildSettled, BuildStarted, ItemDequeued, ItemResult, LeaseEndWanted, LeaseLost,
-    LeaseWanted, ReportAction,
+    LeaseWanted, ReportAction, SecretsGiven, SecretsOpened,
 };
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BuildId, BuildsetId, Domain, ItemId, Partition, Value};
@@ -338,6 +338,14 @@ impl Decision<'_> {
         }
         let (item, buildset) = (row.item, row.buildset);
         self.emit(GateEvent::BuildStarted(BuildStarted { started: started.clone(), item, buildset }))
+    }
+
+    /// A worker says what an attempt is given.
+    pub(crate) fn secrets_opened(&mut self, opened: &SecretsOpened) -> Result<(), Refusal> {
+        let subject = format!("secrets of build {} attempt {}", opened.build, opened.attempt);
+        let Some(row) = self.current_attempt(opened.build, opened.attempt, &subject)? else { return Ok(()) };
+        let (item, buildset) = (row.item, row.buildset);
+        self.emit(GateEvent::SecretsGiven(SecretsGiven { opened: opened.clone(), item, buildset }))
     }
 
     /// A worker says that a job waits for those that need it.

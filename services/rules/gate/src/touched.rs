@@ -161,6 +161,7 @@ impl Decision<'_> {
             | GateEvent::ReportRequested(_)
             | GateEvent::ReportDelivered(_)
             | GateEvent::LeaseEndWanted(_)
+            | GateEvent::SecretsGiven(_)
             // The item leaves next.
             | GateEvent::ArtifactsNoted(_) => {}
         }

@@ -300,7 +300,18 @@ async fn the_public_key_of_a_project_is_given_as_pem_and_of_no_other() {
         let response = site.served.http.get(format!("{}{path}", site.served.base)).send().await.unwrap();
         assert_eq!(response.headers()["content-type"], "text/plain; charset=utf-8");
     }
+    for (path, key) in [
+        ("project-ssh-key/app.pub", "ssh-rsa app on forge\n"),
+        ("project-ssh-key/forge.example/app.pub", "ssh-rsa app on forge\n"),
+        ("tenant-ssh-key/ssh.pub", "ssh-rsa demo\n"),
+    ] {
+        let answer = site.served.get(&format!("/api/tenant/demo/{path}")).await;
+        assert_eq!((answer.status, answer.text.as_str()), (200, key), "{path}");
+    }
     for (path, says) in [
+        ("/api/tenant/demo/project-ssh-key/nobody.pub", "there is no project \"nobody\" in tenant \"demo\""),
+        ("/api/tenant/nobody/project-ssh-key/app.pub", "nobody"),
+        ("/api/tenant/nobody/tenant-ssh-key/ssh.pub", "nobody"),
         ("/api/tenant/demo/key/nobody.pub", "there is no project \"nobody\" in tenant \"demo\""),
         ("/api/tenant/demo/key/org/nobody.pub", "org/nobody"),
         ("/api/tenant/demo/key/app", "PROJECT.pub"),

@@ -21,7 +21,7 @@ use gatelog_replay::Timeline;
 use gatelog_runner::{Runner, RunnerConfig};
 use gatelog_store::{Layout, RungDir};
 use gatelog_web::site::ConsoleRead;
-use gatelog_web::{Component, ConsoleChunk, ConsoleSource, Consoles, PartHealth, Site, TimelinePast};
+use gatelog_web::{Component, ConsoleChunk, ConsoleSource, Consoles, PartHealth, PublicKey, Site, TimelinePast};
 use serde_json::Value as Json;
 
 pub const GATE: Partition = Partition { domain: Domain::Gate, index: 0 };
@@ -284,9 +284,10 @@ impl Served {
                 let present = Arc::clone(&present);
                 move || present.lock().unwrap().clone()
             }),
-            keys: Arc::new(|connection: &str, project: &str| match project {
-                "broken" => Err("its file is damaged".to_owned()),
-                _ => Ok(format!("the key of {project} on {connection}\n")),
+            keys: Arc::new(|key: &PublicKey| match key {
+                PublicKey::Secrets { connection, project } => Ok(format!("the key of {project} on {connection}\n")),
+                PublicKey::ProjectSsh { connection, project } => Ok(format!("ssh-rsa {project} on {connection}\n")),
+                PublicKey::TenantSsh { tenant } => Ok(format!("ssh-rsa {tenant}\n")),
             }),
             drivers: BTreeMap::from([("forge".to_owned(), "git".to_owned())]),
             version: "1.2.3".into(),

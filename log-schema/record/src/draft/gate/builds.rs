@@ -110,6 +110,55 @@ pub struct BuildStarted {
     pub buildset: BuildsetId,
 }
 
+/// A secret or key that a build was given. Never what is in it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Given {
+    /// A secret, deciphered for those of the job's playbooks that name it.
+    Secret {
+        /// Its name.
+        name: String,
+        /// The connection of the project whose key opened it.
+        connection: String,
+        /// That project's name on the connection.
+        project: String,
+    },
+    /// The SSH key of the tenant, in the build's agent.
+    TenantSshKey,
+    /// The SSH key of a project, in the build's agent.
+    ProjectSshKey {
+        /// The connection.
+        connection: String,
+        /// The project's name on the connection.
+        project: String,
+    },
+}
+
+/// Input: a worker has opened what an attempt is given, and hands it over next.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SecretsOpened {
+    /// The tenant.
+    pub tenant: String,
+    /// The build.
+    pub build: BuildId,
+    /// Which attempt.
+    pub attempt: u32,
+    /// The worker.
+    pub worker: String,
+    /// What; never empty.
+    pub given: Vec<Given>,
+}
+
+/// An attempt was given secrets or keys.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SecretsGiven {
+    /// What the worker said.
+    pub opened: SecretsOpened,
+    /// The item.
+    pub item: ItemId,
+    /// The buildset.
+    pub buildset: BuildsetId,
+}
+
 /// Input: an attempt succeeded so far and waits for the jobs that need it. Zuul: `zuul.pause`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttemptPaused {

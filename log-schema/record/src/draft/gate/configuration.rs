@@ -33,6 +33,16 @@ pub struct TenantLoaded {
     pub projects: Vec<TenantProject>,
 }
 
+/// Input: somebody asks that a tenant is configured anew: its files are read again, and a layout is made of them, also
+/// where nothing changed in them. Zuul: `tenant-reconfigure`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReconfigureAsked {
+    /// The tenant.
+    pub tenant: String,
+    /// Why, in their words.
+    pub reason: String,
+}
+
 /// A tenant's settings came into force.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TenantConfigured {
@@ -191,7 +201,7 @@ pub struct SecretVerdict {
     /// Canonical name of its project.
     pub project: String,
     /// Why, a code: `secret-undecipherable` (it does not decipher with its project's key), `secret-key-unreadable` (that
-    /// key cannot be read).
+    /// key cannot be read), `secrets-too-many` (nobody tried: there is too much to decipher).
     pub code: String,
 }
 

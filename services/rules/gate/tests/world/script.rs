@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use gatelog_gate_state::live::{BuildState, ItemRow, WaitKey};
 use gatelog_record::draft::gate::{
     AttemptFailing, AttemptPaused, BuildResult, DequeueAsked, EnqueueAsked, IntakeAsked, LeaseLost, PromoteAsked,
-    TenantLoaded, TenantProject, TriggerIntake, WaitSubject,
+    ReconfigureAsked, TenantLoaded, TenantProject, TriggerIntake, WaitSubject,
 };
 use gatelog_record::draft::intake::{ForgeEvent, TenantFile};
 use gatelog_record::input::{GateInput, IntakeInput};
@@ -233,6 +233,10 @@ impl Story {
                 self.version += 1;
                 let file = TenantFile { version: self.version, file: BlobHash::default(), tenants: Vec::new() };
                 self.world.intake(&IntakeInput::TenantFile(file))
+            }
+            ["ask", "to", "reconfigure", reason @ ..] => {
+                let asked = ReconfigureAsked { tenant: TENANT.into(), reason: reason.join(" ") };
+                self.world.say(TENANT, GateInput::ReconfigureAsked(asked))
             }
             ["ask", "to", what, "events"] => {
                 let triggers = match *what {
