@@ -1,5 +1,4 @@
 //! SSH key pairs of projects and tenants. The key is no site's but the tests'.
-#![expect(clippy::print_stdout, reason = "tests")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
