@@ -27,6 +27,6 @@ scenarios! {
     topics limits intake reporter_jobs
     circle serial supercedent promote fail_fast hold_following pause artifacts disabled
     trigger_order facts_fail reports_fail silent_workers nonsense
-    artifact_stands facts_asked old_inputs branches lasting waiting_since many_queues requirements odd_layouts
-    leaving_late promote_some deep_graphs reporter_alone
+    artifact_stands facts_asked late_answers moves_on circle_parts new_layout who_is_first one_at_most pipeline_gone
+    told_of_leaving on_its_way reporter_alone remarks serial_circle
 }

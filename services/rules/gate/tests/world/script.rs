@@ -706,6 +706,10 @@ impl Story {
                 let flat = said.split_whitespace().collect::<Vec<_>>().join(" ");
                 if flat.contains(&text) { Ok(()) } else { Err(format!("it says {said:?}")) }
             }
+            ["it", "does", "not", "say", rest @ ..] => match self.expect(&[&["it", "says"], rest].concat()) {
+                Ok(()) => Err("it says so".into()),
+                Err(_) => Ok(()),
+            },
             ["remark", project, path, line] => {
                 let remarks =
                     self.world.last_report.as_ref().map(|report| report.remarks.as_slice()).unwrap_or_default();
