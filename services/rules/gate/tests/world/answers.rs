@@ -93,7 +93,7 @@ impl World {
             }
             Work::Submit(wanted) => {
                 let outcome = match fails {
-                    Some(message) if message == "refused" => {
+                    Some(message) if message == "refused" || message == "already-merged" => {
                         SubmitOutcome::Refused { code: message, message: "the forge says no".into() }
                     }
                     Some(message) => SubmitOutcome::Failed { code, message, again: true },
