@@ -18,7 +18,8 @@ import subprocess
 import sys
 import time
 
-import weave
+sys.dont_write_bytecode = True
+import weave  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CRATE = "services/rules/gate"
@@ -153,12 +154,10 @@ def build(tree, mutants):
 # ---- running ----
 
 
-class Limits:
-    """A child's limits."""
-
-    def __call__(self):
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+def limits():
+    """What a child may take."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def watch(command, cwd, seconds, mutant=0, reach=None):
@@ -171,7 +170,7 @@ def watch(command, cwd, seconds, mutant=0, reach=None):
         environment["MUTANT_REACH"] = str(reach)
     child = subprocess.Popen(
         command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        start_new_session=True, preexec_fn=Limits(),
+        start_new_session=True, preexec_fn=limits,
     )
     end, rest = time.monotonic() + seconds, b""
     try:
@@ -316,6 +315,8 @@ def main():
     parser.add_argument("--fresh", action="store_true", help="forget what was found out")
     parser.add_argument("--build", action="store_true", help="only build")
     wanted = parser.parse_args()
+    # However it ends, no test of a mutant goes on for ever behind it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     work = pathlib.Path(wanted.work).resolve()
     tree = work / "tree"
     tree.mkdir(parents=True, exist_ok=True)
@@ -348,7 +349,9 @@ def main():
     if file.exists():
         for line in file.read_text().splitlines():
             result = json.loads(line)
-            results[result["name"]] = result
+            # What was caught once stays caught.
+            if not (results.get(result["name"]) or {}).get("by"):
+                results[result["name"]] = result
     began, tried = time.monotonic(), 0
     with file.open("a") as keep:
         for mutant in [one for word in wanted.only.split(",") for one in mutants if word in one["name"]]:

@@ -26,7 +26,7 @@ scenarios! {
     retries twice early_failure results shared_ref static_until_merged topics limits intake reporter_jobs autohold
     autohold_which semaphore_circle circle serial supercedent promote fail_fast hold_following pause artifacts
     disabled trigger_order facts_fail reports_fail silent_workers nonsense warnings artifact_stands facts_asked
-    old_inputs branches lasting waiting_since many_queues requirements odd_layouts leaving_late promote_some
-    deep_graphs reconfigure reporter_alone alternatives resources_first not_submitted tags serial_needs
-    requirements_asked one_build dequeue_told semaphore_order circle_moves found_behind
+    reconfigure reporter_alone alternatives resources_first not_submitted tags serial_needs requirements_asked
+    one_build dequeue_told semaphore_order circle_moves found_behind late_answers moves_on circle_parts new_layout
+    who_is_first one_at_most pipeline_gone told_of_leaving on_its_way remarks serial_circle
 }

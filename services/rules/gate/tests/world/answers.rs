@@ -60,7 +60,8 @@ impl World {
     /// An answer comes to the first sending of work that was sent again.
     pub fn answer_late(&mut self, kind: &str) -> Result<(), String> {
         let rows = self.live.gate.pending_work.rows.iter();
-        let found = rows.filter(|(_, row)| row.work.kind() == kind && row.attempt > 1).map(|(id, row)| (*id, row.clone()));
+        let found =
+            rows.filter(|(_, row)| row.work.kind() == kind && row.attempt > 1).map(|(id, row)| (*id, row.clone()));
         let (id, row) = found.last().ok_or_else(|| format!("no {kind} was sent again"))?;
         let input = self.answer(id, &PendingRow { attempt: 1, ..row.clone() })?;
         self.say(&row.tenant, input)
@@ -96,7 +97,7 @@ impl World {
             }
             Work::Submit(wanted) => {
                 let outcome = match fails {
-                    Some(message) if message == "refused" => {
+                    Some(message) if message == "refused" || message == "already-merged" => {
                         SubmitOutcome::Refused { code: message, message: "the forge says no".into() }
                     }
                     Some(message) => SubmitOutcome::Failed { code, message, again: true },
@@ -459,6 +460,26 @@ impl World {
             finished_at: self.now.plus_seconds(303),
             detail: None,
             data,
+            secret_data: None,
+            artifacts: Vec::new(),
+            log_url: None,
+        };
+        self.say(&tenant, GateInput::AttemptFinished(finished))
+    }
+
+    /// A worker ends an attempt of a build well, and says something about it.
+    pub fn end_saying(&mut self, build: BuildId, attempt: u32, text: &str) -> Result<(), String> {
+        let tenant = self.live.gate.builds.rows.get(&build).map_or("acme".to_owned(), |row| row.tenant.clone());
+        let finished = AttemptFinished {
+            tenant: tenant.clone(),
+            build,
+            attempt,
+            worker: "worker-1".into(),
+            result: BuildResult::Success,
+            started_at: self.now,
+            finished_at: self.now,
+            detail: Some(text.to_owned()),
+            data: Value::Null,
             secret_data: None,
             artifacts: Vec::new(),
             log_url: None,

@@ -128,7 +128,13 @@ impl Forge {
 
     fn needs(&self, name: &str) -> Vec<ChangeKey> {
         let Some(newest) = self.changes.get(name).and_then(|change| change.patchsets.last()) else { return Vec::new() };
-        newest.depends_on.iter().chain(&newest.stacked_on).chain(&newest.names).filter_map(|other| self.key(other)).collect()
+        newest
+            .depends_on
+            .iter()
+            .chain(&newest.stacked_on)
+            .chain(&newest.names)
+            .filter_map(|other| self.key(other))
+            .collect()
     }
 
     /// The other open changes of a change's topic.

@@ -517,6 +517,7 @@ impl Story {
                 self.world.leases.remove(&(build, row.attempt));
                 self.world.say(TENANT, GateInput::LeaseLost(lost(true)))
             }
+            ["succeeds", "saying", words @ ..] => self.world.end_saying(build, row.attempt, &words.join(" ")),
             ["succeeds", "again"] => self.world.end_build(build, row.attempt, BuildResult::Success, Value::Null),
             ["reports", "attempt", attempt] => {
                 let attempt = attempt.parse().map_err(|_| "not a number")?;
