@@ -1,29 +1,39 @@
 //! What operators may ask for, over HTTP and on the command line: real tokens, made by OpenSSL.
 
+mod tokens;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value as Json, json};
 
 use crate::harness::projects::PIPELINES;
 use crate::harness::{Server, Site, eventually, host};
+use tokens::{AUDIENCE, Key, SECRET, claims, dev, hmac, hs256_token, now, ops, token};
 
-/// Jobs that wait for ever: no worker offers that label.
+/// A job that takes longer than any test.
 const JOBS: &str = r"
 - job:
     name: never
-    nodeset: {nodes: [{name: one, label: nowhere}]}
+    run: playbooks/never.yaml
+    timeout: 3600
 
 - project:
     queue: integrated
     check: {jobs: [never]}
     gate: {jobs: [never]}
     post: {jobs: [never]}
+";
+
+const PLAYBOOK: &str = r"
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - command: sleep 3600
 ";
 
 const POST: &str = r"
@@ -35,9 +45,6 @@ const POST: &str = r"
         - event: ref-updated
           ref: ^refs/heads/nowhere$
 ";
-
-const SECRET: &str = "a secret that is long enough for everybody";
-const AUDIENCE: &str = "ci.example.org";
 
 /// Who may do what: `ops` everything, `dev` to promote and to enqueue for one project; tenant `closed` is theirs alone.
 const RULES: &str = r"
@@ -58,7 +65,8 @@ const RULES: &str = r"
 fn site(toml: &str) -> Site {
     let config = format!("{PIPELINES}{POST}");
     let files = [("zuul.yaml", config.as_str())];
-    let site = Site::new(&[("config", &files), ("project", &[("zuul.yaml", JOBS), ("notes", "1\n")])]);
+    let project = [("zuul.yaml", JOBS), ("playbooks/never.yaml", PLAYBOOK), ("notes", "1\n")];
+    let site = Site::new(&[("config", &files), ("project", &project)]);
     let known = std::fs::read_to_string(site.path().join("gatelog.toml")).unwrap();
     site.write("gatelog.toml", &format!("{known}{toml}"));
     site
@@ -70,100 +78,6 @@ fn hs256(more: &str) -> String {
          secret = \"{SECRET}\"\n{more}"
     )
 }
-
-// ---- tokens, without anything of gatelog ----
-
-fn base64url(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let mut out = String::new();
-    for three in bytes.chunks(3) {
-        let number = three.iter().fold(0_u32, |number, byte| number << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
-        for place in 0..=three.len() {
-            out.push(char::from(LETTERS[(number >> (18 - 6 * place)) as usize & 63]));
-        }
-    }
-    out
-}
-
-fn openssl(arguments: &[&str], input: &[u8]) -> Vec<u8> {
-    let mut child = Command::new("openssl")
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(input).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "openssl {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    output.stdout
-}
-
-fn hmac(secret: &str, message: &str) -> Vec<u8> {
-    let key: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
-    openssl(&["dgst", "-sha256", "-mac", "HMAC", "-macopt", &format!("hexkey:{key}"), "-binary"], message.as_bytes())
-}
-
-/// An RSA key in a file.
-struct Key(PathBuf);
-
-impl Key {
-    fn new(dir: &Path, name: &str) -> Key {
-        let path = dir.join(format!("{name}.pem"));
-        openssl(
-            &["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", path.to_str().unwrap()],
-            b"",
-        );
-        Key(path)
-    }
-
-    fn public(&self) -> String {
-        String::from_utf8(openssl(&["pkey", "-in", self.0.to_str().unwrap(), "-pubout"], b"")).unwrap()
-    }
-
-    fn sign(&self, message: &str) -> Vec<u8> {
-        openssl(&["dgst", "-sha256", "-sign", self.0.to_str().unwrap(), "-binary"], message.as_bytes())
-    }
-
-    /// As a JSON Web Key.
-    fn jwk(&self, name: &str) -> Json {
-        let said = openssl(&["rsa", "-in", self.0.to_str().unwrap(), "-modulus", "-noout"], b"");
-        let said = String::from_utf8(said).unwrap();
-        let digits = said.trim().strip_prefix("Modulus=").unwrap().as_bytes();
-        let byte = |two: &[u8]| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16).unwrap();
-        let modulus: Vec<u8> = digits.chunks(2).map(byte).collect();
-        json!({"kty": "RSA", "use": "sig", "alg": "RS256", "kid": name, "n": base64url(&modulus), "e": "AQAB"})
-    }
-}
-
-fn now() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64
-}
-
-/// Claims of somebody, good for ten minutes.
-fn claims(issuer: &str, who: &str, group: &str) -> Json {
-    json!({"iss": issuer, "aud": AUDIENCE, "sub": who, "groups": [group], "iat": now() - 1, "exp": now() + 600})
-}
-
-fn token(header: &Json, claims: &Json, sign: impl FnOnce(&str) -> Vec<u8>) -> String {
-    let signed = format!("{}.{}", base64url(header.to_string().as_bytes()), base64url(claims.to_string().as_bytes()));
-    let signature = base64url(&sign(&signed));
-    format!("{signed}.{signature}")
-}
-
-fn hs256_token(claims: &Json) -> String {
-    token(&json!({"alg": "HS256", "typ": "JWT"}), claims, |text| hmac(SECRET, text))
-}
-
-fn ops() -> String {
-    hs256_token(&claims("sso", "olivia", "ops"))
-}
-
-fn dev() -> String {
-    hs256_token(&claims("sso", "dieter", "dev"))
-}
-
-// ---- asking ----
 
 struct Answer {
     status: u16,
