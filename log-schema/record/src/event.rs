@@ -128,6 +128,16 @@ family! {
         0x012e "gate.reporters-started" 1 ReportersStarted(gate::ReportersStarted);
         /// An item went to another queue.
         0x012f "gate.item-moved" 1 ItemMoved(gate::ItemMoved);
+        /// A request to keep nodes of builds that fail is in force.
+        0x0130 "gate.autohold-set" 1 AutoholdSet(gate::AutoholdSet);
+        /// Nodes of a build that failed are kept.
+        0x0131 "gate.nodes-held" 1 NodesHeld(gate::NodesHeld);
+        /// Nodes of a build are no longer kept.
+        0x0132 "gate.hold-ended" 1 HoldEnded(gate::HoldEnded);
+        /// A request to keep nodes is in force no longer.
+        0x0133 "gate.autohold-ended" 1 AutoholdEnded(gate::AutoholdEnded);
+        /// The next attempt of a build asks for other nodes.
+        0x0134 "gate.nodeset-changed" 1 NodesetChanged(gate::NodesetChanged);
     }
 }
 
@@ -152,6 +162,8 @@ family! {
         0x0208 "capacity.wait-changed" 1 WaitChanged(capacity::LeaseWaitChanged);
         /// A worker let go of a lease before its owner asked for its end.
         0x0209 "capacity.release-noted" 1 ReleaseNoted(capacity::ReleaseNoted);
+        /// A lease's nodes are kept although its attempt is over.
+        0x020a "capacity.lease-held" 1 LeaseHeld(capacity::LeaseHeld);
     }
 }
 

@@ -56,6 +56,10 @@ family! {
         0x8112 "gate.in.attempt-failing" 1 AttemptFailing(gate::AttemptFailing);
         /// Somebody asks that outside events wait, or are dropped, or are dealt with again.
         0x8113 "gate.in.intake-asked" 1 IntakeAsked(gate::IntakeAsked);
+        /// Somebody asks that nodes of builds that fail be kept.
+        0x8114 "gate.in.autohold-asked" 1 AutoholdAsked(gate::AutoholdAsked);
+        /// Somebody asks that a request to keep nodes be deleted.
+        0x8115 "gate.in.autohold-delete-asked" 1 AutoholdDeleteAsked(gate::AutoholdDeleteAsked);
     }
 }
 
@@ -72,6 +76,8 @@ family! {
         0x8204 "capacity.in.lease-end-asked" 1 LeaseEndAsked(capacity::LeaseEndAsked);
         /// A worker has let go of a lease's nodes.
         0x8205 "capacity.in.lease-released" 1 LeaseReleased(capacity::LeaseReleased);
+        /// An owner asks that a lease's nodes be kept.
+        0x8206 "capacity.in.lease-hold-asked" 1 LeaseHoldAsked(capacity::LeaseHoldAsked);
     }
 }
 

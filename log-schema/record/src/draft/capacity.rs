@@ -92,6 +92,21 @@ pub struct LeaseEndAsked {
     pub reason: String,
 }
 
+/// An owner asks that a lease's nodes be kept although its attempt is over; its end is asked for later.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseHoldAsked {
+    /// The build.
+    pub build: BuildId,
+    /// Which attempt.
+    pub attempt: u32,
+    /// Until when, for people; `None` means until somebody lets it go.
+    pub until: Option<Timestamp>,
+    /// For whom: the number of the owner's request.
+    pub request: u64,
+    /// Why, in the words of whoever asked.
+    pub reason: String,
+}
+
 /// A worker has let go of everything a lease gave it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LeaseReleased {
@@ -177,6 +192,18 @@ pub struct LeaseRevoked {
     pub worker: String,
     /// A code, from the owner: `finished`, `canceled`, …
     pub reason: String,
+}
+
+/// A lease's nodes are kept although its attempt is over: the worker leaves them as they are. Its slot and its
+/// semaphores are free.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseHeld {
+    /// The lease.
+    pub lease: LeaseId,
+    /// The worker that has the nodes.
+    pub worker: String,
+    /// What was asked.
+    pub hold: LeaseHoldAsked,
 }
 
 /// A lease is over and what it held is free.

@@ -37,6 +37,8 @@ pub enum BuildResult {
     DiskFull,
     /// `ERROR`
     Error,
+    /// As `Retry`, because a node could not be reached: the next attempt asks for the next of the job's nodesets.
+    Unreachable,
 }
 
 impl BuildResult {
@@ -47,7 +49,7 @@ impl BuildResult {
             BuildResult::Failure => "FAILURE",
             BuildResult::PostFailure => "POST_FAILURE",
             BuildResult::TimedOut => "TIMED_OUT",
-            BuildResult::Retry => "RETRY",
+            BuildResult::Retry | BuildResult::Unreachable => "RETRY",
             BuildResult::RetryLimit => "RETRY_LIMIT",
             BuildResult::NodeFailure => "NODE_FAILURE",
             BuildResult::MergeConflict => "MERGE_CONFLICT",
@@ -238,6 +240,23 @@ pub struct BuildFinished {
     pub retry: bool,
     /// The build's result if there is none.
     pub result: Option<BuildResult>,
+}
+
+/// The next attempt of a build asks for other nodes: those it had, or was to have, could not be had or reached.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodesetChanged {
+    /// The build.
+    pub build: BuildId,
+    /// The item.
+    pub item: ItemId,
+    /// The buildset.
+    pub buildset: BuildsetId,
+    /// Which of the job's nodesets, counted from 0.
+    pub nodeset: u32,
+    /// Whether the attempt before it does not count, because it never began.
+    pub uncounted: bool,
+    /// A code: `node-failure`, `unreachable`.
+    pub code: String,
 }
 
 /// A build got its result without a worker: skipped, canceled, noop, refused.

@@ -2,6 +2,7 @@
 
 mod builds;
 mod configuration;
+mod holds;
 mod leaving;
 mod preparing;
 mod queueing;
@@ -10,6 +11,7 @@ mod triggers;
 
 pub use builds::*;
 pub use configuration::*;
+pub use holds::*;
 pub use leaving::*;
 pub use preparing::*;
 pub use queueing::*;

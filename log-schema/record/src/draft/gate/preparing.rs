@@ -228,6 +228,20 @@ pub struct JobTraits {
     pub changes: Vec<u32>,
     /// Whether it runs only once its item was reported as a success (and merged). Zuul: `type: reporter`.
     pub reporter: bool,
+    /// Other nodes it may run on, in order of preference, where those it asks for first cannot be had or reached.
+    /// Zuul: `alternatives` of a nodeset.
+    pub alternatives: Vec<NodesetAlternative>,
+    /// Those of its semaphores that it takes only once it has its nodes, by name. Zuul: `resources-first`.
+    pub resources_first: Vec<String>,
+}
+
+/// Other nodes that a job may run on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodesetAlternative {
+    /// Everything a worker must know where it runs on these: a blob.
+    pub spec: BlobHash,
+    /// The nodes.
+    pub nodes: Vec<crate::draft::capacity::NodeWanted>,
 }
 
 /// How freezing ended.

@@ -192,10 +192,14 @@ pub struct EnqueueAsked {
     pub pipeline: String,
     /// The connection.
     pub connection: String,
-    /// The change.
+    /// The change; or a ref, by its full name.
     pub change: ChangeKey,
     /// Why, in their words.
     pub reason: String,
+    /// Of a ref: where it was before. Zuul: `oldrev`.
+    pub old_commit: Option<String>,
+    /// Of a ref: where it is; of a branch it may be left out. Zuul: `newrev`.
+    pub new_commit: Option<String>,
 }
 
 /// Input: somebody asks to dequeue a change.
