@@ -1,13 +1,15 @@
 //! How capacity's events change the live tables.
 
+use std::ops::Bound;
+
 use gatelog_record::draft::capacity::{
-    LeaseEnded, LeaseGranted, LeaseQueued, LeaseRefused, LeaseRevoked, LeaseWaitChanged, ReleaseNoted, WorkerJoined,
-    WorkerLost,
+    LeaseEnded, LeaseGranted, LeaseHeld, LeaseQueued, LeaseRefused, LeaseRevoked, LeaseWaitChanged, ReleaseNoted,
+    WorkerJoined, WorkerLost, WorkerSeen,
 };
 use gatelog_record::draft::gate::LeaseLost;
 use gatelog_record::event::CapacityEvent;
 use gatelog_record::input::GateInput;
-use gatelog_record::{Event, EventRecord};
+use gatelog_record::{Event, EventRecord, LeaseId};
 use gatelog_tables::{Backing, FoldRefused, LiveTables, Table, TableExt};
 
 use crate::live::{CapacityLive, CapacityTables, Grant, LeaseRow, LeaseState, TurnRow, Wait, WorkerRow};
@@ -33,6 +35,7 @@ impl<B: Backing> CapacityLive<B> {
             CapacityEvent::LeaseRevoked(revoked) => self.own.revoked(revoked),
             CapacityEvent::ReleaseNoted(noted) => self.own.released(noted),
             CapacityEvent::WaitChanged(changed) => self.own.waits(changed),
+            CapacityEvent::LeaseHeld(held) => self.own.held(held),
             CapacityEvent::LeaseEnded(ended) => {
                 let lease = self.own.ended(ended)?;
                 if ended.tell_owner {
@@ -78,7 +81,10 @@ impl<B: Backing> CapacityTables<B> {
     fn joined(&mut self, record: &EventRecord, joined: &WorkerJoined) -> Result<(), FoldRefused> {
         let offer = &joined.offer;
         let row = match self.workers.get(&offer.worker)?.map(|row| row.into_owned()) {
-            None => WorkerRow { offer: offer.clone(), used: 0, joined_at: record.recorded_at },
+            None => {
+                self.keeps(offer)?;
+                WorkerRow { offer: offer.clone(), used: 0, joined_at: record.recorded_at }
+            }
             Some(row) if row.offer.incarnation == offer.incarnation => WorkerRow { offer: offer.clone(), ..row },
             Some(row) => {
                 return Err(FoldRefused::Illegal(format!(
@@ -88,6 +94,26 @@ impl<B: Backing> CapacityTables<B> {
             }
         };
         Ok(self.workers.put(offer.worker.clone(), row)?)
+    }
+
+    /// What was kept when a worker was lost is this start's from here on.
+    fn keeps(&mut self, offer: &WorkerSeen) -> Result<(), FoldRefused> {
+        let from = (offer.worker.clone(), LeaseId([0; 16]));
+        let to = (offer.worker.clone(), LeaseId([255; 16]));
+        let kept: Vec<_> = self
+            .by_worker
+            .range(Bound::Included(&from), Bound::Included(&to))?
+            .map(|entry| entry.map(|(key, _)| key))
+            .collect::<Result<_, _>>()?;
+        for key in kept {
+            let mut row = self.leases.need(&key.1)?.into_owned();
+            if let Some(grant) = &mut row.grant {
+                grant.incarnation.clone_from(&offer.incarnation);
+            }
+            self.leases.put(key.1, row)?;
+            self.by_worker.put(key, offer.incarnation.clone())?;
+        }
+        Ok(())
     }
 
     fn lost(&mut self, lost: &WorkerLost) -> Result<(), FoldRefused> {
@@ -116,6 +142,7 @@ impl<B: Backing> CapacityTables<B> {
                 grant: None,
                 released: false,
                 end_reason: None,
+                held: None,
             },
         )?;
         let mut turn = self.turns.get(&ask.tenant)?.map(|row| *row).unwrap_or_default();
@@ -160,7 +187,7 @@ impl<B: Backing> CapacityTables<B> {
 
     fn revoked(&mut self, revoked: &LeaseRevoked) -> Result<(), FoldRefused> {
         let mut row = self.leases.need(&revoked.lease)?.into_owned();
-        if row.state != LeaseState::Granted {
+        if !matches!(row.state, LeaseState::Granted | LeaseState::Held) {
             return Err(FoldRefused::Illegal(format!("lease {} is revoked but not granted", revoked.lease)));
         }
         row.state = LeaseState::Revoked;
@@ -175,6 +202,33 @@ impl<B: Backing> CapacityTables<B> {
         }
         row.released = true;
         Ok(self.leases.put(noted.released.lease, row)?)
+    }
+
+    fn held(&mut self, event: &LeaseHeld) -> Result<(), FoldRefused> {
+        let mut row = self.leases.need(&event.lease)?.into_owned();
+        if row.state != LeaseState::Granted || row.released {
+            return Err(FoldRefused::Illegal(format!("lease {} is to be kept but not held", event.lease)));
+        }
+        for semaphore in &row.ask.semaphores {
+            self.semaphores.delete(&(semaphore.name.clone(), event.lease))?;
+        }
+        self.gives_back(&row)?;
+        row.state = LeaseState::Held;
+        row.held = Some(event.hold.clone());
+        Ok(self.leases.put(event.lease, row)?)
+    }
+
+    /// A slot of a lease's worker is free again.
+    fn gives_back(&mut self, row: &LeaseRow) -> Result<(), FoldRefused> {
+        let Some(grant) = &row.grant else { return Ok(()) };
+        // A lost worker's row is gone, or is that of another start: its slots went with it.
+        if let Some(worker) = self.workers.get(&grant.worker)?.map(|row| row.into_owned())
+            && worker.offer.incarnation == grant.incarnation
+        {
+            let used = worker.used.saturating_sub(1);
+            self.workers.put(grant.worker.clone(), WorkerRow { used, ..worker })?;
+        }
+        Ok(())
     }
 
     fn waits(&mut self, changed: &LeaseWaitChanged) -> Result<(), FoldRefused> {
@@ -205,12 +259,9 @@ impl<B: Backing> CapacityTables<B> {
                 for semaphore in &row.ask.semaphores {
                     self.semaphores.delete(&(semaphore.name.clone(), ended.lease))?;
                 }
-                // A lost worker's row is gone, or is that of another start: its slots went with it.
-                if let Some(worker) = self.workers.get(&grant.worker)?.map(|row| row.into_owned())
-                    && worker.offer.incarnation == grant.incarnation
-                {
-                    let used = worker.used.saturating_sub(1);
-                    self.workers.put(grant.worker.clone(), WorkerRow { used, ..worker })?;
+                // What was kept gave its slot back then.
+                if row.held.is_none() {
+                    self.gives_back(&row)?;
                 }
                 turn.held = turn.held.saturating_sub(1);
             }

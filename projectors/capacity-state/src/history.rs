@@ -35,6 +35,8 @@ pub enum LeasePhase {
     Released,
     /// It was over.
     Ended,
+    /// Its attempt was over, and its nodes were kept.
+    Held,
 }
 
 /// A lease over a stretch of events.
@@ -139,6 +141,10 @@ impl<B: Backing> ReadTables<B> for CapacityRead<B> {
             CapacityEvent::ReleaseNoted(noted) => {
                 self.next(record, noted.released.lease, |row| row.phase = LeasePhase::Released)
             }
+            CapacityEvent::LeaseHeld(held) => self.next(record, held.lease, |row| {
+                row.phase = LeasePhase::Held;
+                row.detail.clone_from(&held.hold.reason);
+            }),
             CapacityEvent::LeaseEnded(ended) => self.next(record, ended.lease, |row| {
                 row.phase = LeasePhase::Ended;
                 row.ended_at = Some(record.recorded_at);

@@ -23,8 +23,8 @@ pub struct Capacity;
 
 impl DomainState for Capacity {
     const DOMAIN: Domain = Domain::Capacity;
-    const LIVE_SCHEMA: u32 = 1;
-    const READ_SCHEMA: u32 = 1;
+    const LIVE_SCHEMA: u32 = 2;
+    const READ_SCHEMA: u32 = 2;
     type Live<B: Backing> = CapacityLive<B>;
     type Read<B: Backing> = CapacityRead<B>;
 

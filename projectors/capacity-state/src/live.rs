@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use gatelog_partition_state::PartitionTables;
-use gatelog_record::draft::capacity::{LeaseAsked, NodeGrant, WorkerSeen};
+use gatelog_record::draft::capacity::{LeaseAsked, LeaseHoldAsked, NodeGrant, WorkerSeen};
 use gatelog_record::{BuildId, LeaseId, Timestamp};
 use gatelog_tables::table::Life;
 use gatelog_tables::{Backing, Factory, Maps, Overlay, TableDef, TableError, TableSet, TableVisitor, TableVisitorMut};
@@ -63,6 +63,8 @@ pub enum LeaseState {
     Granted,
     /// Its owner asked for its end; the worker has not let go yet.
     Revoked,
+    /// Its attempt is over, and its nodes are kept: its worker's slot and its semaphores are free.
+    Held,
 }
 
 /// What a queued lease waits for.
@@ -112,6 +114,8 @@ pub struct LeaseRow {
     pub released: bool,
     /// Why its owner asked for the end, once it has.
     pub end_reason: Option<String>,
+    /// Why and until when its nodes are kept, or were until its owner asked for the end.
+    pub held: Option<LeaseHoldAsked>,
 }
 
 /// Queued leases in order: priority, tenant, the event that queued them.

@@ -216,6 +216,7 @@ impl Index {
             CapacityEvent::LeaseEnded(ended) => self.leases.get(&ended.lease).copied(),
             CapacityEvent::LeaseRefused(refused) => Some(refused.ask.build),
             CapacityEvent::WaitChanged(changed) => self.leases.get(&changed.lease).copied(),
+            CapacityEvent::LeaseHeld(held) => self.leases.get(&held.lease).copied(),
             CapacityEvent::ReleaseNoted(noted) => self.leases.get(&noted.released.lease).copied(),
             CapacityEvent::WorkerJoined(_) | CapacityEvent::WorkerLost(_) => None,
         };
@@ -245,6 +246,9 @@ impl Index {
             GateEvent::BuildStarted(started) => Some(started.item),
             GateEvent::BuildFinished(finished) => Some(finished.item),
             GateEvent::BuildSettled(settled) => Some(settled.item),
+            GateEvent::NodesetChanged(changed) => Some(changed.item),
+            GateEvent::NodesHeld(held) => Some(held.item),
+            GateEvent::HoldEnded(ended) => of_build(&ended.build),
             GateEvent::ItemFailing(failing) => Some(failing.item),
             GateEvent::ItemReset(reset) => Some(reset.item),
             GateEvent::WaitChanged(changed) => match &changed.subject {

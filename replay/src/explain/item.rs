@@ -294,6 +294,10 @@ impl Telling<'_, '_> {
                     self.attempt(build, number, |attempt| attempt.ended.push(note));
                 }
             }
+            CapacityEvent::LeaseHeld(held) => {
+                let note = Note { text: "its nodes are kept".to_owned(), ..note };
+                self.attempt(held.hold.build, held.hold.attempt, |attempt| attempt.ended.push(note));
+            }
             CapacityEvent::ReleaseNoted(_) | CapacityEvent::WorkerJoined(_) | CapacityEvent::WorkerLost(_) => {}
         }
     }

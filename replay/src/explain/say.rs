@@ -319,6 +319,31 @@ impl Names {
                     .map(|(name, made)| format!("{name}{}", if *made { "" } else { " (not made)" }));
                 format!("artifacts of {}: {}", self.item(noted.item), names.collect::<Vec<_>>().join(", "))
             }
+            GateEvent::NodesetChanged(changed) => {
+                format!(
+                    "{} asks for its nodeset {} next [{}]",
+                    self.build(changed.build),
+                    changed.nodeset,
+                    changed.code
+                )
+            }
+            GateEvent::AutoholdSet(set) => {
+                let asked = &set.asked;
+                format!(
+                    "request {}: nodes of {} of {} are kept when it fails, {} times",
+                    set.request, asked.job, asked.project, asked.count
+                )
+            }
+            GateEvent::NodesHeld(held) => {
+                let until = held.hold.until.map(|until| format!(" until {until}")).unwrap_or_default();
+                format!("the nodes of {} are kept{until} by request {}", self.build(held.hold.build), held.request)
+            }
+            GateEvent::HoldEnded(ended) => {
+                format!("the nodes of {} are no longer kept [{}]", self.build(ended.build), ended.code)
+            }
+            GateEvent::AutoholdEnded(ended) => {
+                format!("request {} to keep nodes is over: {} [{}]", ended.request, ended.detail, ended.code)
+            }
             GateEvent::ItemMoved(event) => format!("{} is in queue {} now", self.item(event.item), event.queue),
             GateEvent::ReportersStarted(event) => {
                 format!("{} was reported; its reporter jobs run before it leaves", self.item(event.item))
@@ -429,6 +454,9 @@ impl Names {
             CapacityEvent::WaitChanged(changed) => {
                 format!("{} waits for {}: {}", self.lease(changed.lease), changed.code, changed.detail)
             }
+            CapacityEvent::LeaseHeld(held) => {
+                format!("{} is over, and worker {} keeps its nodes", self.lease(held.lease), held.worker)
+            }
             CapacityEvent::ReleaseNoted(noted) => {
                 format!("{}: worker {} let go of it", self.lease(noted.released.lease), noted.released.worker)
             }
@@ -511,6 +539,12 @@ impl Names {
                     asked.reason
                 )
             }
+            GateInput::AutoholdAsked(asked) => {
+                format!("nodes of {} of {} are to be kept when it fails: {}", asked.job, asked.project, asked.reason)
+            }
+            GateInput::AutoholdDeleteAsked(asked) => {
+                format!("request {} to keep nodes is asked to end: {}", asked.request, asked.reason)
+            }
             GateInput::AttemptFailing(failing) => {
                 let build = self.build(failing.build);
                 format!("attempt {} of {build} will fail: {}", failing.attempt, failing.detail)
@@ -540,6 +574,9 @@ impl Names {
                     self.build(asked.build),
                     asked.reason
                 )
+            }
+            CapacityInput::LeaseHoldAsked(asked) => {
+                format!("the nodes of attempt {} of {} are to be kept", asked.attempt, self.build(asked.build))
             }
             CapacityInput::LeaseReleased(released) => {
                 format!("worker {} let go of {}", released.worker, self.lease(released.lease))

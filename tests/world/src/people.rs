@@ -156,7 +156,7 @@ fn ask(world: &mut World, enqueue: bool) -> Result<Option<String>, String> {
     let reason = "because".to_owned();
     let input = if enqueue {
         let connection = CONNECTION.to_owned();
-        GateInput::EnqueueAsked(EnqueueAsked { tenant: tenant.clone(), pipeline, connection, change, reason })
+        GateInput::EnqueueAsked(EnqueueAsked { tenant: tenant.clone(), pipeline, connection, change, reason, old_commit: None, new_commit: None })
     } else {
         GateInput::DequeueAsked(DequeueAsked { tenant: tenant.clone(), pipeline, change, reason })
     };

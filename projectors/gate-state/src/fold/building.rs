@@ -3,7 +3,7 @@
 use gatelog_record::draft::capacity::LeaseEndAsked;
 use gatelog_record::draft::gate::{
     ArtifactsNoted, BuildFailing, BuildFinished, BuildPaused, BuildResumed, BuildSettled, BuildStarted, LeaseEndWanted,
-    LeaseWanted, WaitSubject,
+    LeaseWanted, NodesetChanged, WaitSubject,
 };
 use gatelog_record::input::CapacityInput;
 use gatelog_record::{BuildId, Domain, EventRecord, Partition, Value};
@@ -12,9 +12,9 @@ use gatelog_tables::{Backing, FoldRefused, Table, TableExt};
 use crate::live::{ArtifactRow, BuildState, GateLive, GateTables, WaitKey};
 
 /// Where leases are asked for.
-const CAPACITY: Partition = Partition { domain: Domain::Capacity, index: 0 };
+pub(super) const CAPACITY: Partition = Partition { domain: Domain::Capacity, index: 0 };
 /// The allocation domain.
-const MAIN: &str = "main";
+pub(super) const MAIN: &str = "main";
 
 impl<B: Backing> GateLive<B> {
     pub(super) fn ask_for_lease(&mut self, record: &EventRecord, event: &LeaseWanted) -> Result<(), FoldRefused> {
@@ -162,6 +162,20 @@ impl<B: Backing> GateTables<B> {
             if !event.retry {
                 row.child_jobs = child_jobs(&finished.data);
             }
+        })
+    }
+
+    pub(super) fn nodeset_changed(&mut self, event: &NodesetChanged) -> Result<(), FoldRefused> {
+        let row = self.builds.need(&event.build)?;
+        if row.state != BuildState::Waiting {
+            return Err(FoldRefused::Illegal(format!(
+                "build {} is to have other nodes while it is {:?} with attempt {}",
+                event.build, row.state, row.attempt
+            )));
+        }
+        self.builds.update(&event.build, |row| {
+            row.nodeset = event.nodeset;
+            row.uncounted = row.uncounted.saturating_add(u32::from(event.uncounted));
         })
     }
 

@@ -2,6 +2,7 @@
 
 mod building;
 mod configuration;
+mod holds;
 mod queueing;
 mod waiting;
 
@@ -78,6 +79,18 @@ impl<B: Backing> GateLive<B> {
             GateEvent::ArtifactsNoted(event) => gate.artifacts_noted(event),
             GateEvent::BuildFinished(event) => gate.build_finished(event),
             GateEvent::BuildSettled(event) => gate.build_settled(event),
+            GateEvent::NodesetChanged(event) => gate.nodeset_changed(event),
+
+            GateEvent::AutoholdSet(event) => gate.autohold_set(record, event),
+            GateEvent::NodesHeld(event) => {
+                self.gate.nodes_held(record, event)?;
+                self.ask_for_hold(record, event)
+            }
+            GateEvent::HoldEnded(event) => {
+                self.gate.hold_ended(event)?;
+                if event.tell { self.end_hold(record, event) } else { Ok(()) }
+            }
+            GateEvent::AutoholdEnded(event) => gate.autohold_ended(event),
         }
     }
 }

@@ -189,6 +189,8 @@ impl<B: Backing> GateTables<B> {
                             child_jobs: None,
                             paused: false,
                             pre_fail: false,
+                            nodeset: 0,
+                            uncounted: 0,
                         },
                     )?;
                 }

@@ -90,6 +90,11 @@ impl<B: Backing> GateRead<B> {
             | GateEvent::IntakeChanged(_)
             | GateEvent::ReportersStarted(_)
             | GateEvent::ItemMoved(_)
+            | GateEvent::NodesetChanged(_)
+            | GateEvent::AutoholdSet(_)
+            | GateEvent::NodesHeld(_)
+            | GateEvent::HoldEnded(_)
+            | GateEvent::AutoholdEnded(_)
             | GateEvent::ArtifactsNoted(_)
             | GateEvent::WorkResent(_) => Ok(()),
         }
@@ -699,6 +704,9 @@ fn about(event: &GateEvent) -> (Option<ItemId>, Option<gatelog_record::BuildId>)
         GateEvent::ItemReset(event) => (Some(event.item), None),
         GateEvent::ReportersStarted(event) => (Some(event.item), None),
         GateEvent::ItemMoved(event) => (Some(event.item), None),
+        GateEvent::NodesetChanged(event) => (Some(event.item), Some(event.build)),
+        GateEvent::NodesHeld(event) => (Some(event.item), Some(event.hold.build)),
+        GateEvent::HoldEnded(event) => (None, Some(event.build)),
         GateEvent::WaitChanged(event) => match &event.subject {
             WaitSubject::Item(item) => (Some(*item), None),
             WaitSubject::Build(build) => (None, Some(*build)),
@@ -722,6 +730,8 @@ fn about(event: &GateEvent) -> (Option<ItemId>, Option<gatelog_record::BuildId>)
         | GateEvent::EnqueueRefused(_)
         | GateEvent::OutcomeIgnored(_)
         | GateEvent::IntakeChanged(_)
+        | GateEvent::AutoholdSet(_)
+        | GateEvent::AutoholdEnded(_)
         | GateEvent::WindowChanged(_)
         | GateEvent::QueueReordered(_)
         | GateEvent::FailuresCounted(_)

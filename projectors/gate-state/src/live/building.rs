@@ -1,7 +1,8 @@
 //! Builds and the semaphores they hold.
 
-use gatelog_record::draft::gate::{BuildResult, FrozenJob};
-use gatelog_record::{BuildId, BuildsetId, ItemId, LeaseId, Timestamp};
+use gatelog_record::draft::capacity::{LeaseHoldAsked, NodeWanted};
+use gatelog_record::draft::gate::{AutoholdAsked, BuildResult, FrozenJob};
+use gatelog_record::{ActorId, BlobHash, BuildId, BuildsetId, ItemId, LeaseId, Timestamp};
 use gatelog_tables::TableDef;
 use gatelog_tables::table::Life;
 use serde::{Deserialize, Serialize};
@@ -67,12 +68,31 @@ pub struct BuildRow {
     pub paused: bool,
     /// Whether its newest attempt will fail, although it still runs. Zuul: `pre_fail`.
     pub pre_fail: bool,
+    /// Which of the job's nodesets its next attempt asks for, or its newest asked for, counted from 0.
+    pub nodeset: u32,
+    /// How many of its attempts never began because their nodes could not be had: these do not count.
+    pub uncounted: u32,
 }
 
 impl BuildRow {
     /// Whether an attempt of it has a lease or asked for one.
     pub fn holds_lease(&self) -> bool {
         matches!(self.state, BuildState::Leased | BuildState::Running)
+    }
+
+    /// The nodes of its newest or next attempt.
+    pub fn nodes(&self) -> &[NodeWanted] {
+        self.alternative().map_or(&self.job.nodes, |other| &other.nodes)
+    }
+
+    /// What a worker must know of its newest or next attempt.
+    pub fn spec(&self) -> BlobHash {
+        self.alternative().map_or(self.job.spec, |other| other.spec)
+    }
+
+    fn alternative(&self) -> Option<&gatelog_record::draft::gate::NodesetAlternative> {
+        let index = usize::try_from(self.nodeset.checked_sub(1)?).ok()?;
+        self.job.traits.alternatives.get(index)
     }
 
     /// Whether it failed, or will.
@@ -116,4 +136,52 @@ impl TableDef for SemaphoreHolders {
     const LIFE: Life = Life::Live;
     type Key = (String, String, BuildId);
     type Row = ();
+}
+
+/// Requests to keep nodes of builds that fail, by tenant and number.
+#[derive(Debug)]
+pub struct Autoholds;
+impl TableDef for Autoholds {
+    const ID: u16 = 38;
+    const NAME: &'static str = "autoholds";
+    const LIFE: Life = Life::Live;
+    type Key = (String, u64);
+    type Row = AutoholdRow;
+}
+
+/// A request to keep nodes of builds that fail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AutoholdRow {
+    /// What was asked.
+    pub asked: AutoholdAsked,
+    /// When.
+    pub asked_at: Timestamp,
+    /// By whom.
+    pub actor: ActorId,
+    /// For how many builds it has kept nodes, whether it still does or not.
+    pub count: u32,
+    /// What it keeps now.
+    pub held: Vec<HeldBuild>,
+}
+
+impl AutoholdRow {
+    /// Whether it keeps no further nodes.
+    pub fn used_up(&self) -> bool {
+        self.count >= self.asked.count
+    }
+}
+
+/// A build whose nodes are kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldBuild {
+    /// What capacity was asked: which attempt's nodes, until when, why.
+    pub hold: LeaseHoldAsked,
+    /// The lease that has them.
+    pub lease: Option<LeaseId>,
+    /// The worker that has them.
+    pub worker: Option<String>,
+    /// The item it was a build of.
+    pub item: ItemId,
+    /// Since when.
+    pub since: Timestamp,
 }

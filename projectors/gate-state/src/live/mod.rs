@@ -5,7 +5,9 @@ mod configuration;
 mod queueing;
 mod waiting;
 
-pub use building::{ArtifactRow, Artifacts, BuildRow, BuildState, Builds, SemaphoreHolders};
+pub use building::{
+    ArtifactRow, Artifacts, AutoholdRow, Autoholds, BuildRow, BuildState, Builds, HeldBuild, SemaphoreHolders,
+};
 pub(crate) use configuration::branch_key;
 pub use configuration::{
     Branches, ConfigFiles, LayoutRow, Layouts, ProjectReads, TenantRow, Tenants, Unread, UnreadRow,
@@ -58,6 +60,8 @@ gatelog_tables::tables! {
         failures: Failures,
         /// What became of artifacts of open changes.
         artifacts: Artifacts,
+        /// Requests to keep nodes of builds that fail.
+        autoholds: Autoholds,
     }
 }
 

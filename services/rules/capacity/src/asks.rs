@@ -4,7 +4,8 @@ use gatelog_capacity_state::LeaseState;
 use gatelog_deciding::Refusal;
 use gatelog_record::LeaseId;
 use gatelog_record::draft::capacity::{
-    LeaseAsked, LeaseEndAsked, LeaseEnded, LeaseQueued, LeaseRefused, LeaseReleased, LeaseRevoked, ReleaseNoted,
+    LeaseAsked, LeaseEndAsked, LeaseEnded, LeaseHeld, LeaseHoldAsked, LeaseQueued, LeaseRefused, LeaseReleased,
+    LeaseRevoked, ReleaseNoted,
 };
 use gatelog_record::event::CapacityEvent;
 
@@ -56,7 +57,9 @@ pub(crate) fn end_asked(making: &mut Making<'_>, limits: &Limits, end: &LeaseEnd
     let Some(row) = making.state.own.leases.row(&lease) else { return nothing(making, "unknown-lease") };
     match (row.state, &row.grant) {
         (LeaseState::Revoked, _) => nothing(making, "already-had"),
-        (LeaseState::Granted, Some(held)) if !row.released => {
+        (LeaseState::Granted, Some(held)) | (LeaseState::Held, Some(held))
+            if !row.released && making.state.own.workers.row(&held.worker).is_some() =>
+        {
             let revoked = LeaseRevoked {
                 lease,
                 build: end.build,
@@ -69,9 +72,35 @@ pub(crate) fn end_asked(making: &mut Making<'_>, limits: &Limits, end: &LeaseEnd
         (LeaseState::Queued, _) => {
             ended(making, lease, &end.reason, "its owner no longer needs it").and_then(|()| grant(making, limits, None))
         }
+        (LeaseState::Held, _) => {
+            ended(making, lease, &end.reason, "its worker is gone; it removes the nodes if it returns")
+        }
         (LeaseState::Granted, _) => ended(making, lease, &end.reason, "its owner and its worker are done with it")
             .and_then(|()| grant(making, limits, None)),
     }
+}
+
+/// An owner asks that a lease's nodes be kept although its attempt is over. That holds neither the worker's slot nor
+/// semaphores. If the worker has let go of them already, the owner is told that there is nothing to keep.
+pub(crate) fn hold_asked(making: &mut Making<'_>, limits: &Limits, hold: &LeaseHoldAsked) -> Result<(), Refusal> {
+    let Some(lease) = making.state.own.by_build.row(&(hold.build, hold.attempt)).copied() else {
+        return nothing(making, "unknown-lease");
+    };
+    let Some(row) = making.state.own.leases.row(&lease) else { return nothing(making, "unknown-lease") };
+    match (row.state, &row.grant) {
+        (LeaseState::Granted, Some(granted)) if !row.released => {
+            let held = LeaseHeld { lease, worker: granted.worker.clone(), hold: hold.clone() };
+            making.emit(CapacityEvent::LeaseHeld(held))?;
+        }
+        (LeaseState::Queued | LeaseState::Granted, _) => making.emit(CapacityEvent::LeaseEnded(LeaseEnded {
+            lease,
+            reason: "nothing-to-hold".to_owned(),
+            tell_owner: true,
+            message: "the nodes were let go before anybody asked to keep them".to_owned(),
+        }))?,
+        (LeaseState::Revoked | LeaseState::Held, _) => return nothing(making, "already-had"),
+    }
+    grant(making, limits, None)
 }
 
 /// A worker has let go of a lease. It ends once its owner has asked for that too.
@@ -85,6 +114,16 @@ pub(crate) fn released(making: &mut Making<'_>, limits: &Limits, said: &LeaseRel
         LeaseState::Revoked => {
             let reason = row.end_reason.clone().unwrap_or_default();
             ended(making, said.lease, &reason, "its owner and its worker are done with it")?;
+            grant(making, limits, None)
+        }
+        // A worker that lets go of what it was to keep: a sweep of its host, or a person.
+        LeaseState::Held => {
+            making.emit(CapacityEvent::LeaseEnded(LeaseEnded {
+                lease: said.lease,
+                reason: "worker-let-go".to_owned(),
+                tell_owner: true,
+                message: format!("worker {} let go of the nodes", said.worker),
+            }))?;
             grant(making, limits, None)
         }
         _ if row.released => nothing(making, "already-had"),

@@ -72,6 +72,7 @@ impl Rules for CapacityRules {
             Input::Capacity(CapacityInput::WorkerSilent(silent)) => workers::silent(&mut making, limits, silent)?,
             Input::Capacity(CapacityInput::LeaseAsked(ask)) => asks::asked(&mut making, limits, ask)?,
             Input::Capacity(CapacityInput::LeaseEndAsked(end)) => asks::end_asked(&mut making, limits, end)?,
+            Input::Capacity(CapacityInput::LeaseHoldAsked(hold)) => asks::hold_asked(&mut making, limits, hold)?,
             Input::Capacity(CapacityInput::LeaseReleased(released)) => asks::released(&mut making, limits, released)?,
             Input::Partition(_) => {}
             other => return Err(Refusal::NotOurs(other.name())),

@@ -63,6 +63,10 @@ fn lost(making: &mut Making<'_>, worker: &str, incarnation: &str, reason: &str, 
         reason: reason.to_owned(),
     }))?;
     for lease in held {
+        // What is kept lies where it lay: whatever starts there next has it.
+        if making.state.own.leases.row(&lease).is_some_and(|row| row.state == LeaseState::Held) {
+            continue;
+        }
         // An owner that has asked for the end knows; any other waits for a result that may not come.
         let tell_owner = making.state.own.leases.row(&lease).is_some_and(|row| row.state != LeaseState::Revoked);
         making.emit(CapacityEvent::LeaseEnded(LeaseEnded {

@@ -98,6 +98,8 @@ impl<'a> Decision<'a> {
             GateInput::AttemptPaused(paused) => self.attempt_paused(paused),
             GateInput::AttemptFailing(failing) => self.attempt_failing(failing),
             GateInput::IntakeAsked(asked) => self.intake_asked(asked),
+            GateInput::AutoholdAsked(asked) => self.autohold_asked(asked),
+            GateInput::AutoholdDeleteAsked(asked) => self.autohold_delete_asked(asked),
             GateInput::PrepareDone(done) => self.prepare_done(done),
             GateInput::FreezeDone(done) => self.freeze_done(done),
             GateInput::AttemptStarted(started) => self.attempt_started(started),
@@ -243,5 +245,7 @@ fn tenant_named(input: &GateInput) -> Option<&str> {
         GateInput::AttemptPaused(body) => &body.tenant,
         GateInput::AttemptFailing(body) => &body.tenant,
         GateInput::IntakeAsked(body) => &body.tenant,
+        GateInput::AutoholdAsked(body) => &body.tenant,
+        GateInput::AutoholdDeleteAsked(body) => &body.tenant,
     })
 }

@@ -23,6 +23,8 @@ pub fn job_traits(graph: &JobGraph, job: &FrozenJob, changes: Vec<u32>) -> JobTr
         requires: job.requires.iter().cloned().collect(),
         changes,
         reporter: job.job_type == "reporter",
+        alternatives: Vec::new(),
+        resources_first: Vec::new(),
     }
 }
 

@@ -367,6 +367,9 @@ impl Decision<'_> {
         let subject = format!("build {} attempt {}", finished.build, finished.attempt);
         let Some(row) = self.current_attempt(finished.build, finished.attempt, &subject)? else { return Ok(()) };
         self.end_attempt(&row, finished)?;
+        if self.hold_nodes(finished.build, finished.attempt)? {
+            return Ok(());
+        }
         self.emit(GateEvent::LeaseEndWanted(LeaseEndWanted {
             build: finished.build,
             attempt: finished.attempt,
@@ -408,6 +411,9 @@ impl Decision<'_> {
 
     /// Capacity lost a lease, or will never grant it.
     pub(crate) fn lease_lost(&mut self, lost: &LeaseLost) -> Result<(), Refusal> {
+        if self.hold_lost(lost)? {
+            return Ok(());
+        }
         let subject = format!("lease of build {} attempt {}", lost.build, lost.attempt);
         let Some(row) = self.current_attempt(lost.build, lost.attempt, &subject)? else { return Ok(()) };
         if lost.refused {

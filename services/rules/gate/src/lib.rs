@@ -20,6 +20,7 @@ mod dependencies;
 mod filters;
 mod freeze;
 mod health;
+mod holds;
 mod item_layout;
 mod jobs;
 pub mod layout_view;

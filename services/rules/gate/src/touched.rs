@@ -149,6 +149,7 @@ impl Decision<'_> {
             GateEvent::BuildPaused(event) => self.touch_build(event.paused.build),
             GateEvent::BuildFinished(event) => self.touch_build(event.finished.build),
             GateEvent::BuildSettled(event) => self.touch_build(event.build),
+            GateEvent::NodesetChanged(event) => self.touch_alone(event.item),
             GateEvent::BranchMoved(_)
             | GateEvent::ChangesForgotten(_)
             | GateEvent::TriggerWaiting(_)
@@ -161,6 +162,10 @@ impl Decision<'_> {
             | GateEvent::ReportRequested(_)
             | GateEvent::ReportDelivered(_)
             | GateEvent::LeaseEndWanted(_)
+            | GateEvent::AutoholdSet(_)
+            | GateEvent::NodesHeld(_)
+            | GateEvent::HoldEnded(_)
+            | GateEvent::AutoholdEnded(_)
             // The item leaves next.
             | GateEvent::ArtifactsNoted(_) => {}
         }

@@ -39,6 +39,11 @@ fn work_timer(tenant: &str) -> String {
     format!("work/{tenant}")
 }
 
+/// The timer by which nodes that are kept are let go.
+pub(crate) fn hold_timer(tenant: &str) -> String {
+    format!("holds/{tenant}")
+}
+
 /// The timer by which projects that could not be read are read again.
 pub(crate) fn config_timer(tenant: &str) -> String {
     format!("config/{tenant}")
@@ -90,6 +95,9 @@ impl Decision<'_> {
         }
         if due.timer == config_timer(tenant) {
             return self.read_unread(tenant);
+        }
+        if due.timer == hold_timer(tenant) {
+            return self.holds_due(tenant);
         }
         Ok(())
     }

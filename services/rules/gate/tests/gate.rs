@@ -23,7 +23,7 @@ scenarios! {
     gate_of_four failing_head conflict conflict_in_check windows base_moved new_patchset
     depends_on_check depends_on_gate failed_dependency_again supersede admin post restart gone
     job_graph skipped_voting semaphores retries twice early_failure results shared_ref static_until_merged
-    topics limits intake reporter_jobs
+    topics limits intake reporter_jobs autohold autohold_which
     circle serial supercedent promote fail_fast hold_following pause artifacts disabled
     trigger_order facts_fail reports_fail silent_workers nonsense
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::common::{Desk, ask, build, node, offer, semaphore};
 use gatelog_capacity_state::LeaseState;
 use gatelog_record::Event;
-use gatelog_record::draft::capacity::{LeaseEndAsked, LeaseReleased, WorkerSilent};
+use gatelog_record::draft::capacity::{LeaseEndAsked, LeaseHoldAsked, LeaseReleased, WorkerSilent};
 use gatelog_record::event::CapacityEvent;
 use gatelog_record::input::CapacityInput;
 use gatelog_rules_capacity::Limits;
@@ -18,6 +18,7 @@ enum Said {
     Silent { worker: u8, incarnation: u32 },
     Asks { tenant: u8, build: u8, attempt: u32, label: bool, semaphores: u8, priority: u8 },
     Ends { build: u8, attempt: u32 },
+    Keeps { build: u8, attempt: u32 },
     Releases { build: u8, attempt: u32, current: bool },
 }
 
@@ -32,6 +33,7 @@ fn said() -> impl Strategy<Value = Said> {
             }
         ),
         3 => (0..24_u8, 1..3_u32).prop_map(|(build, attempt)| Said::Ends { build, attempt }),
+        2 => (0..24_u8, 1..3_u32).prop_map(|(build, attempt)| Said::Keeps { build, attempt }),
         4 => (0..24_u8, 1..3_u32, prop::bool::weighted(0.9))
             .prop_map(|(build, attempt, current)| Said::Releases { build, attempt, current }),
     ]
@@ -61,6 +63,13 @@ fn input(desk: &Desk, said: &Said) -> Option<CapacityInput> {
             attempt: *attempt,
             reason: "finished".to_owned(),
         }),
+        Said::Keeps { build: name, attempt } => CapacityInput::LeaseHoldAsked(LeaseHoldAsked {
+            build: build(&format!("b{name}")),
+            attempt: *attempt,
+            until: None,
+            request: 7,
+            reason: "somebody looks".to_owned(),
+        }),
         Said::Releases { build, attempt, current } => {
             let (lease, row) = desk.lease(&format!("b{build}"), *attempt)?;
             let grant = row.grant?;
@@ -82,7 +91,17 @@ fn check(desk: &Desk, events: &[Event]) {
         let place = (row.ask.priority, row.ask.tenant.clone(), row.queued);
         assert_eq!(own.queue.rows.contains_key(&place), row.state == LeaseState::Queued);
         if let Some(grant) = &row.grant {
-            assert_eq!(own.workers.rows[&grant.worker].offer.incarnation, grant.incarnation, "a lost worker holds");
+            let kept = row.state == LeaseState::Held;
+            let there = own.workers.rows.get(&grant.worker).map(|worker| worker.offer.incarnation.as_str());
+            assert!(
+                there == Some(grant.incarnation.as_str()) || (kept && there.is_none()),
+                "a lost worker holds what is not kept"
+            );
+            assert_eq!(own.by_worker.rows.get(&(grant.worker.clone(), *lease)), Some(&grant.incarnation));
+            // What is kept, or was, takes nothing from anybody.
+            if row.held.is_some() {
+                continue;
+            }
             *used.entry(&grant.worker).or_default() += 1;
             for wanted in &row.ask.semaphores {
                 let entry = semaphores.entry(&wanted.name).or_insert((0, wanted.max));

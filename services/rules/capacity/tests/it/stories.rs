@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::common::{Desk, GATE, ask, build, node, offer, semaphore};
 use gatelog_capacity_state::LeasePhase;
-use gatelog_record::draft::capacity::{LeaseAsked, LeaseEndAsked, LeaseReleased, WorkerSeen, WorkerSilent};
+use gatelog_record::draft::capacity::{
+    LeaseAsked, LeaseEndAsked, LeaseHoldAsked, LeaseReleased, WorkerSeen, WorkerSilent,
+};
 use gatelog_record::event::{CapacityEvent, PartitionEvent};
 use gatelog_record::input::{CapacityInput, GateInput};
 use gatelog_record::{Event, Input, LeaseId};
@@ -52,6 +54,7 @@ impl Story {
             CapacityEvent::LeaseRevoked(revoked) => {
                 Some(format!("revoked {} from {} {}", name(&revoked.lease), revoked.worker, revoked.reason))
             }
+            CapacityEvent::LeaseHeld(held) => Some(format!("held {} on {}", name(&held.lease), held.worker)),
             CapacityEvent::LeaseEnded(ended) if ended.tell_owner => Some(format!("lost {}", name(&ended.lease))),
             CapacityEvent::LeaseEnded(ended) => Some(format!("ended {} {}", name(&ended.lease), ended.reason)),
             CapacityEvent::ReleaseNoted(noted) => Some(format!("noted release of {}", name(&noted.released.lease))),
@@ -118,6 +121,18 @@ impl Story {
                 self.take(CapacityInput::LeaseAsked(asked));
             }
             ["owner", "ends", name] => self.end(name, "finished"),
+            ["owner", "keeps", name] => {
+                let (build, attempt) = self.asks.get(*name).map_or((build(name), 1), |ask| (ask.build, ask.attempt));
+                let (request, reason) = (7, "somebody looks".to_owned());
+                self.take(CapacityInput::LeaseHoldAsked(LeaseHoldAsked {
+                    build,
+                    attempt,
+                    until: None,
+                    request,
+                    reason,
+                }));
+            }
+            ["owner", "lets", "go", "of", name] => self.end(name, "hold-expired"),
             ["owner", "cancels", name] => self.end(name, "canceled"),
             ["worker", "releases", name] => self.release(name, 0),
             ["the", "old", "worker", "releases", name] => self.release(name, 1),
@@ -206,6 +221,7 @@ impl Story {
                 LeasePhase::Revoked => "revoked",
                 LeasePhase::Released => "released",
                 LeasePhase::Ended => "ended",
+                LeasePhase::Held => "held",
             })
             .collect();
         found.dedup();
@@ -301,4 +317,5 @@ stories! {
     repeats_and_strangers
     limits
     waiting_limit
+    nodes_are_kept
 }

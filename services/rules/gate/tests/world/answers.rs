@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gatelog_gate_state::live::{BuildState, PendingRow, Work};
-use gatelog_record::draft::capacity::SemaphoreWanted;
+use gatelog_record::draft::capacity::{NodeWanted, SemaphoreWanted};
 use gatelog_record::draft::gate::{
     AttemptFinished, AttemptStarted, BuildResult, ChangesFound, ChangesWanted, ConfigFile, ConfigFileSet,
     ConfigFilesFound, ConfigReadWanted, FreezeDone, FreezeOutcome, FreezeWanted, FrozenJob, LayoutMade, LayoutOutcome,
@@ -20,6 +20,10 @@ use super::shell::World;
 
 fn local(canonical: &str) -> &str {
     canonical.rsplit('/').next().unwrap_or(canonical)
+}
+
+fn wanted_nodes(shape: &config::objects::nodeset::NodesetShape) -> Vec<NodeWanted> {
+    shape.nodes.iter().map(|node| NodeWanted { names: node.names.clone(), label: node.label.clone() }).collect()
 }
 
 impl World {
@@ -338,7 +342,7 @@ impl World {
                         max: u32::try_from(layout.semaphore_max(&one.name)).unwrap_or(1),
                     })
                     .collect(),
-                nodes: Vec::new(),
+                nodes: job.nodeset().map(|set| wanted_nodes(&set.shape)).unwrap_or_default(),
                 noop: job.name == "noop",
                 success_message: job.success_message.clone(),
                 failure_message: job.failure_message.clone(),

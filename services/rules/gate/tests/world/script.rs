@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gatelog_gate_state::live::{BuildState, ItemRow, WaitKey};
+use gatelog_gate_state::live::{AutoholdRow, BuildState, ItemRow, WaitKey};
 use gatelog_record::draft::gate::{
-    AttemptFailing, AttemptPaused, BuildResult, DequeueAsked, EnqueueAsked, IntakeAsked, LeaseLost, PromoteAsked,
-    TenantLoaded, TenantProject, TriggerIntake, WaitSubject,
+    AttemptFailing, AttemptPaused, AutoholdAsked, AutoholdDeleteAsked, BuildResult, DequeueAsked, EnqueueAsked,
+    IntakeAsked, LeaseLost, PromoteAsked, TenantLoaded, TenantProject, TriggerIntake, WaitSubject,
 };
 use gatelog_record::draft::intake::{ForgeEvent, TenantFile};
 use gatelog_record::input::{GateInput, IntakeInput};
@@ -192,6 +192,8 @@ impl Story {
                     connection: CONNECTION.into(),
                     change: key,
                     reason: String::new(),
+                    old_commit: None,
+                    new_commit: None,
                 };
                 self.world.say(TENANT, GateInput::EnqueueAsked(asked))
             }
@@ -214,6 +216,25 @@ impl Story {
                     reason: String::new(),
                 };
                 self.world.say(TENANT, GateInput::PromoteAsked(asked))
+            }
+            ["keep", "nodes", "of", job, "of", project, rest @ ..] => self.keep_nodes(job, project, rest),
+            ["ask", "delete", "request", number] => {
+                let request = self.request(number)?.0;
+                let asked = AutoholdDeleteAsked { tenant: TENANT.into(), request, reason: "looked at".into() };
+                self.world.say(TENANT, GateInput::AutoholdDeleteAsked(asked))
+            }
+            ["the", "nodes", "of", "request", number, "are", "lost"] => {
+                let held = self.request(number)?.1.held.first().map(|one| one.hold.clone()).ok_or("it keeps none")?;
+                self.world.leases.remove(&(held.build, held.attempt));
+                let lost = LeaseLost {
+                    tenant: TENANT.into(),
+                    build: held.build,
+                    attempt: held.attempt,
+                    refused: false,
+                    code: "worker-let-go".into(),
+                    message: "the worker let go of the nodes".into(),
+                };
+                self.world.say(TENANT, GateInput::LeaseLost(lost))
             }
             ["something", "old", "is", "said", "again", number] => {
                 let number: usize = number.parse().map_err(|_| "not a number")?;
@@ -255,6 +276,38 @@ impl Story {
             ["expect", rest @ ..] => self.expect(rest),
             _ => Err(format!("nobody understands {:?}", words.join(" "))),
         }
+    }
+
+    /// `keep nodes of JOB of PROJECT [refs FILTER] [for N builds] [during Ns]`
+    fn keep_nodes(&mut self, job: &str, project: &str, rest: &[&str]) -> Result<(), String> {
+        let mut asked = AutoholdAsked {
+            tenant: TENANT.into(),
+            project: canonical(project),
+            job: job.into(),
+            ref_filter: ".*".into(),
+            count: 1,
+            node_expiration: 0,
+            reason: "somebody looks".into(),
+        };
+        for pair in rest.chunks(2) {
+            match pair {
+                ["refs", filter] => asked.ref_filter = (*filter).into(),
+                ["builds", count] => asked.count = count.parse().map_err(|_| "not a number")?,
+                ["during", span] => {
+                    asked.node_expiration = span.trim_end_matches('s').parse().map_err(|_| "not a number")?;
+                }
+                other => return Err(format!("nobody understands {:?}", other.join(" "))),
+            }
+        }
+        self.world.say(TENANT, GateInput::AutoholdAsked(asked))
+    }
+
+    /// The requests to keep nodes that there are, counted from 1, the oldest first.
+    fn request(&self, number: &str) -> Result<(u64, AutoholdRow), String> {
+        let index = number.parse::<usize>().map_err(|_| "not a number")?;
+        let mut rows = self.world.live.gate.autoholds.rows.iter();
+        let found = rows.nth(index.saturating_sub(1)).map(|((_, request), row)| (*request, row.clone()));
+        found.ok_or("there is no such request".into())
     }
 
     // ---- the site ----
@@ -699,6 +752,14 @@ impl Story {
             ["layouts", number] => {
                 let found = self.world.live.gate.layouts.rows.get(TENANT).map_or(0, |row| row.generation);
                 equal("layouts", *number, found.to_string().as_str())
+            }
+            ["requests", number] => {
+                equal("requests", *number, self.world.live.gate.autoholds.rows.len().to_string().as_str())
+            }
+            ["request", number, rest @ ..] => {
+                let row = self.request(number)?.1;
+                let keeps = row.held.len();
+                equal("request", rest.join(" "), format!("used {} of {} keeps {keeps}", row.count, row.asked.count))
             }
             ["leases", number] => equal("leases", *number, self.world.leases.len().to_string().as_str()),
             _ => Err(format!("nobody understands {:?}", words.join(" "))),

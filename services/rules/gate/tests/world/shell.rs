@@ -238,6 +238,11 @@ impl World {
                 Input::Capacity(CapacityInput::LeaseAsked(ask)) => {
                     self.leases.insert((ask.build, ask.attempt));
                 }
+                Input::Capacity(CapacityInput::LeaseHoldAsked(hold)) => {
+                    if !self.leases.contains(&(hold.build, hold.attempt)) {
+                        return Err(format!("a lease is to be kept that nobody has: {hold:?}"));
+                    }
+                }
                 Input::Capacity(CapacityInput::LeaseEndAsked(end)) => {
                     if !self.leases.remove(&(end.build, end.attempt)) {
                         return Err(format!("the end of a lease is asked for that nobody has: {end:?}"));
