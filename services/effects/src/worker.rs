@@ -14,16 +14,16 @@ use gatelog_cloud_local::{Cloud, NodeConnection, NodeRequest};
 use gatelog_event_log::Log;
 use gatelog_executing::spec::Checkout;
 use gatelog_executing::{
-    AbortReason, BuildControl, BuildOutcome, BuildResult as Verdict, Executor, FailureCause, Purpose, Workspace,
-    WorkspaceError,
+    AbortReason, BuildControl, BuildOutcome, BuildResult as Verdict, Executor, FailureCause, Purpose, RetryCause,
+    Workspace, WorkspaceError,
 };
 use gatelog_merging::{BranchState, MergeError, ObjectSharing, WorkspaceRequest};
 use gatelog_record::draft::capacity::{LeaseReleased, NodeGrant};
 use gatelog_record::draft::gate::{Artifact, AttemptFailing, AttemptFinished, AttemptStarted, BuildResult};
 use gatelog_record::input::{CapacityInput, GateInput};
 use gatelog_record::{
-    BlobHash, BuildId, BuildsetId, EventRef, Input, InputId, InputRecord, LeaseId, Partition, Stream, Timestamp, Value,
-    codec,
+    BlobHash, BuildId, BuildsetId, EventRef, Input, InputId, InputRecord, LeaseId, NodeId, Partition, Stream,
+    Timestamp, Value, codec,
 };
 use gatelog_secrets::{Keyring, Scope};
 
@@ -52,6 +52,8 @@ pub struct Held {
     pub nodes: Vec<NodeGrant>,
     /// Whether it was taken back.
     pub revoked: bool,
+    /// Whether its attempt is over and its nodes are to be left as they are.
+    pub kept: bool,
     /// The event that granted it, if known.
     pub granted_by: Option<u64>,
 }
@@ -77,6 +79,8 @@ pub struct Parents {
 pub trait LeaseSource: Send + Sync {
     /// The leases that this start of this worker holds, and the position they were read at.
     fn held(&self, worker: &str, incarnation: &str) -> (u64, Vec<Held>);
+    /// The nodes of this worker's leases, if this start of it is known there: no other node of it is anybody's.
+    fn nodes(&self, worker: &str, incarnation: &str) -> Option<BTreeSet<NodeId>>;
     /// The buildset of a build and what its parents returned, as of the moment when this attempt was asked for or
     /// later; `None` when the build is gone or that moment is not known here yet.
     fn parents(&self, build: BuildId, attempt: u32) -> Option<Parents>;
@@ -139,6 +143,10 @@ pub struct Worker {
 
 enum Run {
     Running(BuildControl),
+    /// It failed: its nodes stay until capacity says whether somebody wants to look at them.
+    Failed(Held),
+    /// Its nodes are kept.
+    Kept,
     Over,
 }
 
@@ -150,13 +158,19 @@ impl Worker {
     pub fn follow(&self, source: &Arc<dyn LeaseSource>, runtime: &tokio::runtime::Handle) {
         let runs: Runs = Arc::default();
         let mut incarnation = self.incarnation.name();
+        let mut swept = false;
         while !self.stop.load(Ordering::Relaxed) {
             let newest = self.incarnation.name();
             if newest != incarnation {
                 tracing::warn!(worker = self.name, "every build is stopped: others take this worker for dead by now");
                 self.stop_all(&runs);
-                self.sweep();
                 incarnation = newest;
+                swept = false;
+            }
+            // What an earlier start left behind goes before anything new begins, except what is kept.
+            if !swept && let Some(wanted) = source.nodes(&self.name, &incarnation) {
+                self.sweep(&wanted);
+                swept = true;
             }
             let (position, held) = source.held(&self.name, &incarnation);
             let there: BTreeSet<LeaseId> = held.iter().map(|lease| lease.lease).collect();
@@ -169,6 +183,11 @@ impl Worker {
                         let (worker, incarnation) = (self.clone(), incarnation.clone());
                         runtime.spawn_blocking(move || worker.release(&lease, incarnation));
                     }
+                    None if lease.kept => {
+                        known.insert(lease.lease, Run::Kept);
+                    }
+                    // Nothing begins before the leftovers are gone.
+                    None if !swept => {}
                     None => {
                         let control = BuildControl::new();
                         known.insert(lease.lease, Run::Running(control.clone()));
@@ -180,14 +199,27 @@ impl Worker {
                         control.abort(AbortReason::Cancelled);
                         self.executor.abort(lease.build, lease.attempt, AbortReason::Cancelled);
                     }
+                    Some(Run::Failed(_)) if lease.kept => {
+                        known.insert(lease.lease, Run::Kept);
+                    }
+                    Some(Run::Failed(_) | Run::Kept) if lease.revoked => {
+                        known.insert(lease.lease, Run::Over);
+                        let (worker, incarnation) = (self.clone(), incarnation.clone());
+                        runtime.spawn_blocking(move || worker.release(&lease, incarnation));
+                    }
                     Some(_) => {}
                 }
             }
             // A lease that ended without a word from here was taken for lost, while this start of the worker was not
             // heard of; what still runs under it has no place any more.
             for (_, run) in known.iter().filter(|(lease, _)| !there.contains(lease)) {
-                if let Run::Running(control) = run {
-                    control.abort(AbortReason::Cancelled);
+                match run {
+                    Run::Running(control) => control.abort(AbortReason::Cancelled),
+                    Run::Failed(lease) => {
+                        let (worker, lease) = (self.clone(), lease.clone());
+                        runtime.spawn_blocking(move || worker.remove_nodes(&lease));
+                    }
+                    Run::Kept | Run::Over => {}
                 }
             }
             known.retain(|lease, run| there.contains(lease) || matches!(run, Run::Running(_)));
@@ -215,12 +247,12 @@ impl Worker {
     }
 
     /// Removes the nodes of leases that are lost.
-    fn sweep(&self) {
+    fn sweep(&self, wanted: &BTreeSet<NodeId>) {
         let nodes = self.cloud.list_nodes().unwrap_or_else(|error| {
             tracing::warn!(error = %chain(&error), "leftover nodes could not be found");
             Vec::new()
         });
-        for node in nodes {
+        for node in nodes.into_iter().filter(|node| !wanted.contains(&node.node)) {
             if let Err(error) = self.cloud.delete_node(node.node) {
                 tracing::warn!(node = %node.node, error = %chain(&error), "a leftover node could not be removed");
             }
@@ -243,12 +275,22 @@ impl Worker {
             return;
         }
         let worker = self.clone();
+        let known = Arc::clone(&runs);
         let told = tokio::task::spawn_blocking(move || {
-            worker.finished(&lease, began, outcome);
+            let finished = worker.finished(&lease, began, outcome);
+            let waits = !lease.nodes.is_empty() && may_be_kept(finished.result);
+            // Before it is told: the answer may be quick.
+            if waits {
+                lock(&known).insert(lease.lease, Run::Failed(lease.clone()));
+            }
+            worker.tell_owner(&lease, "finished", GateInput::AttemptFinished(finished));
+            if waits {
+                return None;
+            }
             worker.release(&lease, incarnation);
-            lease.lease
+            Some(lease.lease)
         });
-        if let Ok(lease) = told.await {
+        if let Ok(Some(lease)) = told.await {
             lock(&runs).insert(lease, Run::Over);
         }
     }
@@ -382,7 +424,12 @@ impl Worker {
         Ok(opened)
     }
 
-    fn finished(&self, lease: &Held, began: Timestamp, outcome: Result<(BuildOutcome, BuildsetId, String), Failed>) {
+    fn finished(
+        &self,
+        lease: &Held,
+        began: Timestamp,
+        outcome: Result<(BuildOutcome, BuildsetId, String), Failed>,
+    ) -> AttemptFinished {
         let mut finished = AttemptFinished {
             tenant: lease.tenant.clone(),
             build: lease.build,
@@ -427,20 +474,24 @@ impl Worker {
                 }
             }
         }
-        self.tell_owner(lease, "finished", GateInput::AttemptFinished(finished));
+        finished
     }
 
     fn release(&self, lease: &Held, incarnation: String) {
-        for grant in &lease.nodes {
-            if let Err(error) = self.cloud.delete_node(grant.node) {
-                tracing::warn!(node = %grant.node, error = %chain(&error), "a node could not be deleted; the next sweep does it");
-            }
-        }
+        self.remove_nodes(lease);
         let released = LeaseReleased { lease: lease.lease, worker: self.name.clone(), incarnation };
         let id = format!("lease/{}/released", lease.lease);
         let input = CapacityInput::LeaseReleased(released);
         let record = InputRecord::new(InputId::new(id), "main", (self.now)(), input);
         self.append(self.capacity, record);
+    }
+
+    fn remove_nodes(&self, lease: &Held) {
+        for grant in &lease.nodes {
+            if let Err(error) = self.cloud.delete_node(grant.node) {
+                tracing::warn!(node = %grant.node, error = %chain(&error), "a node could not be deleted; the next sweep does it");
+            }
+        }
     }
 
     fn tell_owner(&self, lease: &Held, what: &str, input: impl Into<Input>) {
@@ -513,6 +564,19 @@ fn lock(runs: &Runs) -> std::sync::MutexGuard<'_, BTreeMap<LeaseId, Run>> {
     runs.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whether somebody may have asked to look at the nodes of what ends so; whether it was the last attempt is for the
+/// owner to say. Zuul: autohold.
+fn may_be_kept(result: BuildResult) -> bool {
+    matches!(
+        result,
+        BuildResult::Failure
+            | BuildResult::PostFailure
+            | BuildResult::TimedOut
+            | BuildResult::Retry
+            | BuildResult::Unreachable
+    )
+}
+
 fn result(verdict: &Verdict) -> BuildResult {
     match verdict {
         Verdict::Success => BuildResult::Success,
@@ -521,6 +585,7 @@ fn result(verdict: &Verdict) -> BuildResult {
         Verdict::TimedOut => BuildResult::TimedOut,
         Verdict::Aborted => BuildResult::Aborted,
         Verdict::PostFailure => BuildResult::PostFailure,
+        Verdict::Retry(RetryCause::Unreachable) => BuildResult::Unreachable,
         Verdict::Retry(_) => BuildResult::Retry,
         Verdict::Error(_) => BuildResult::Error,
     }

@@ -8,7 +8,7 @@ use gatelog_effects::chain::Chain;
 use gatelog_effects::dispatch::{Due, WorkSource};
 use gatelog_effects::worker::{Held, LeaseSource, Parents};
 use gatelog_gate_state::Gate;
-use gatelog_record::{BuildId, ItemId, Timestamp, Value};
+use gatelog_record::{BuildId, ItemId, NodeId, Timestamp, Value};
 use gatelog_runner::Published;
 use gatelog_store::SharedProjection;
 use gatelog_tables::{Table, TableExt};
@@ -96,11 +96,28 @@ impl LeaseSource for WorkerLeases {
                     spec: row.ask.spec,
                     nodes: grant.nodes.clone(),
                     revoked: row.state == LeaseState::Revoked,
+                    kept: row.state == LeaseState::Held,
                     granted_by: Some(grant.event),
                 })
             })
             .collect();
         (position, held)
+    }
+
+    fn nodes(&self, worker: &str, incarnation: &str) -> Option<BTreeSet<NodeId>> {
+        let view = self.capacity.view();
+        let own = &view.live().own;
+        let there = own.workers.get(&worker.to_owned()).ok().flatten()?.offer.incarnation == incarnation;
+        if !there {
+            return None;
+        }
+        let mut nodes = BTreeSet::new();
+        for row in own.leases.all().ok()? {
+            let (_, row) = row.ok()?;
+            let grant = row.grant.as_ref().filter(|grant| grant.worker == worker);
+            nodes.extend(grant.into_iter().flat_map(|grant| &grant.nodes).map(|grant| grant.node));
+        }
+        Some(nodes)
     }
 
     fn parents(&self, build: BuildId, attempt: u32) -> Option<Parents> {

@@ -6,7 +6,7 @@ use gatelog_capacity_state::{CapacityLive, LeaseState};
 use gatelog_gate_state::live::{BuildState, GateLive, WaitKey};
 use gatelog_record::draft::gate::{BuildResult, ItemResult, ReportAction, SubmitOutcome, WaitSubject};
 use gatelog_record::event::{CapacityEvent, GateEvent, PartitionEvent};
-use gatelog_record::{Event, EventRecord, ItemId, Timestamp, WorkId};
+use gatelog_record::{Event, EventRecord, ItemId, LeaseId, Timestamp, WorkId};
 use gatelog_tables::Maps;
 
 use crate::faults::Coverage;
@@ -296,13 +296,16 @@ pub fn capacity_holds(live: &CapacityLive<Maps>) -> Result<(), String> {
         }
     }
     for (name, worker) in &live.own.workers.rows {
-        let held = live.own.by_worker.rows.keys().filter(|(holder, _)| holder == name).count() as u64;
+        // What is kept takes no slot; of what is held nothing is a lost start's.
+        let takes = |lease: &LeaseId| live.own.leases.rows.get(lease).is_none_or(|row| row.held.is_none());
+        let of = |holder: &String, lease: &LeaseId| holder == name && takes(lease);
+        let held = live.own.by_worker.rows.keys().filter(|(holder, lease)| of(holder, lease)).count() as u64;
         let current = live
             .own
             .by_worker
             .rows
             .iter()
-            .filter(|((holder, _), incarnation)| holder == name && **incarnation == worker.offer.incarnation)
+            .filter(|((holder, lease), incarnation)| of(holder, lease) && **incarnation == worker.offer.incarnation)
             .count() as u64;
         if current != u64::from(worker.used) || held != current {
             return Err(format!("worker {name} counts {} slots taken, {current} leases are held", worker.used));

@@ -1,13 +1,13 @@
 //! What people want: changes proposed, approved, taken back, pushed past the gate, asked for by admins.
 
 use gatelog_record::Stream;
-use gatelog_record::draft::gate::{DequeueAsked, EnqueueAsked};
+use gatelog_record::draft::gate::{AutoholdAsked, AutoholdDeleteAsked, DequeueAsked, EnqueueAsked};
 use gatelog_record::input::{GateInput, IntakeInput};
 
 use crate::carrying::Sender;
 use crate::content::Edit;
 use crate::faults::Fault;
-use crate::forge::{CONNECTION, local};
+use crate::forge::{CONNECTION, canonical, local};
 use crate::marked::MARK;
 use crate::site::{PROJECTS, TENANTS};
 use crate::workers::BAD;
@@ -43,6 +43,8 @@ pub(crate) fn act(world: &mut World) -> Result<Option<String>, String> {
             world.load_tenants()?;
             Some("the tenant file is loaded again".to_owned())
         }
+        89..91 => keep(world)?,
+        91..92 => let_go(world)?,
         _ => None,
     };
     Ok(told)
@@ -156,10 +158,51 @@ fn ask(world: &mut World, enqueue: bool) -> Result<Option<String>, String> {
     let reason = "because".to_owned();
     let input = if enqueue {
         let connection = CONNECTION.to_owned();
-        GateInput::EnqueueAsked(EnqueueAsked { tenant: tenant.clone(), pipeline, connection, change, reason, old_commit: None, new_commit: None })
+        GateInput::EnqueueAsked(EnqueueAsked {
+            tenant: tenant.clone(),
+            pipeline,
+            connection,
+            change,
+            reason,
+            old_commit: None,
+            new_commit: None,
+        })
     } else {
         GateInput::DequeueAsked(DequeueAsked { tenant: tenant.clone(), pipeline, change, reason })
     };
     world.post(Stream::Inputs(GATE), id, &tenant, input, Sender::Outside)?;
+    Ok(Some(told))
+}
+
+/// An admin asks that nodes of a job be kept when it fails; always for a time, so that the world comes to rest.
+fn keep(world: &mut World) -> Result<Option<String>, String> {
+    let Some((tenant, _, projects)) = world.wishes.pick(&TENANTS).copied() else { return Ok(None) };
+    let Some(project) = world.wishes.pick(projects).copied() else { return Ok(None) };
+    let job = ["tests", "deep", "rigged"][world.wishes.below(3) as usize % 3].to_owned();
+    world.asked += 1;
+    let id = format!("api/{}", world.asked);
+    let told = format!("an admin asks to keep nodes of {job} of {project} in {tenant}");
+    let asked = AutoholdAsked {
+        tenant: tenant.to_owned(),
+        project: canonical(project),
+        job,
+        ref_filter: if world.wishes.chance(500) { ".*" } else { "refs/changes/.*" }.to_owned(),
+        count: 1 + world.wishes.below(3) as u32,
+        node_expiration: 1 + world.wishes.below(600),
+        reason: "because".to_owned(),
+    };
+    world.post(Stream::Inputs(GATE), id, tenant, GateInput::AutoholdAsked(asked), Sender::Outside)?;
+    Ok(Some(told))
+}
+
+/// An admin asks that such a request be deleted.
+fn let_go(world: &mut World) -> Result<Option<String>, String> {
+    let requests: Vec<(String, u64)> = world.gate.projection.live.gate.autoholds.rows.keys().cloned().collect();
+    let Some((tenant, request)) = world.wishes.pick(&requests).cloned() else { return Ok(None) };
+    world.asked += 1;
+    let id = format!("api/{}", world.asked);
+    let told = format!("an admin asks to delete request {request} of {tenant}");
+    let asked = AutoholdDeleteAsked { tenant: tenant.clone(), request, reason: "because".to_owned() };
+    world.post(Stream::Inputs(GATE), id, &tenant, GateInput::AutoholdDeleteAsked(asked), Sender::Outside)?;
     Ok(Some(told))
 }

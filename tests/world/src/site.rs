@@ -22,8 +22,8 @@ const PIPELINES: &str = "\
 - pipeline: {name: post, manager: independent, precedence: low, trigger: {git: [{event: ref-updated}]}, success: {git: {}}, failure: {git: {}}}
 - job: {name: base, parent: null, run: run.yaml}
 - semaphore: {name: rig, max: 1}
-- job: {name: tests, attempts: 2}
-- job: {name: deep, dependencies: [tests], attempts: 3}
+- job: {name: tests, attempts: 2, nodeset: {nodes: [{name: node, label: small}]}}
+- job: {name: deep, dependencies: [tests], attempts: 3, nodeset: {nodes: [{name: node, label: small}]}}
 - job: {name: rigged, semaphores: [rig]}
 - job: {name: lint, voting: false, semaphores: [rig]}
 - job: {name: publish}

@@ -53,7 +53,10 @@ pub struct Worker {
     announced: Option<i64>,
     announcements: u32,
     runs: BTreeMap<LeaseId, Run>,
+    /// What it let go of.
     over: BTreeSet<LeaseId>,
+    /// What failed: its nodes stay until the lease is taken back.
+    failed: BTreeSet<LeaseId>,
 }
 
 /// Why nothing is heard of a worker. Moments are those of the monotonic clock.
@@ -105,6 +108,7 @@ impl Worker {
             announcements: 0,
             runs: BTreeMap::new(),
             over: BTreeSet::new(),
+            failed: BTreeSet::new(),
         }
     }
 
@@ -123,6 +127,7 @@ impl Worker {
         self.announcements = 0;
         self.runs.clear();
         self.over.clear();
+        self.failed.clear();
     }
 
     /// Nothing is heard of it for a while. If it died, what it ran is over.
@@ -179,17 +184,18 @@ impl Worker {
             return Ok(Some((format!("{} is there", self.incarnation()), vec![self.seen()])));
         }
         let leases = &around.capacity.own.leases.rows;
-        let held: Vec<(LeaseId, bool)> = leases
+        let held: Vec<(LeaseId, LeaseState)> = leases
             .iter()
             .filter(|(_, row)| {
                 row.grant
                     .as_ref()
                     .is_some_and(|held| held.worker == self.name && held.incarnation == self.incarnation())
             })
-            .map(|(lease, row)| (*lease, row.state == LeaseState::Revoked))
+            .map(|(lease, row)| (*lease, row.state))
             .collect();
         let there: BTreeSet<LeaseId> = held.iter().map(|(lease, _)| *lease).collect();
         self.over.retain(|lease| there.contains(lease));
+        self.failed.retain(|lease| there.contains(lease));
         // Taken for lost although it was only slow to be heard: what it ran is another's now.
         if let Some(lease) = self.runs.keys().copied().find(|lease| !there.contains(lease)) {
             self.runs.remove(&lease);
@@ -197,25 +203,35 @@ impl Worker {
         }
         let to_do: Vec<(LeaseId, bool)> = held
             .into_iter()
-            .filter(|(lease, revoked)| match self.runs.get(lease) {
+            .map(|(lease, state)| (lease, state, state == LeaseState::Revoked))
+            .filter(|(lease, state, revoked)| match self.runs.get(lease) {
                 Some(run) => *revoked || run.ends <= around.monotonic,
+                // What is kept is left as it is, and so is what may be.
+                None if *state == LeaseState::Held || self.failed.contains(lease) => *revoked,
                 None => !self.over.contains(lease),
             })
+            .map(|(lease, _, revoked)| (lease, revoked))
             .collect();
         let Some((lease, revoked)) = random.pick(&to_do).copied() else { return Ok(None) };
         match self.runs.remove(&lease) {
             None if revoked => {
                 self.over.insert(lease);
-                Ok(Some((format!("{} lets go of what it never began", self.name), vec![self.released(lease)])))
+                let what = if self.failed.remove(&lease) { "what failed" } else { "what it does not run" };
+                Ok(Some((format!("{} lets go of {what}", self.name), vec![self.released(lease)])))
             }
             None => self.begin(around, random, lease).map(Some),
             Some(run) => {
-                self.over.insert(lease);
                 let result = match revoked || run.stopped {
                     true => BuildResult::Aborted,
                     false => self.result(around, random, &run)?,
                 };
-                let mut said = vec![self.finished(&run, result, around.wall), self.released(lease)];
+                let mut said = vec![self.finished(&run, result, around.wall)];
+                if matches!(result, BuildResult::Success | BuildResult::Aborted) {
+                    self.over.insert(lease);
+                    said.push(self.released(lease));
+                } else {
+                    self.failed.insert(lease);
+                }
                 // Some know before the end that they will fail; on the way one word may overtake another.
                 if result == BuildResult::Failure && random.chance(500) {
                     said.insert(0, self.failing(&run));

@@ -7,7 +7,11 @@ use gatelog_world::{Coverage, explain, run, stories};
 const SEEDS: u64 = 60;
 
 /// Kinds of events without which a batch has not been anywhere.
-const MUST_HAPPEN: [&str; 18] = [
+const MUST_HAPPEN: [&str; 22] = [
+    "gate.autohold-set",
+    "gate.nodes-held",
+    "gate.hold-ended",
+    "capacity.lease-held",
     "gate.layout-activated",
     "gate.layout-ready",
     "gate.enqueue-refused",

@@ -1,7 +1,6 @@
 //! The role `executor`: this process is a worker of the site. It announces itself, gives signs, runs what it is
 //! granted, and serves the consoles of its builds.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -118,8 +117,9 @@ fn cloud(process: &Process) -> Result<Arc<dyn Cloud>, StartError> {
         labels,
     })
     .map_err(part("local cloud"))?;
-    // A new incarnation holds no lease: every node there is was an earlier one's.
-    let swept = cloud.sweep(&BTreeSet::new()).map_err(part("local cloud"))?;
+    // What was cut short in the making or deleting. Nodes of an earlier start go once it is known which of them are kept.
+    let there = cloud.list_nodes().map_err(part("local cloud"))?.into_iter().map(|node| node.node).collect();
+    let swept = cloud.sweep(&there).map_err(part("local cloud"))?;
     for failed in swept.failed {
         tracing::warn!(failed, "a leftover node could not be removed");
     }
