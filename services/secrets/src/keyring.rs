@@ -135,7 +135,8 @@ impl Keyring {
         let name = scope.name()?;
         let mut kept = self.kept();
         kept.remove(&name);
-        files::delete(&self.path(&name))
+        let named = if let Scope::Person(actor) = scope { self.forget_name(*actor)? } else { false };
+        Ok(files::delete(&self.path(&name))? || named)
     }
 
     /// The opaque id of an account of a connection: the same for ever on this site, and nothing can be told from it
@@ -153,7 +154,7 @@ impl Keyring {
     }
 
     /// A scope's file. Hashed: names may be long and hold slashes.
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         let hash = hex::encode(Sha256::digest(name.as_bytes()));
         self.dir.join(format!("{}.key", hash.get(..40).unwrap_or(&hash)))
     }
@@ -196,7 +197,7 @@ impl Keyring {
     }
 
     /// The text of a file that holds a secret of this name: head, id, nonce, sealed secret.
-    fn seal_file(&self, head: &str, name: &str, secret: &[u8]) -> Result<String, KeyringError> {
+    pub(crate) fn seal_file(&self, head: &str, name: &str, secret: &[u8]) -> Result<String, KeyringError> {
         let id = format!("{name}@{}", hex::encode(random::<8>()?));
         let nonce: [u8; NONCE] = random()?;
         let sealed = self
@@ -207,7 +208,13 @@ impl Keyring {
     }
 
     /// What `seal_file` wrote: the id and the secret.
-    fn open_file(&self, head: &str, name: &str, path: &Path, text: &str) -> Result<(String, Plaintext), KeyringError> {
+    pub(crate) fn open_file(
+        &self,
+        head: &str,
+        name: &str,
+        path: &Path,
+        text: &str,
+    ) -> Result<(String, Plaintext), KeyringError> {
         let damaged = |what| KeyringError::KeyFile { path: path.to_owned(), what };
         let mut lines = text.lines();
         if lines.next() != Some(head) {

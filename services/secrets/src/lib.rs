@@ -25,6 +25,11 @@
 //! for) as Zuul has it: RSA-OAEP in chunks. [`ProjectKey::decipher`] is for the one who hands them to a playbook, and
 //! for the one who says beforehand whether that will do; what goes wrong is told in the same words, whatever it was.
 //!
+//! # People
+//!
+//! What stands behind an [`gatelog_record::ActorId`] is kept beside the keys ([`Keyring::introduce`]), sealed under the
+//! master key, and can be forgotten like a key; the log has the id alone.
+//!
 //! Sealing is XChaCha20-Poly1305 with a random nonce of 24 bytes; the key's id is bound into every ciphertext.
 
 mod cipher;
@@ -32,8 +37,10 @@ mod error;
 mod files;
 mod keyring;
 mod oaep;
+mod people;
 mod project_key;
 mod scope;
+mod signing;
 
 pub use cipher::Plaintext;
 pub use error::{EncipherError, KeyringError, Undecipherable};
@@ -41,3 +48,4 @@ pub use keyring::{Keyring, MAX_PLAINTEXT, Unsealed};
 pub use oaep::{MAX_CHUNKS, encipher};
 pub use project_key::{KeyOwner, ProjectKey};
 pub use scope::Scope;
+pub use signing::{Hs256, NoPublicKey, Rs256};
