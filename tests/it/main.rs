@@ -8,6 +8,7 @@ mod bad_input;
 mod crash;
 mod crash_kafka;
 mod kafka;
+mod operators;
 mod replay;
 mod sealing;
 mod story;

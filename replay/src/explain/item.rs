@@ -36,6 +36,11 @@ impl Explainer<'_> {
         }
         let mut story = telling.story.ok_or_else(unknown)?;
         story.way = self.way_of(item, &records)?;
+        if story.actor.is_none() && story.reason == "admin" {
+            // Facts were asked for first: what put it there is not what was asked.
+            story.actor = story.way.iter().find_map(|step| step.actor);
+        }
+        story.by = self.name_of(story.actor);
         Ok(story)
     }
 }
@@ -74,6 +79,7 @@ impl Telling<'_, '_> {
                     enqueued: spot,
                     reason: enqueued.reason.clone(),
                     actor: Some(record.actor).filter(|actor| *actor != ActorId::SYSTEM),
+                    by: None,
                     ahead: enqueued.ahead.map(|ahead| self.explainer.index.say_item(ahead)),
                     waits: Vec::new(),
                     buildsets: Vec::new(),
@@ -232,6 +238,7 @@ impl Telling<'_, '_> {
                     result: left.result.word().to_owned(),
                     code: left.code.clone(),
                     detail: left.detail.clone(),
+                    by: self.explainer.who(record.actor),
                 };
                 self.each(|story| story.left = Some(left));
                 for who in self.waits.keys().copied().collect::<Vec<_>>() {

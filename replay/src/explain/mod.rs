@@ -25,12 +25,14 @@ pub use shapes::{
 };
 
 use gatelog_event_log::{Blobs, Log};
-use gatelog_record::{BlobHash, EventRecord, EventRef, ItemId};
+use gatelog_record::event::GateEvent;
+use gatelog_record::{ActorId, BlobHash, Event, EventRecord, EventRef, ItemId};
 
 use crate::error::ReplayError;
 use crate::reading::event_at;
 use crate::timeline::Moment;
 use index::{ChangeName, Index};
+use say::short;
 
 /// Why there is no explanation.
 #[derive(Debug, thiserror::Error)]
@@ -146,7 +148,11 @@ pub struct Explainer<'a> {
     log: &'a dyn Log,
     blobs: &'a dyn Blobs,
     index: Index,
+    people: Option<People<'a>>,
 }
+
+/// Knows the name of whoever stands behind an opaque id.
+type People<'a> = Box<dyn Fn(ActorId) -> Option<String> + 'a>;
 
 impl<'a> Explainer<'a> {
     /// Goes through the history of every partition up to a moment. A sequence is one of the first gate partition;
@@ -155,7 +161,23 @@ impl<'a> Explainer<'a> {
     /// # Errors
     /// `NotYet`, `Log`, `History`.
     pub fn read(log: &'a dyn Log, blobs: &'a dyn Blobs, until: Moment) -> Result<Explainer<'a>, ExplainError> {
-        Ok(Explainer { log, blobs, index: Index::read(log, until)? })
+        Ok(Explainer { log, blobs, index: Index::read(log, until)?, people: None })
+    }
+
+    /// With the names of those who asked: the log has opaque ids.
+    pub fn with_people(self, people: impl Fn(ActorId) -> Option<String> + 'a) -> Explainer<'a> {
+        Explainer { people: Some(Box::new(people)), ..self }
+    }
+
+    /// The name of whoever asked, where it is known.
+    pub(crate) fn name_of(&self, actor: Option<ActorId>) -> Option<String> {
+        self.people.as_ref()?(actor?)
+    }
+
+    /// Whoever asked, by name or by id; nobody where gatelog itself did.
+    pub(crate) fn who(&self, actor: ActorId) -> Option<String> {
+        let actor = way::known(actor)?;
+        Some(self.name_of(Some(actor)).unwrap_or_else(|| format!("actor {}", short(&actor))))
     }
 
     /// What people mean by a name: an event's position (`117`, `capacity/0:31`), a change (its name, the last part of
@@ -221,6 +243,13 @@ impl<'a> Explainer<'a> {
     }
 
     fn note(&self, record: &EventRecord, at: &EventRef) -> Note {
-        Note { spot: Spot::of(at, record.recorded_at), text: self.index.names.event(&record.event) }
+        let mut text = self.index.names.event(&record.event);
+        // Of all that is one decision, who asked is said where it begins, and where an item begins anew.
+        if (record.decision.is_some() || matches!(record.event, Event::Gate(GateEvent::ItemReset(_))))
+            && let Some(who) = self.who(record.actor)
+        {
+            text.push_str(&format!("; by {who}"));
+        }
+        Note { spot: Spot::of(at, record.recorded_at), text }
     }
 }

@@ -119,7 +119,9 @@ fn change(page: &mut Page, story: &ChangeStory) {
     for one in &story.items {
         let result = one.left.as_ref().map(|left| left.result.as_str());
         let text = match &one.left {
-            Some(left) => format!("{}{} [{}]", left.result, after_colon(&left.detail), left.code),
+            Some(left) => {
+                format!("{}{} [{}]{}", left.result, after_colon(&left.detail), left.code, by(left.by.as_deref()))
+            }
             None => match one.waits.last().filter(|wait| wait.millis.is_none()) {
                 Some(wait) => format!("still there, waits for {}: {}", wait.code, wait.detail),
                 None => "still there".to_owned(),
@@ -137,6 +139,11 @@ fn change(page: &mut Page, story: &ChangeStory) {
         page.gap();
         item(page, one);
     }
+}
+
+/// `; by somebody`, where it was somebody.
+fn by(who: Option<&str>) -> String {
+    who.map(|who| format!("; by {who}")).unwrap_or_default()
 }
 
 fn notes(page: &mut Page, notes: &[Note]) {
@@ -161,7 +168,7 @@ fn item(page: &mut Page, story: &ItemStory) {
     let queue = if own { "one of its own" } else { story.queue.as_str() };
     page.field("queue", format!("{queue}, {behind}{live}"));
     if let Some(actor) = &story.actor {
-        page.field("by", format!("actor {}", short(actor)));
+        page.field("by", story.by.clone().unwrap_or_else(|| format!("actor {}", short(actor))));
     }
     let waited = waited(&story.waits);
     if !waited.is_empty() {
@@ -174,13 +181,14 @@ fn item(page: &mut Page, story: &ItemStory) {
             page.line(
                 verdict(Some(&left.result)),
                 format!(
-                    "  {:<10} {} ({}) after {after}: {}{} [{}]",
+                    "  {:<10} {} ({}) after {after}: {}{} [{}]{}",
                     "left",
                     clock(time),
                     at(&left.spot),
                     left.result,
                     after_colon(&left.detail),
-                    left.code
+                    left.code,
+                    by(left.by.as_deref())
                 ),
             );
         }
@@ -353,7 +361,8 @@ fn way(page: &mut Page, steps: &[WayStep]) {
     let stream_width = wide(&|step| step.spot.stream.len()).max(6);
     page.line(Tone::Faint, format!("  {:<step_width$}  {:<stream_width$}  sequence  time", "step", "stream"));
     for step in steps {
-        let by = step.actor.as_ref().map(|actor| format!("; by actor {}", short(actor))).unwrap_or_default();
+        let who = |actor| step.by.clone().unwrap_or_else(|| format!("actor {}", short(actor)));
+        let by = step.actor.as_ref().map(|actor| format!("; by {}", who(actor))).unwrap_or_default();
         let WayStep { step, spot, text, .. } = step;
         page.plain(format!(
             "  {step:<step_width$}  {:<stream_width$}  {:>8}  {}  {text}{by}",

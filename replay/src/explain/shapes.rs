@@ -112,6 +112,8 @@ pub struct ItemStory {
     /// Who asked, opaque; `None` for gatelog itself.
     #[serde(serialize_with = "maybe")]
     pub actor: Option<ActorId>,
+    /// Their name, where it is known.
+    pub by: Option<String>,
     /// What stood ahead of it then.
     pub ahead: Option<String>,
     /// What it waited for.
@@ -141,6 +143,8 @@ pub struct Left {
     pub code: String,
     /// A sentence.
     pub detail: String,
+    /// Who asked for it, where somebody did: by name, or as an opaque id.
+    pub by: Option<String>,
 }
 
 /// A buildset's story.
@@ -275,6 +279,8 @@ pub struct WayStep {
     /// Who asked, opaque; `None` for gatelog itself.
     #[serde(serialize_with = "maybe")]
     pub actor: Option<ActorId>,
+    /// Their name, where it is known.
+    pub by: Option<String>,
     /// A sentence.
     pub text: String,
 }

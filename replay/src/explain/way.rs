@@ -139,6 +139,7 @@ impl Explainer<'_> {
             step: record.event.name().to_owned(),
             spot: Spot::of(&at, record.recorded_at),
             actor: known(record.actor),
+            by: self.name_of(known(record.actor)),
             text: self.index.names.event(&record.event),
         }
     }
@@ -148,6 +149,7 @@ impl Explainer<'_> {
             step: record.input.name().to_owned(),
             spot: Spot { stream: stream.to_string(), sequence: offset, time: record.observed_at },
             actor: known(record.actor),
+            by: self.name_of(known(record.actor)),
             text: self.index.names.input(&record.input),
         }
     }
@@ -169,6 +171,6 @@ fn routed_from(routed: &Input, intake: &Input) -> bool {
     }
 }
 
-fn known(actor: ActorId) -> Option<ActorId> {
+pub(crate) fn known(actor: ActorId) -> Option<ActorId> {
     Some(actor).filter(|actor| *actor != ActorId::SYSTEM)
 }

@@ -11,6 +11,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use gatelog_record::{Stream, Timestamp};
 
 use crate::commands::failure::{Code, Failure};
+use crate::commands::operators::Intake;
 use crate::commands::{self, stop};
 use crate::demo::DemoOptions;
 use crate::roles::Role;
@@ -27,6 +28,8 @@ macro_rules! concat_examples {
         )
     };
 }
+
+pub mod operators;
 
 /// A project-gating CI/CD system on an append-only log.
 ///
@@ -94,6 +97,28 @@ pub enum Command {
     /// The key pairs of projects, which secrets are encrypted for
     #[command(subcommand, arg_required_else_help = true)]
     Keys(KeysCommand),
+    /// Put a change or a ref into a pipeline, past the pipeline's requirements
+    Enqueue(operators::EnqueueArgs),
+    /// Take a change or a ref out of a pipeline
+    Dequeue(operators::DequeueArgs),
+    /// Let changes go first in their queues
+    Promote(operators::PromoteArgs),
+    /// Let a tenant's outside events wait
+    Pause(operators::PauseArgs),
+    /// Drop a tenant's outside events
+    Discard(operators::DiscardArgs),
+    /// Deal with a tenant's outside events again
+    Resume(operators::ResumeArgs),
+    /// Keep the nodes of a job's builds that fail
+    Autohold(operators::AutoholdArgs),
+    /// List requests to keep nodes
+    AutoholdList(operators::AutoholdListArgs),
+    /// Show a request to keep nodes, and what it keeps
+    AutoholdInfo(operators::AutoholdInfoArgs),
+    /// Delete a request to keep nodes, and let them go
+    AutoholdDelete(operators::AutoholdDeleteArgs),
+    /// Make a token for the API
+    CreateAuthToken(operators::CreateAuthTokenArgs),
     /// Say what this host can do for gatelog, with a cure for each lack
     Doctor(DoctorArgs),
 }
@@ -636,6 +661,17 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Encrypt(args) => commands::encrypt::run(&cli.site, args),
         Command::Keys(KeysCommand::Import(args)) => commands::keys::import(&cli.site, args),
         Command::Keys(KeysCommand::Show(args)) => commands::keys::show(&cli.site, args),
+        Command::Enqueue(args) => commands::operators::enqueue(&cli.site, args),
+        Command::Dequeue(args) => commands::operators::dequeue(&cli.site, args),
+        Command::Promote(args) => commands::operators::promote(&cli.site, args),
+        Command::Pause(args) => commands::operators::intake(&cli.site, &args.asking, Intake::Pause),
+        Command::Discard(args) => commands::operators::intake(&cli.site, &args.asking, Intake::Discard),
+        Command::Resume(args) => commands::operators::intake(&cli.site, &args.asking, Intake::Resume),
+        Command::Autohold(args) => commands::autohold::ask(&cli.site, args),
+        Command::AutoholdList(args) => commands::autohold::list(&cli.site, args),
+        Command::AutoholdInfo(args) => commands::autohold::info(&cli.site, args),
+        Command::AutoholdDelete(args) => commands::autohold::delete(&cli.site, args),
+        Command::CreateAuthToken(args) => commands::operators::create_auth_token(&cli.site, args),
         Command::Doctor(args) => commands::doctor::run(&cli.site, args),
     }
 }

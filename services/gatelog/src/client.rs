@@ -35,10 +35,20 @@ pub enum ClientError {
     },
 }
 
+/// What an answer says besides its body.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// The position it is as of.
+    pub position: Option<String>,
+    /// The number of the request that is in force now.
+    pub request: Option<String>,
+}
+
 /// A client of one server.
 #[derive(Clone)]
 pub struct Client {
     base: String,
+    token: Option<String>,
     http: reqwest::blocking::Client,
 }
 
@@ -51,7 +61,17 @@ impl Client {
             .no_proxy()
             .build()
             .map_err(|error| ClientError::Unreachable { url: base.clone(), message: error.to_string() })?;
-        Ok(Client { base, http })
+        Ok(Client { base, token: None, http })
+    }
+
+    /// The same, in the name of a token's bearer.
+    pub fn with_token(self, token: String) -> Client {
+        Client { token: Some(token), ..self }
+    }
+
+    /// Whether it asks in somebody's name.
+    pub fn has_token(&self) -> bool {
+        self.token.is_some()
     }
 
     /// The server's address.
@@ -71,20 +91,43 @@ impl Client {
         self.text(&format!("{}{path}", self.base))
     }
 
+    /// Sends a body to a path.
+    pub fn post(&self, path: &str, body: &Json) -> Result<Said, ClientError> {
+        let url = format!("{}{path}", self.base);
+        self.answer(&url, self.http.post(&url).json(body)).map(|(_, said)| said)
+    }
+
+    /// Deletes what is at a path.
+    pub fn delete(&self, path: &str) -> Result<(), ClientError> {
+        let url = format!("{}{path}", self.base);
+        self.answer(&url, self.http.delete(&url)).map(|_| ())
+    }
+
     fn text(&self, url: &str) -> Result<String, ClientError> {
+        self.answer(url, self.http.get(url)).map(|(text, _)| text)
+    }
+
+    /// The text of an answer, and what its headers say.
+    fn answer(&self, url: &str, request: reqwest::blocking::RequestBuilder) -> Result<(String, Said), ClientError> {
         let unreachable = |error: reqwest::Error| ClientError::Unreachable {
             url: url.to_owned(),
             message: gatelog_effects::connection::chain(&error),
         };
-        let response = self.http.get(url).send().map_err(unreachable)?;
+        let request = match &self.token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        };
+        let response = request.send().map_err(unreachable)?;
         let status = response.status();
+        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let said = Said { position: header("gatelog-position"), request: header("gatelog-request") };
         let text = response.text().map_err(unreachable)?;
         if status.is_success() {
-            return Ok(text);
+            return Ok((text, said));
         }
         let message = serde_json::from_str::<Json>(&text)
             .ok()
-            .and_then(|json| json.get("error").or_else(|| json.get("description"))?.as_str().map(str::to_owned))
+            .and_then(|json| json.get("description").or_else(|| json.get("error"))?.as_str().map(str::to_owned))
             .unwrap_or(text);
         Err(ClientError::Refused { url: url.to_owned(), status: status.as_u16(), message })
     }

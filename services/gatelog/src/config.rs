@@ -8,6 +8,10 @@ use std::time::Duration;
 use gatelog_executing::{ByteSize, CgroupSetting, CountLimit, ExecutorConfig, Limits, SandboxMode, SizeLimit};
 use serde::Deserialize;
 
+mod auth;
+
+pub use auth::{AuthConfig, AuthDriver};
+
 /// The file's name in a site's directory.
 pub const FILE: &str = "gatelog.toml";
 
@@ -26,6 +30,9 @@ pub struct SiteConfig {
     /// Connections to code-review systems, by the name pipelines know them under.
     #[serde(default)]
     pub connection: BTreeMap<String, ConnectionConfig>,
+    /// Who can say who somebody is, by name.
+    #[serde(default)]
+    pub auth: BTreeMap<String, AuthConfig>,
     /// The API.
     #[serde(default)]
     pub web: WebConfig,
@@ -384,6 +391,9 @@ impl SiteConfig {
             return Some((format!("name = {name:?} cannot name a process"), cure));
         }
         if let Some(found) = self.executor.contradiction() {
+            return Some(found);
+        }
+        if let Some(found) = auth::contradiction(&self.auth) {
             return Some(found);
         }
         let kafka = self.log.kafka.as_ref()?;

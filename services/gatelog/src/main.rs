@@ -1,5 +1,6 @@
 //! gatelog: the command line, and the composition root that puts the house together.
 
+mod auth;
 mod cli;
 mod client;
 mod clock;
@@ -9,6 +10,7 @@ mod connections;
 mod consoles;
 mod demo;
 mod logs;
+mod operators;
 mod patience;
 mod presence;
 mod remembering;

@@ -6,13 +6,20 @@ use gatelog_effects::connection::chain;
 use gatelog_replay::Timeline;
 use gatelog_secrets::KeyOwner;
 use gatelog_store::{Layout as StoreLayout, RungDir};
+use gatelog_web::auth::Authenticators;
 use gatelog_web::{Consoles, PartHealth, Site, TimelinePast};
 use gatelog_writer::{Published, WriterState};
 
+use crate::operators::SiteOperators;
 use crate::roles::{GATE, Process, web};
 
 /// The site as the API reads it. `writers` are those of this process.
-pub fn site(process: &Process, consoles: Arc<dyn Consoles>, writers: Vec<Arc<Published>>) -> Site {
+pub fn site(
+    process: &Process,
+    consoles: Arc<dyn Consoles>,
+    writers: Vec<Arc<Published>>,
+    authenticators: Authenticators,
+) -> Site {
     let rungs = RungDir::new(StoreLayout::new(&process.paths.projections(), GATE).rungs());
     let (signer, needed) = (Arc::clone(&process.signer), process.roles.missing());
     let refusing = Arc::clone(&process.refusing);
@@ -42,6 +49,8 @@ pub fn site(process: &Process, consoles: Arc<dyn Consoles>, writers: Vec<Arc<Pub
         health: Arc::new(health),
         components: Arc::new(move || web::components(&present)),
         keys: Arc::new(public),
+        authenticators: Arc::new(authenticators),
+        operators: Arc::new(SiteOperators { log: Arc::clone(&process.log), keyring: Arc::clone(&process.keyring) }),
         drivers: process.config.connection.keys().map(|name| (name.clone(), "git".to_owned())).collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     }

@@ -84,7 +84,7 @@ impl Rs256 {
             return Err(NoPublicKey);
         }
         let number = BoxedUint::from_be_slice_vartime;
-        let key = RsaPublicKey::new_with_max_size(number(modulus), number(exponent), LARGEST);
+        let key = RsaPublicKey::new_with_size_limits(number(modulus), number(exponent), SMALLEST..=LARGEST);
         key.map_err(|_| NoPublicKey).and_then(Rs256::sized)
     }
 

@@ -196,7 +196,7 @@ async fn main() {
         tenant: TenantLoaded {
             tenant: "demo".into(),
             version: 1,
-            settings: BlobHash::of(b"settings"),
+            settings: blobs.put(&site::open_settings(&["demo"])).unwrap(),
             projects: vec![],
             web_root: String::new(),
         },

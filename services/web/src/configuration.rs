@@ -24,19 +24,27 @@ pub(crate) fn tenants(reading: &Reading<'_>) -> Result<Json, ApiError> {
     Ok(names.into_iter().map(|name| json!({ "name": name })).collect())
 }
 
-/// `info`, of the site or of a tenant.
+/// `info`, of the site or of a tenant. Everybody may read it: it says where people log in.
 pub(crate) fn info(reading: &Reading<'_>, tenant: Option<&str>) -> Result<Json, ApiError> {
+    if let Some(tenant) = tenant {
+        reading.need_tenant(tenant)?;
+    }
+    let rules = match tenant {
+        Some(tenant) => reading.rules_of(tenant)?,
+        None => Some(reading.rules_of_root()?),
+    };
+    let protected = rules.as_ref().is_some_and(|rules| !rules.is_open(tenant));
+    let realm = rules.as_ref().and_then(|rules| rules.realm(tenant).or_else(|| rules.realm(None)));
     let mut info = json!({
         "capabilities": {
             "job_history": true,
-            "auth": { "realms": {}, "default_realm": null, "read_protected": false, "auth_log_file_requests": false },
+            "auth": reading.app.site.authenticators.capabilities(realm, protected),
         },
         "websocket_url": null,
         "stats": null,
         "version": reading.app.site.version,
     });
     if let Some(tenant) = tenant {
-        reading.need_tenant(tenant)?;
         info["tenant"] = json!(tenant);
     }
     Ok(json!({ "info": info }))

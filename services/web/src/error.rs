@@ -1,9 +1,12 @@
 //! What the API says when it has no answer.
 
 use axum::Json;
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::header::{ALLOW, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
+
+use crate::auth::Refused;
 
 /// Why a request has no answer. Rendered as JSON: `error`, a code, and `description`, a sentence.
 #[derive(Debug, thiserror::Error)]
@@ -47,8 +50,38 @@ pub enum ApiError {
     #[error("the answer took too long: ask for less, or again")]
     Timeout,
     /// The method is not one of this path's.
-    #[error("this path answers GET, HEAD and OPTIONS only")]
-    Method,
+    #[error("this path answers {0} only")]
+    Method(&'static str),
+    /// Who asks is not known.
+    #[error("{refused}")]
+    Unauthorized {
+        /// Where they can log in.
+        realm: String,
+        /// What is wrong with their token.
+        refused: Refused,
+    },
+    /// Who asks may not.
+    #[error("{what}")]
+    Forbidden {
+        /// Where they can log in as somebody else.
+        realm: String,
+        /// What they may not, a sentence.
+        what: String,
+    },
+    /// What was asked for was not done.
+    #[error("{message}")]
+    Declined {
+        /// A code.
+        code: String,
+        /// For people.
+        message: String,
+    },
+    /// What it takes is away.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The body is too long.
+    #[error("the body is longer than {0} bytes")]
+    TooLarge(usize),
     /// Something inside is wrong: a damaged table, a missing blob.
     #[error("{0}")]
     Internal(String),
@@ -56,7 +89,7 @@ pub enum ApiError {
 
 impl ApiError {
     /// The status and the code.
-    fn kind(&self) -> (StatusCode, &'static str) {
+    fn kind(&self) -> (StatusCode, &str) {
         match self {
             ApiError::NotFound(_) => (StatusCode::NOT_FOUND, "not-found"),
             ApiError::BadRequest(_) => (StatusCode::BAD_REQUEST, "bad-request"),
@@ -66,7 +99,12 @@ impl ApiError {
             ApiError::Busy => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
             ApiError::Unreachable(_) => (StatusCode::BAD_GATEWAY, "unreachable"),
             ApiError::Timeout => (StatusCode::SERVICE_UNAVAILABLE, "timeout"),
-            ApiError::Method => (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed"),
+            ApiError::Method(_) => (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed"),
+            ApiError::Unauthorized { refused, .. } => (StatusCode::UNAUTHORIZED, refused.code()),
+            ApiError::Forbidden { .. } => (StatusCode::FORBIDDEN, "not-permitted"),
+            ApiError::Declined { code, .. } => (StatusCode::UNPROCESSABLE_ENTITY, code),
+            ApiError::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+            ApiError::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "too-large"),
             ApiError::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal-error"),
         }
     }
@@ -74,6 +112,43 @@ impl ApiError {
     /// The status of its answer.
     pub(crate) fn status(&self) -> StatusCode {
         self.kind().0
+    }
+
+    /// What stands in the headers of its answer, besides the body.
+    pub(crate) fn mark(&self, headers: &mut HeaderMap) {
+        let mut put = |name, text: String| {
+            if let Ok(value) = HeaderValue::from_str(&text) {
+                headers.insert(name, value);
+            }
+        };
+        // What stands between quotation marks holds none itself.
+        let quoted = |text: &str| text.replace(|c: char| c.is_control() || !c.is_ascii() || c == '"' || c == '\\', "'");
+        match self {
+            ApiError::NotYet { position, .. } | ApiError::Beyond { newest: position, .. } => {
+                put(crate::reading::POSITION, position.clone());
+            }
+            ApiError::Method(allowed) => put(ALLOW, (*allowed).to_owned()),
+            ApiError::Unauthorized { realm, refused: Refused::NoToken } => {
+                put(WWW_AUTHENTICATE, format!("Bearer realm=\"{}\"", quoted(realm)));
+            }
+            ApiError::Unauthorized { realm, refused } => {
+                let (realm, text) = (quoted(realm), quoted(&refused.to_string()));
+                let error = "invalid_token";
+                put(
+                    WWW_AUTHENTICATE,
+                    format!("Bearer realm=\"{realm}\", error=\"{error}\", error_description=\"{text}\""),
+                );
+            }
+            ApiError::Forbidden { realm, what } => {
+                let (realm, text) = (quoted(realm), quoted(what));
+                let error = "insufficient_scope";
+                put(
+                    WWW_AUTHENTICATE,
+                    format!("Bearer realm=\"{realm}\", error=\"{error}\", error_description=\"{text}\""),
+                );
+            }
+            _ => {}
+        }
     }
 
     /// A tenant that is not there.
@@ -94,12 +169,12 @@ impl IntoResponse for ApiError {
         if status == StatusCode::INTERNAL_SERVER_ERROR {
             tracing::error!("{self}");
         }
-        let mut response = (status, Json(json!({ "error": code, "description": self.to_string() }))).into_response();
-        if let ApiError::NotYet { position, .. } | ApiError::Beyond { newest: position, .. } = &self
-            && let Ok(value) = HeaderValue::from_str(position)
-        {
-            response.headers_mut().insert(crate::reading::POSITION, value);
+        let mut told = json!({ "error": code, "description": self.to_string() });
+        if let ApiError::Unauthorized { realm, .. } | ApiError::Forbidden { realm, .. } = &self {
+            told["realm"] = json!(realm);
         }
+        let mut response = (status, Json(told)).into_response();
+        self.mark(response.headers_mut());
         response
     }
 }

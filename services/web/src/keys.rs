@@ -26,7 +26,7 @@ pub(crate) async fn answer(app: Arc<App>, tenant: String, file: String, query: Q
     };
     let asked = moment(&app, &query).await?;
     let found = move |app: &App| {
-        read(app, asked, Needs::History, |reading| Ok((project(reading, &tenant, &name)?, reading.at)))
+        read(app, asked, Needs::History, |reading| Ok((project_of(reading, &tenant, &name)?, reading.at)))
     };
     let (project, at) = app.blocking(found).await?;
     let keys = Arc::clone(&app.site.keys);
@@ -52,7 +52,7 @@ pub(crate) async fn answer(app: Arc<App>, tenant: String, file: String, query: Q
 }
 
 /// A tenant's project, by its short or canonical name.
-fn project(reading: &Reading<'_>, tenant: &str, name: &str) -> Result<TenantProject, ApiError> {
+pub(crate) fn project_of(reading: &Reading<'_>, tenant: &str, name: &str) -> Result<TenantProject, ApiError> {
     reading.need_tenant(tenant)?;
     let entry = reading.history().tenant(tenant, reading.at)?;
     let projects = entry.map(|entry| entry.loaded.projects).unwrap_or_default();

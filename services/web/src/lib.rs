@@ -6,7 +6,7 @@
 //! - `capacity`: workers, and what each attempt of a build waited for, by capacity's own position.
 //! - `stream`: events as they come; `console`: what a build says, by bytes, by lines, and where in it;
 //! - `estimate`: how long jobs take, by how long they took; `health`: who asks how the site is, and what is answered.
-//! - `keys`: what people encrypt secrets with;
+//! - `keys`: what people encrypt secrets with; [`auth`]: who asks; [`operators`]: what they may ask for;
 //! - `page`: the same for people, as HTML.
 //!
 //! What Zuul calls by the same name means the same here, except:
@@ -27,8 +27,10 @@
 //! addresses become links. Pages are sent with a policy that lets in this site's own files and no script or style
 //! within the page; whatever is no page is sent with one that lets in nothing.
 //!
-//! This crate never decides, appends or folds.
+//! This crate never decides or folds. What operators ask for it hands on, checked, to whoever appends it
+//! ([`site::Site::operators`]).
 
+pub mod auth;
 mod builds;
 mod buildsets;
 mod capacity;
@@ -39,6 +41,7 @@ mod estimate;
 mod filter;
 mod health;
 mod keys;
+pub mod operators;
 mod page;
 mod query;
 mod reading;

@@ -1,5 +1,6 @@
 //! One read: which moment it asks about, which tables answer, how the answer is marked.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use gatelog_gate_state::{Gate, GateLive, GateRead};
 use gatelog_record::{BlobHash, Timestamp, codec};
-use gatelog_rules_config::{Layout, Problem};
+use gatelog_rules_config::authorization::Authorization;
+use gatelog_rules_config::{Layout, Problem, TenantSettings};
 use gatelog_runner::WaitError;
 use gatelog_store::{RocksBacking, View};
 use gatelog_tables::Maps;
@@ -17,6 +19,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 use tokio::sync::Semaphore;
 
+use crate::auth::Person;
 use crate::console::lines::Indexes;
 use crate::error::ApiError;
 use crate::query::Query;
@@ -35,6 +38,10 @@ const READ_TIME: Duration = Duration::from_secs(30);
 const AFTER_TIME: Duration = Duration::from_secs(10);
 /// How many layouts are kept read.
 const LAYOUTS: usize = 8;
+/// Of how many tenants it is kept who may do what.
+const RULES: usize = 256;
+/// How many requests of operators are on their way at once; more are refused.
+const ASKS: usize = 32;
 
 /// The site and what the API keeps of its own.
 pub(crate) struct App {
@@ -48,7 +55,10 @@ pub(crate) struct App {
     pub(crate) indexes: Indexes,
     /// The newest status documents.
     pub(crate) newest: Newest,
+    /// Places for requests of operators.
+    pub(crate) asks: Arc<Semaphore>,
     layouts: Mutex<Vec<(BlobHash, Arc<Layout>)>>,
+    rules: Mutex<BTreeMap<BlobHash, Arc<Authorization>>>,
 }
 
 impl App {
@@ -62,7 +72,9 @@ impl App {
             keys: Arc::new(Semaphore::new(crate::keys::AT_ONCE)),
             indexes: Indexes::default(),
             newest: Newest::default(),
+            asks: Arc::new(Semaphore::new(ASKS)),
             layouts: Mutex::default(),
+            rules: Mutex::default(),
         }
     }
 
@@ -91,6 +103,68 @@ impl App {
         }
         kept.push((*hash, Arc::clone(&layout)));
         Ok(layout)
+    }
+
+    /// Who may do what, by the blob of a tenant's settings.
+    fn rules(&self, settings: &BlobHash) -> Result<Arc<Authorization>, ApiError> {
+        let kept = || self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(rules) = kept().get(settings) {
+            return Ok(Arc::clone(rules));
+        }
+        let read: TenantSettings = self.blob(settings, "tenant's settings")?;
+        let rules = Arc::new(read.authorization);
+        let mut kept = kept();
+        if kept.len() >= RULES {
+            kept.pop_first();
+        }
+        kept.insert(*settings, Arc::clone(&rules));
+        Ok(rules)
+    }
+
+    /// Who may do what in a tenant, or (none) at the root; none where the tenant is not there.
+    pub(crate) async fn authorization(
+        self: &Arc<Self>,
+        tenant: Option<&str>,
+    ) -> Result<Option<Arc<Authorization>>, ApiError> {
+        let tenant = tenant.map(str::to_owned);
+        let look = move |reading: &Reading<'_>| match &tenant {
+            Some(tenant) => reading.rules_of(tenant),
+            None => reading.rules_of_root().map(Some),
+        };
+        self.blocking(move |app| read(app, None, Needs::History, look)).await
+    }
+
+    /// The same for the root and every tenant.
+    pub(crate) async fn authorizations(
+        self: &Arc<Self>,
+    ) -> Result<Vec<(Option<String>, Arc<Authorization>)>, ApiError> {
+        let look = |reading: &Reading<'_>| {
+            let mut all = vec![(None, reading.rules_of_root()?)];
+            for tenant in reading.history().tenant_names(u64::MAX)? {
+                if let Some(rules) = reading.rules_of(&tenant)? {
+                    all.push((Some(tenant), rules));
+                }
+            }
+            Ok(all)
+        };
+        self.blocking(move |app| read(app, None, Needs::History, look)).await
+    }
+
+    /// The realm people log in to.
+    pub(crate) fn realm(&self, rules: Option<&Authorization>, tenant: Option<&str>) -> String {
+        let own = rules.and_then(|rules| rules.realm(tenant).or_else(|| rules.realm(None)));
+        own.unwrap_or_else(|| self.site.authenticators.realm()).to_owned()
+    }
+
+    /// Who bears the token of a request.
+    pub(crate) async fn person(
+        &self,
+        headers: &HeaderMap,
+        rules: Option<&Authorization>,
+        tenant: Option<&str>,
+    ) -> Result<Person, ApiError> {
+        let person = self.site.authenticators.person(headers).await;
+        person.map_err(|refused| ApiError::Unauthorized { realm: self.realm(rules, tenant), refused })
     }
 
     /// Problems by their blob.
@@ -158,6 +232,30 @@ impl Reading<'_> {
     pub(crate) fn need_tenant(&self, tenant: &str) -> Result<(), ApiError> {
         let at = if self.at == 0 { u64::MAX } else { self.at };
         self.history().tenant(tenant, at)?.map(|_| ()).ok_or_else(|| ApiError::tenant(tenant))
+    }
+
+    /// Who may do what in a tenant, by its newest settings, whatever moment is asked about.
+    pub(crate) fn rules_of(&self, tenant: &str) -> Result<Option<Arc<Authorization>>, ApiError> {
+        match self.history().tenant(tenant, u64::MAX)? {
+            Some(entry) => self.app.rules(&entry.loaded.settings).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Who may do what at the root: every tenant of the newest tenant file knows.
+    pub(crate) fn rules_of_root(&self) -> Result<Arc<Authorization>, ApiError> {
+        let mut newest: Option<(u64, BlobHash)> = None;
+        for tenant in self.history().tenant_names(u64::MAX)? {
+            if let Some(entry) = self.history().tenant(&tenant, u64::MAX)?
+                && newest.is_none_or(|(version, _)| entry.loaded.version > version)
+            {
+                newest = Some((entry.loaded.version, entry.loaded.settings));
+            }
+        }
+        match newest {
+            Some((_, settings)) => self.app.rules(&settings),
+            None => Ok(Arc::default()),
+        }
     }
 
     /// A tenant's layout in force, if there is one.

@@ -10,33 +10,36 @@ use axum::http::header::{
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, CONTENT_SECURITY_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
-use axum::middleware::{Next, from_fn};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
+use crate::auth::guard::guard;
 use crate::error::ApiError;
 use crate::query::Query;
 use crate::reading::{App, Needs, Reading, answer};
 use crate::site::Site;
-use crate::{builds, buildsets, capacity, configuration, console, health, keys, page, status, stream};
+use crate::{builds, buildsets, capacity, configuration, console, health, keys, operators, page, status, stream};
 
 /// The longest path and query, in bytes.
 const MAX_URI: usize = 8 << 10;
 /// The policy of what is no page: even a browser that takes it for one loads and runs nothing.
 const NO_PAGE: &str = "default-src 'none'; frame-ancestors 'none'; sandbox";
-/// The largest body; no path reads one yet.
-const MAX_BODY: usize = 64 << 10;
+/// The largest body.
+pub(crate) const MAX_BODY: usize = 64 << 10;
+/// What paths that are read answer to.
+const READS: &str = "GET, HEAD, OPTIONS";
 /// How long open answers may go on once the server is told to stop.
 const GRACE: Duration = Duration::from_secs(2);
 
 type Shared = State<Arc<App>>;
 type Answered = Result<Response, ApiError>;
-type Segments<T> = Result<Path<T>, PathRejection>;
+pub(crate) type Segments<T> = Result<Path<T>, PathRejection>;
 
-fn segments<T>(path: Segments<T>) -> Result<T, ApiError> {
+pub(crate) fn segments<T>(path: Segments<T>) -> Result<T, ApiError> {
     path.map(|Path(segments)| segments).map_err(|error| ApiError::BadRequest(error.body_text()))
 }
 
@@ -78,6 +81,7 @@ macro_rules! of_one {
 pub fn router(site: Site) -> Router {
     use Needs::{History, Live};
     type R<'a, 'v> = &'a Reading<'v>;
+    let app = Arc::new(App::new(site));
     Router::new()
         .route("/api", get(map))
         .route("/api/info", of_site!(History, &[], |reading: R<'_, '_>, _: &Query| configuration::info(reading, None)))
@@ -139,23 +143,28 @@ pub fn router(site: Site) -> Router {
             of_tenant!(Live, &[], |reading: R<'_, '_>, tenant: &String, _| configuration::semaphores(reading, tenant)),
         )
         .merge(page::routes())
+        .route_layer(from_fn_with_state(Arc::clone(&app), guard))
+        // These see for themselves who asks.
+        .merge(operators::routes())
         .fallback(|uri: Uri, headers: HeaderMap| async move { page::nothing(&uri, &headers) })
-        .method_not_allowed_fallback(|| async { ApiError::Method })
+        .method_not_allowed_fallback(|| async { ApiError::Method(READS) })
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(from_fn(common))
-        .with_state(Arc::new(App::new(site)))
+        .with_state(app)
 }
 
 /// What every answer has, and what is the same for every path.
 async fn common(request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_owned();
     let long = request.uri().path_and_query().is_some_and(|text| text.as_str().len() > MAX_URI);
     let mut response = if request.method() == Method::OPTIONS {
         let mut response = StatusCode::NO_CONTENT.into_response();
         let headers = response.headers_mut();
-        headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, OPTIONS"));
+        let methods = operators::methods(&path).unwrap_or(READS);
+        headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(methods));
         headers.insert(
             ACCESS_CONTROL_ALLOW_HEADERS,
-            HeaderValue::from_static("Authorization, Content-Type, If-None-Match, Last-Event-ID"),
+            HeaderValue::from_static("Authorization, Content-Type, If-None-Match, Last-Event-ID, X-Request-Id"),
         );
         headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400"));
         response
@@ -166,7 +175,10 @@ async fn common(request: Request, next: Next) -> Response {
     };
     let headers = response.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Gatelog-Position, ETag"));
+    headers.insert(
+        ACCESS_CONTROL_EXPOSE_HEADERS,
+        HeaderValue::from_static("Gatelog-Position, Gatelog-Request, ETag, WWW-Authenticate"),
+    );
     // What people wrote is never taken for anything but what it is said to be.
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     // Pages have a policy that lets in their own files; nothing else is to be shown as a page.
@@ -204,6 +216,16 @@ async fn map(RawQuery(query): RawQuery) -> Result<Json<Value>, ApiError> {
         "key": "/api/tenant/{tenant}/key/{project}.pub",
         "config_errors": "/api/tenant/{tenant}/config-errors",
         "tenant_status": "/api/tenant/{tenant}/tenant-status",
+        "authorizations": "/api/authorizations",
+        "tenant_authorizations": "/api/tenant/{tenant}/authorizations",
+        "enqueue": "/api/tenant/{tenant}/project/{project}/enqueue",
+        "dequeue": "/api/tenant/{tenant}/project/{project}/dequeue",
+        "promote": "/api/tenant/{tenant}/promote",
+        "autohold": "/api/tenant/{tenant}/project/{project}/autohold",
+        "autohold_list": "/api/tenant/{tenant}/autohold",
+        "autohold_by_request_id": "/api/tenant/{tenant}/autohold/{request_id}",
+        "autohold_delete": "/api/tenant/{tenant}/autohold/{request_id}",
+        "tenant_state": "/api/tenant/{tenant}/state",
     })))
 }
 

@@ -14,7 +14,10 @@ use gatelog_runner::Published;
 use gatelog_store::SharedProjection;
 use gatelog_tables::Maps;
 
-/// Everything the API reads from. It appends nothing.
+use crate::auth::Authenticators;
+use crate::operators::Operators;
+
+/// Everything the API reads from. What people ask for goes to [`Site::operators`].
 #[derive(Clone)]
 pub struct Site {
     /// The gate's tables.
@@ -37,6 +40,10 @@ pub struct Site {
     pub components: Arc<dyn Components>,
     /// What people encrypt secrets with.
     pub keys: Arc<dyn PublicKeys>,
+    /// Who can say who somebody is.
+    pub authenticators: Arc<Authenticators>,
+    /// Where requests of operators go.
+    pub operators: Arc<dyn Operators>,
     /// The driver of each connection.
     pub drivers: BTreeMap<String, String>,
     /// The version told to clients.

@@ -118,6 +118,7 @@ impl<B: Backing> GateRead<B> {
                 input: record.decision.as_ref().map(|decision| decision.input_sequence),
                 item,
                 build,
+                actor: record.actor,
             },
         )?;
         Ok(self.sequence_at.put(record.recorded_at, record.sequence)?)
@@ -191,6 +192,7 @@ impl<B: Backing> GateRead<B> {
             received_at: record.recorded_at,
             settled_at: None,
             verdicts: Vec::new(),
+            actor: record.actor,
         };
         begin(&mut self.triggers, event.trigger, record.sequence, row)
     }

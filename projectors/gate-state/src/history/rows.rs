@@ -5,7 +5,9 @@ use gatelog_record::draft::gate::{
     Artifact, BasePin, BuildResult, ItemResult, PipelineVerdict, PreparedBranch, ProjectProblem, ReportAction, Subject,
     SubmitOutcome, SubmitTarget, TenantLoaded, TriggerCause, WaitCode,
 };
-use gatelog_record::{BlobHash, BuildId, BuildsetId, Cause, ItemId, LeaseId, Sealed, Timestamp, Value, WorkId};
+use gatelog_record::{
+    ActorId, BlobHash, BuildId, BuildsetId, Cause, ItemId, LeaseId, Sealed, Timestamp, Value, WorkId,
+};
 use gatelog_tables::TableDef;
 use gatelog_tables::table::Life;
 use serde::{Deserialize, Serialize};
@@ -442,6 +444,8 @@ pub struct TriggerEntry {
     pub settled_at: Option<Timestamp>,
     /// What each pipeline made of it.
     pub verdicts: Vec<PipelineVerdict>,
+    /// Who asked, opaque.
+    pub actor: ActorId,
 }
 
 /// A change that was not let into a pipeline.
@@ -476,4 +480,6 @@ pub struct Moment {
     pub item: Option<ItemId>,
     /// The build it is about.
     pub build: Option<BuildId>,
+    /// Who asked, opaque.
+    pub actor: ActorId,
 }

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use gatelog_replay::Moment;
 use gatelog_replay::explain::{Explainer, Tone};
+use gatelog_secrets::Keyring;
 
 use super::failure::{Code, Failure};
 use super::output::Output;
@@ -16,8 +17,12 @@ pub fn run(site: &SiteArgs, args: &ExplainArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::new(Code::Usage, "explain reads the log itself and cannot ask a server yet")
             .hint("name the site's directory with --dir, on the machine it is on"));
     }
-    let (log, blobs) = site.directory("explain")?.history()?;
-    let explainer = Explainer::read(&*log, &*blobs, moment(args.at))?;
+    let site = site.directory("explain")?;
+    let (log, blobs) = site.history()?;
+    // Without the keys there are no names.
+    let keys = site.keys().ok().filter(|dir| dir.exists()).and_then(|dir| Keyring::open_dir(dir).ok());
+    let name_of = move |actor| keys.as_ref()?.name_of(actor).ok()?;
+    let explainer = Explainer::read(&*log, &*blobs, moment(args.at))?.with_people(name_of);
     let what = args.what.as_deref().unwrap_or_default();
     let found = explainer.find(what, args.tenant.as_deref())?;
     let explanation = explainer.explain(&found, args.job.as_deref())?;

@@ -1,5 +1,6 @@
-//! The commands that read: a module each. What they print goes to stdout, what went wrong to stderr.
+//! The commands that read, and those that ask a server: a module each. What they print goes to stdout, what went wrong to stderr.
 
+pub mod autohold;
 pub mod blob_names;
 pub mod check;
 pub mod doctor;
@@ -13,6 +14,7 @@ pub mod keys;
 pub mod log_cat;
 pub mod log_topics;
 pub mod log_verify;
+pub mod operators;
 pub mod output;
 pub mod queues;
 pub mod replay;

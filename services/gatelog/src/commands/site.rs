@@ -36,7 +36,7 @@ impl SiteArgs {
     /// What these arguments and the environment mean.
     pub fn target(&self) -> Result<Target, Failure> {
         match &self.url {
-            Some(url) => Ok(Target::Url(Client::new(url)?)),
+            Some(url) => Ok(Target::Url(super::operators::with_given_token(Client::new(url)?, None)?)),
             None => Ok(Target::Dir(self.site()?)),
         }
     }
@@ -135,6 +135,8 @@ impl Site {
         if !Path::new("/proc").join(pid.to_string()).exists() {
             return None;
         }
-        Client::new(said.get("url").and_then(Json::as_str)?).ok()
+        let client = Client::new(said.get("url").and_then(Json::as_str)?).ok()?;
+        // Whoever may read the directory may see all of it there.
+        Some(super::operators::in_own_name(&self.dir, client))
     }
 }

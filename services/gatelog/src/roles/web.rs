@@ -53,7 +53,9 @@ pub fn start(
         http: consoles::client().map_err(part("consoles"))?,
         probing: process.probing.clone(),
     };
-    let site = crate::web::site(process, Arc::new(consoles), writers);
+    let local = crate::auth::leave_key(&process.site)?;
+    let authenticators = crate::auth::authenticators(&process.site, &process.config, local)?;
+    let site = crate::web::site(process, Arc::new(consoles), writers, authenticators);
     serve(process, listener, gatelog_web::router(site))
 }
 

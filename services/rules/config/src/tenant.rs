@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::authorization::Authorization;
 use crate::dialect::Spelling;
 use crate::load::parse_file;
 use crate::objects::job_parts::AttributeValue;
@@ -79,6 +80,8 @@ pub struct TenantSettings {
     pub included: Vec<IncludedFile>,
     /// Its projects, in the order of the file: per connection, config projects first.
     pub projects: Vec<TenantProject>,
+    /// Who may do what in it, and at the root of the API.
+    pub authorization: Authorization,
 }
 
 impl Default for TenantSettings {
@@ -106,6 +109,7 @@ impl Default for TenantSettings {
             older_spellings: true,
             included: Vec::new(),
             projects: Vec::new(),
+            authorization: Authorization::default(),
         }
     }
 }

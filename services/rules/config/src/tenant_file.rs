@@ -196,6 +196,9 @@ fn read(text: &str, spelling: Spelling) -> (Vec<TenantSpec>, Authorization, Vec<
             specs.push(spec);
         }
     }
+    for spec in &mut specs {
+        spec.settings.authorization = site.authorization.of(&spec.settings.name);
+    }
     (specs, site.authorization, sink.problems)
 }
 
@@ -381,6 +384,7 @@ fn tenant(sink: &mut Sink<'_>, entry: &Entry) -> Option<TenantSpec> {
             .map(|path| IncludedFile { path, text: None })
             .collect(),
         projects: Vec::new(),
+        authorization: Authorization::default(),
     };
     let unprotected = stanza.bool("exclude-unprotected-branches");
     let locked = stanza.bool("exclude-locked-branches");

@@ -23,6 +23,19 @@ pub(crate) fn tenants(
     let mut rows = Html::new();
     for (number, name) in names.iter().enumerate() {
         let path = format!("/t/{}", segment(name));
+        if reading.rules_of(name)?.is_some_and(|rules| !rules.is_open(Some(name))) {
+            let status = in_time(frame, &format!("{path}/status"));
+            let words = "Not everybody may look.";
+            put!(
+                rows,
+                r#"<li class="card" data-key="{}"><h2><a href="{}">{}</a></h2><p class="muted">{}</p></li>"#,
+                name,
+                status,
+                name,
+                words
+            );
+            continue;
+        }
         let layout = reading.history().layout(name, reading.at)?;
         let errors = layout.map_or(0, |layout| layout.errors + u32::from(layout.failed.is_some()));
         let state = if errors > 0 {

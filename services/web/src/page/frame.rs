@@ -320,6 +320,7 @@ pub(crate) fn error_page(error: &ApiError, tenant: Option<&str>) -> Html {
     };
     let title = match error.status() {
         StatusCode::NOT_FOUND => "There is nothing here",
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "This is not for everybody",
         StatusCode::BAD_REQUEST => "This cannot be asked",
         StatusCode::RANGE_NOT_SATISFIABLE => "That has not happened yet",
         StatusCode::UNPROCESSABLE_ENTITY => "That is too much at once",

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use gatelog_gate_state::history::{BuildEntry, FrozenEntry, Held, ItemEntry, Moment, PreparedEntry, WaitEntry};
-use gatelog_record::draft::gate::{SubmitOutcome, WaitSubject};
-use gatelog_record::{BuildId, ItemId};
+use gatelog_record::draft::gate::{SubmitOutcome, TriggerCause, WaitSubject};
+use gatelog_record::{ActorId, BuildId, ItemId};
 
 use super::buildset::{self, standing};
 use super::frame::{Content, Frame, Tab, address};
@@ -212,6 +212,31 @@ impl Story<'_> {
         })
     }
 
+    /// Who asked for the item, and why, where somebody did.
+    fn asked(&self, trigger: Option<u64>, sequence: u64) -> Result<Html, ApiError> {
+        let Some(trigger) = trigger else { return Ok(Html::new()) };
+        let entry = self.reading.history().trigger(trigger, sequence)?;
+        Ok(match entry.as_ref().map(|entry| (&entry.cause, entry.actor)) {
+            Some((TriggerCause::Asked(asked), actor)) => {
+                let reason = if asked.reason.is_empty() { String::new() } else { format!(" ({})", asked.reason) };
+                html!("{}{}", reason, self.by(actor))
+            }
+            _ => Html::new(),
+        })
+    }
+
+    /// Who asked, where somebody did.
+    fn by(&self, actor: ActorId) -> Html {
+        if actor == ActorId::SYSTEM {
+            return Html::new();
+        }
+        let name = self.reading.app.site.operators.name_of(actor);
+        html!(
+            r#" <span class="muted">by {}</span>"#,
+            name.unwrap_or_else(|| format!("actor {}", actor.to_string().get(..8).unwrap_or_default()))
+        )
+    }
+
     fn event(&mut self, sequence: u64, moment: &Moment, kind: &'static str) -> Result<(), ApiError> {
         let Some((stand, title, detail, minor)) = self.words(sequence, moment, kind)? else { return Ok(()) };
         self.count += 1;
@@ -221,7 +246,7 @@ impl Story<'_> {
         let here = address(&path, std::iter::once(("at", sequence_text.as_str())));
         put!(
             self.rows,
-            r#"<li class="{}{}" data-key="e{}"><a class="seq num" href="{}" title="the site as of this event">{}</a>{}<span class="when">{}</span><div><b>{}</b> {}</div></li>"#,
+            r#"<li class="{}{}" data-key="e{}"><a class="seq num" href="{}" title="the site as of this event">{}</a>{}<span class="when">{}</span><div><b>{}</b> {}{}</div></li>"#,
             stand.class(),
             if minor { " minor" } else { "" },
             sequence,
@@ -230,7 +255,8 @@ impl Story<'_> {
             stand.mark(),
             words::clock(moment.at),
             title,
-            detail
+            detail,
+            if kind == "item-dequeued" || kind == "item-reset" { self.by(moment.actor) } else { Html::new() }
         );
         Ok(())
     }
@@ -253,10 +279,11 @@ impl Story<'_> {
             "item-enqueued" => {
                 let item = item.as_ref();
                 let detail = html!(
-                    r#"into {}, queue {}{}"#,
+                    r#"into {}, queue {}{}{}"#,
                     item.map_or("", |item| &item.pipeline),
                     item.map_or("", |item| queue_name(&item.queue, item.subjects.first())),
-                    item.map_or_else(String::new, |item| format!(": {}", item.reason))
+                    item.map_or_else(String::new, |item| format!(": {}", item.reason)),
+                    self.asked(item.and_then(|item| item.trigger), sequence)?
                 );
                 (Stand::Running, html!("Enqueued"), detail, false)
             }

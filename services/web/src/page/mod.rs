@@ -79,7 +79,7 @@ pub(crate) fn nothing(uri: &Uri, headers: &HeaderMap) -> Response {
     failed(&error, None)
 }
 
-fn failed(error: &ApiError, tenant: Option<&str>) -> Response {
+pub(crate) fn failed(error: &ApiError, tenant: Option<&str>) -> Response {
     if error.status() == StatusCode::INTERNAL_SERVER_ERROR {
         tracing::error!("{error}");
     }

@@ -15,11 +15,15 @@ use gatelog_record::draft::partition::WriterStarted;
 use gatelog_record::event::{CapacityEvent, GateEvent, PartitionEvent};
 use gatelog_record::{
     ActorId, BlobHash, BuildId, Cause, ChainLink, Domain, Event, EventId, EventRecord, LeaseId, Partition, SiteId,
-    Timestamp,
+    Timestamp, codec,
 };
 use gatelog_replay::Timeline;
+use gatelog_rules_config::TenantSettings;
+use gatelog_rules_config::authorization::Access;
 use gatelog_runner::{Runner, RunnerConfig};
 use gatelog_store::{Layout, RungDir};
+use gatelog_web::auth::Authenticators;
+use gatelog_web::operators::NoOperators;
 use gatelog_web::site::ConsoleRead;
 use gatelog_web::{Component, ConsoleChunk, ConsoleSource, Consoles, PartHealth, Site, TimelinePast};
 use serde_json::Value as Json;
@@ -228,6 +232,15 @@ pub const LONG_LINE: Made = (6 + (100 << 20) + 1 + 5, |offset, size| {
     (offset..offset + size as u64).map(at).collect()
 });
 
+/// The settings of tenants at which everybody may look, as a blob.
+pub fn open_settings(tenants: &[&str]) -> Vec<u8> {
+    let mut settings = TenantSettings::default();
+    for tenant in tenants {
+        settings.authorization.tenants.insert((*tenant).to_owned(), Access::default());
+    }
+    codec::encode(&settings).unwrap()
+}
+
 /// A served site.
 pub struct Served {
     pub base: String,
@@ -288,6 +301,8 @@ impl Served {
                 "broken" => Err("its file is damaged".to_owned()),
                 _ => Ok(format!("the key of {project} on {connection}\n")),
             }),
+            authenticators: Arc::new(Authenticators::none()),
+            operators: Arc::new(NoOperators),
             drivers: BTreeMap::from([("forge".to_owned(), "git".to_owned())]),
             version: "1.2.3".into(),
         };

@@ -10,7 +10,7 @@ use gatelog_rules_config::load::{ConfigFile, LoadInput, load};
 use gatelog_rules_config::parse_tenant_file;
 use gatelog_rules_config::tenant::ProjectFacts;
 
-use crate::site::{BEGAN, GATE};
+use crate::site::{BEGAN, GATE, open_settings};
 
 pub const EVIL: &str = "</script><script>alert(\"1\")</script>\u{1b}[2J\u{202e}\0\n\r\n\ndata: forged";
 
@@ -104,6 +104,7 @@ pub fn blobs() -> (MemoryBlobs, BlobHash, BlobHash) {
     assert_eq!(layout.pipeline_order, ["check", "gate"], "{problems:#?}");
     assert!(!problems.is_empty());
     let blobs = MemoryBlobs::new();
+    blobs.put(&open_settings(&["demo"])).unwrap();
     let layout = blobs.put(&codec::encode(&layout).unwrap()).unwrap();
     let problems = blobs.put(&codec::encode(&problems).unwrap()).unwrap();
     (blobs, layout, problems)
@@ -118,7 +119,7 @@ fn tenant(name: &str) -> GateEvent {
         tenant: TenantLoaded {
             tenant: name.into(),
             version: 1,
-            settings: BlobHash::of(b"settings"),
+            settings: BlobHash::of(&open_settings(&["demo"])),
             projects: vec![project("library", false), project("app", false), project("config", true)],
             web_root: String::new(),
         },

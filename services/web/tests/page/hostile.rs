@@ -9,7 +9,7 @@ use gatelog_rules_config::load::{ConfigFile, LoadInput, load};
 use gatelog_rules_config::parse_tenant_file;
 use gatelog_rules_config::tenant::ProjectFacts;
 
-use crate::site::{BEGAN, GATE};
+use crate::site::{BEGAN, GATE, open_settings};
 
 /// Everything that ever became markup, a script or another address somewhere. What runs sets `pwned`.
 pub const HOSTILE: &str = concat!(
@@ -83,6 +83,7 @@ pub fn blobs(text: &str) -> (MemoryBlobs, BlobHash, BlobHash) {
     };
     let (layout, problems) = load(&LoadInput { tenant, files: vec![file] });
     let blobs = MemoryBlobs::new();
+    blobs.put(&open_settings(&[TENANT, text])).unwrap();
     let layout = blobs.put(&codec::encode(&layout).unwrap()).unwrap();
     let problems = blobs.put(&codec::encode(&problems).unwrap()).unwrap();
     (blobs, layout, problems)
@@ -113,7 +114,7 @@ pub fn events(text: &str, url: &str, layout: BlobHash, problems: BlobHash) -> Ve
             tenant: TenantLoaded {
                 tenant: tenant.into(),
                 version: 1,
-                settings: BlobHash::of(b"settings"),
+                settings: BlobHash::of(&open_settings(&[TENANT, text])),
                 projects: vec![project(text)],
                 web_root: url.to_owned(),
             },

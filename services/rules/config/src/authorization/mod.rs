@@ -118,6 +118,27 @@ pub struct Granted {
 }
 
 impl Authorization {
+    /// What of it concerns one tenant and the root.
+    pub fn of(&self, tenant: &str) -> Authorization {
+        let only = self.tenants.get(tenant).map(|access| (tenant.to_owned(), access.clone()));
+        Authorization {
+            rules: self.rules.clone(),
+            roles: self.roles.clone(),
+            tenants: only.into_iter().collect(),
+            root: self.root.clone(),
+        }
+    }
+
+    /// Whether a tenant, or (none) the root, has role mappings. Zuul: its answers about permissions then name no `admin`.
+    pub fn is_mapped(&self, tenant: Option<&str>) -> bool {
+        self.access(tenant).is_some_and(|access| !access.role_mappings.is_empty())
+    }
+
+    /// The realm people log in to, of a tenant or (none) of the root.
+    pub fn realm(&self, tenant: Option<&str>) -> Option<&str> {
+        self.access(tenant)?.realm.as_deref()
+    }
+
     fn access(&self, tenant: Option<&str>) -> Option<&Access> {
         match tenant {
             Some(name) => self.tenants.get(name),

@@ -1,0 +1,204 @@
+//! Requests to keep the nodes of builds that fail. Zuul: autoholds.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use gatelog_gate_state::GateLive;
+use gatelog_gate_state::live::AutoholdRow;
+use gatelog_record::draft::gate::{AutoholdAsked, AutoholdDeleteAsked, TenantProject};
+use gatelog_record::input::GateInput;
+use gatelog_tables::{Backing, Table};
+use serde_json::{Value, json};
+
+use super::body::{Fields, change_name};
+use super::{Answered, Asking, asking};
+use crate::auth::guard::may_read;
+use crate::error::ApiError;
+use crate::keys::project_of;
+use crate::query::Query;
+use crate::reading::{App, Live, Needs, Reading, answer};
+use crate::shape::short;
+
+const READS: &str = "GET, HEAD, OPTIONS";
+pub(super) const ONE: &str = "GET, HEAD, DELETE, OPTIONS";
+pub(super) const OF_PROJECT: &str = "GET, HEAD, POST, OPTIONS";
+/// The header of an answer with the number of the request that is in force now.
+const REQUEST: &str = "gatelog-request";
+
+/// A request's number, as Zuul writes it.
+fn number(request: u64) -> String {
+    format!("{request:010}")
+}
+
+fn document(request: u64, row: &AutoholdRow) -> Value {
+    let asked = &row.asked;
+    let held = |one: &gatelog_gate_state::live::HeldBuild| {
+        json!({
+            "build": one.hold.build.to_string(),
+            "nodes": one.lease.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "worker": one.worker,
+            "until_ms": one.hold.until.map(crate::shape::ms),
+        })
+    };
+    json!({
+        "id": number(request),
+        "tenant": asked.tenant,
+        "project": asked.project,
+        "job": asked.job,
+        "ref_filter": asked.ref_filter,
+        "max_count": asked.count,
+        "current_count": row.count,
+        "reason": asked.reason,
+        "node_expiration": asked.node_expiration,
+        "expired": null,
+        "nodes": row.held.iter().map(held).collect::<Vec<_>>(),
+        "asked_ms": crate::shape::ms(row.asked_at),
+    })
+}
+
+fn rows<B: Backing>(live: &GateLive<B>, tenant: &str) -> Result<Vec<(u64, AutoholdRow)>, ApiError> {
+    let (from, to) = ((tenant.to_owned(), 0), (tenant.to_owned(), u64::MAX));
+    let mut found = Vec::new();
+    for entry in live.gate.autoholds.range(Bound::Included(&from), Bound::Included(&to))? {
+        let ((_, request), row) = entry?;
+        found.push((request, row.into_owned()));
+    }
+    Ok(found)
+}
+
+fn all(reading: &Reading<'_>, tenant: &str) -> Result<Vec<(u64, AutoholdRow)>, ApiError> {
+    reading.need_tenant(tenant)?;
+    match reading.live() {
+        Live::Now(live) => rows(live, tenant),
+        Live::Then(live) => rows(&*live, tenant),
+    }
+}
+
+/// Those of a tenant; with a project, those of projects whose names end so. Zuul: it looks at the end of the name, too.
+fn list(reading: &Reading<'_>, tenant: &str, project: Option<&str>) -> Result<Value, ApiError> {
+    let fits = |row: &AutoholdRow| project.is_none_or(|project| row.asked.project.ends_with(project));
+    let found = all(reading, tenant)?;
+    Ok(found.iter().filter(|(_, row)| fits(row)).map(|(request, row)| document(*request, row)).collect())
+}
+
+/// `autohold`
+pub(super) async fn of_tenant(
+    app: Arc<App>,
+    headers: HeaderMap,
+    method: &Method,
+    query: Option<String>,
+    tenant: String,
+) -> Answered {
+    if !matches!(*method, Method::GET | Method::HEAD) {
+        return Err(ApiError::Method(READS));
+    }
+    may_read(&app, &headers, Some(&tenant)).await?;
+    let query = Query::read(query.as_deref(), &["project"])?;
+    answer(app, headers, query, Needs::Live, move |reading, query| list(reading, &tenant, query.one("project")?)).await
+}
+
+/// `project/{project}/autohold`, to read.
+pub(super) async fn of_project(
+    app: Arc<App>,
+    headers: HeaderMap,
+    query: Option<String>,
+    tenant: String,
+    project: String,
+) -> Answered {
+    may_read(&app, &headers, Some(&tenant)).await?;
+    let query = Query::read(query.as_deref(), &[])?;
+    answer(app, headers, query, Needs::Live, move |reading, _| list(reading, &tenant, Some(&project))).await
+}
+
+/// `autohold/{id}`
+pub(super) async fn one(
+    app: Arc<App>,
+    headers: HeaderMap,
+    method: &Method,
+    query: Option<String>,
+    tenant: String,
+    id: String,
+) -> Answered {
+    let unknown = {
+        let message = format!("tenant {tenant:?} has no request {id:?} to keep nodes");
+        move || ApiError::NotFound(message.clone())
+    };
+    let request = id.parse::<u64>();
+    if method != Method::DELETE {
+        if !matches!(*method, Method::GET | Method::HEAD) {
+            return Err(ApiError::Method(ONE));
+        }
+        may_read(&app, &headers, Some(&tenant)).await?;
+        let query = Query::read(query.as_deref(), &[])?;
+        return answer(app, headers, query, Needs::Live, move |reading, _| {
+            let found = all(reading, &tenant)?;
+            let row = found.iter().find(|(one, _)| Ok(*one) == request);
+            row.map(|(request, row)| document(*request, row)).ok_or_else(unknown)
+        })
+        .await;
+    }
+    let why = Query::read_only(query.as_deref(), &["reason"])?.one("reason")?.unwrap_or_default().to_owned();
+    let asking = asking(app, headers, method, ONE, None, Some(tenant)).await?;
+    // Zuul: whoever may keep nodes of a project may let them go.
+    let row = asking.look(Needs::Live, move |reading, tenant| {
+        Ok(all(reading, tenant)?.into_iter().find(|(one, _)| Ok(*one) == request))
+    });
+    let row = row.await?;
+    let project = row.as_ref().map(|(_, row)| short(&row.asked.project).to_owned());
+    asking.need("autohold", project.as_deref(), None)?;
+    let (request, _) = row.ok_or_else(unknown)?;
+    let reason = Fields::of("reason", why).reason()?;
+    let asked = AutoholdDeleteAsked { tenant: asking.tenant().to_owned(), request, reason };
+    asking.ask(GateInput::AutoholdDeleteAsked(asked), Value::Null).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// `project/{project}/autohold`, to ask.
+pub(super) async fn ask(asking: Asking, project: &str, body: Fields) -> Answered {
+    asking.need("autohold", Some(project), body.reference())?;
+    body.only(&["job", "count", "change", "ref", "reason", "node_hold_expiration"])?;
+    let job = body.needed("job")?;
+    let count = body.number("count")?.unwrap_or(1);
+    let count = u32::try_from(count).map_err(|_| ApiError::BadRequest(format!("`count` is too large: {count}")))?;
+    let node_expiration = body.number("node_hold_expiration")?.unwrap_or(0);
+    let reason = body.reason()?;
+    let named = project.to_owned();
+    let project = asking.look(Needs::History, move |reading, tenant| project_of(reading, tenant, &named)).await?;
+    let ref_filter = match (body.name("change")?, body.full_ref()?) {
+        (None, None) => ".*".to_owned(),
+        (None, Some(reference)) => reference,
+        (Some(change), None) => refs_of(&asking, &project, change_name(&change))?,
+        (Some(_), Some(_)) => {
+            return Err(ApiError::BadRequest("the body names a change and a ref; name one of them".into()));
+        }
+    };
+    let tenant = asking.tenant().to_owned();
+    let asked = AutoholdAsked { tenant, project: project.project, job, ref_filter, count, node_expiration, reason };
+    asking.ask(GateInput::AutoholdAsked(asked), json!(true)).await
+}
+
+/// What the refs of a change's patchsets match, as its code-review system names them.
+fn refs_of(asking: &Asking, project: &TenantProject, change: &str) -> Result<String, ApiError> {
+    let driver = asking.app.site.drivers.get(&project.connection).map_or("", String::as_str);
+    let numbered = change.parse::<u64>().ok();
+    let refs = match (driver, numbered) {
+        ("git", _) => Some(format!("refs/for/{}$", regex::escape(change))),
+        ("gerrit", Some(number)) => Some(format!("refs/changes/{:02}/{number}/.*", number % 100)),
+        ("github" | "pagure", Some(number)) => Some(format!("refs/pull/{number}/head")),
+        ("gitlab", Some(number)) => Some(format!("refs/merge-requests/{number}/head")),
+        _ => None,
+    };
+    refs.ok_or_else(|| {
+        let connection = &project.connection;
+        ApiError::BadRequest(format!("{change:?} is no change of {connection}; name one, or say which `ref` is meant"))
+    })
+}
+
+/// Says which request is in force now.
+pub(super) fn say_number(response: &mut Response, request: u64) {
+    if let Ok(value) = HeaderValue::from_str(&number(request)) {
+        response.headers_mut().insert(REQUEST, value);
+    }
+}
