@@ -10,8 +10,7 @@ macro_rules! scenarios {
     ($($name:ident)*) => {$(
         #[test]
         fn $name() {
-            let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scenarios/", stringify!($name), ".txt");
-            match world::script::play(&std::fs::read_to_string(file).unwrap()) {
+            match world::script::play(include_str!(concat!("scenarios/", stringify!($name), ".txt"))) {
                 Ok(shown) => print!("{shown}"),
                 Err(problem) => panic!("it did not go as told: {problem}"),
             }

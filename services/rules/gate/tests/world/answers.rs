@@ -60,9 +60,9 @@ impl World {
     /// An answer comes to the first sending of work that was sent again.
     pub fn answer_late(&mut self, kind: &str) -> Result<(), String> {
         let rows = self.live.gate.pending_work.rows.iter();
-        let found =
+        let mut found =
             rows.filter(|(_, row)| row.work.kind() == kind && row.attempt > 1).map(|(id, row)| (*id, row.clone()));
-        let (id, row) = found.last().ok_or_else(|| format!("no {kind} was sent again"))?;
+        let (id, row) = found.next_back().ok_or_else(|| format!("no {kind} was sent again"))?;
         let input = self.answer(id, &PendingRow { attempt: 1, ..row.clone() })?;
         self.say(&row.tenant, input)
     }
