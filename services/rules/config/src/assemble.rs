@@ -15,7 +15,7 @@ use crate::objects::secret::SecretSource;
 use crate::objects::{
     NamedObject, Nodeset, Object, Pipeline, ProjectStanza, ProjectTemplate, Queue, Secret, Semaphore,
 };
-use crate::place::Place;
+use crate::place::{Place, SourceContext};
 use crate::problem::{Problem, UNKNOWN, did_you_mean};
 use crate::regexes::{Anchor, Pattern, Verdict};
 use crate::shared::Shared;
@@ -35,6 +35,7 @@ pub(crate) fn assemble_with<'a>(
     patterns: &mut Patterns,
 ) -> (Layout, Vec<Finding>) {
     let mut assembly = Assembly { patterns: std::mem::take(patterns), ..Assembly::new(tenant) };
+    assembly.shadowed_projects();
     let pipelines_forbidden = assembly.forbidden_pipelines(files);
     let sorted = Files::new(&assembly, files);
     assembly.class("pragma", &sorted);
@@ -498,7 +499,7 @@ impl<'a> Assembly<'a> {
         }
         let first = self.layout.definitions(&job.name).first().map(|other| other.place.clone());
         if let Some(place) = first.filter(|place| place.context.project != job.place.context.project) {
-            if settings.shadow.iter().any(|name| self.is_project(name, &place.context.project)) {
+            if self.shadows(settings, &place.context.project) {
                 return;
             }
             let message = if place.context.path.is_empty() {
@@ -514,6 +515,30 @@ impl<'a> Assembly<'a> {
             return;
         }
         self.layout.jobs.entry(job.name.clone()).or_default().push(job.clone());
+    }
+
+    /// Who shadows a project that the tenant does not have is told once.
+    fn shadowed_projects(&mut self) {
+        for project in &self.tenant.projects {
+            let Some(error) = project.shadow.iter().find_map(|name| self.layout.project(name).err()) else { continue };
+            let context = SourceContext {
+                project: project.canonical_name.clone(),
+                trusted: project.trusted,
+                ..SourceContext::default()
+            };
+            let place = Place { context: Shared::new(context), line: 0, column: 0 };
+            self.findings.begin();
+            self.findings.push_of_file(project_problem(&self.layout, &error, place).about("shadow"));
+        }
+    }
+
+    /// Whether the jobs of a project may have the names of jobs of another. Zuul: where one name is of
+    /// no project, the others count only as canonical names.
+    fn shadows(&self, settings: &TenantProject, canonical_name: &str) -> bool {
+        if settings.shadow.iter().any(|name| self.layout.project(name).is_err()) {
+            return settings.shadow.iter().any(|name| name == canonical_name);
+        }
+        settings.shadow.iter().any(|name| self.is_project(name, canonical_name))
     }
 
     fn is_project(&self, name: &str, canonical_name: &str) -> bool {

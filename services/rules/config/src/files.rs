@@ -63,7 +63,9 @@ pub fn select_config_files<'a>(paths: impl IntoIterator<Item = &'a str>, extra: 
             selection.ignored_roots.push(root);
         }
     }
-    for root in extra {
+    // Zuul: the files among the extra paths come before the directories, whatever their order in the list.
+    let (directories, single): (Vec<&String>, Vec<&String>) = extra.iter().partition(|root| root.ends_with('/'));
+    for root in single.into_iter().chain(directories) {
         for path in below(root) {
             if !selection.files.contains(&path) {
                 selection.files.push(path);
@@ -92,7 +94,7 @@ mod tests {
 
     #[test]
     fn extra_paths_come_in_addition() {
-        let extra = vec!["more.yaml".to_owned(), "ci/".to_owned()];
+        let extra = vec!["ci/".to_owned(), "more.yaml".to_owned()];
         let found = select_config_files(["zuul.yaml", "more.yaml", "ci/x.yaml", "ci/y.txt"], &extra);
         assert_eq!(found.files, ["zuul.yaml", "more.yaml", "ci/x.yaml"]);
         assert!(is_config_path("ci/anything", &extra));

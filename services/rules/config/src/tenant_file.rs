@@ -11,7 +11,7 @@ use crate::cache::Patterns;
 use crate::dialect::Spelling;
 use crate::place::SourceContext;
 use crate::problem::{Problem, Severity, UNKNOWN, did_you_mean};
-use crate::regexes::Anchor;
+use crate::regexes::{Anchor, Pattern};
 use crate::schema::{Attribute, Kind, Sink, Stanza, attribute, texts_of};
 use crate::shared::Shared;
 use crate::tenant::{
@@ -398,8 +398,8 @@ fn tenant(sink: &mut Sink<'_>, entry: &Entry) -> Option<TenantSpec> {
             };
             inner.name.clone_from(&source.key);
             for (key, trusted) in [("config-projects", true), ("untrusted-projects", false), ("repos", false)] {
-                for item in inner.entry(key).map_or(&[][..], |entry| entry.value.items()) {
-                    project(&mut inner, item, trusted, None, &mut settings.projects);
+                if let Some(given) = inner.entry(key) {
+                    projects(&mut inner, given, trusted, None, &mut settings.projects);
                 }
             }
             inner.failed()
@@ -438,32 +438,68 @@ fn tenant(sink: &mut Sink<'_>, entry: &Entry) -> Option<TenantSpec> {
     stanza.finish(TenantSpec { settings, place })
 }
 
+/// A list of projects. Zuul: of a dictionary in its place only the names are read.
+fn projects(
+    source: &mut Stanza<'_, '_, '_>,
+    given: &Entry,
+    trusted: bool,
+    classes: Option<&[String]>,
+    found: &mut Vec<TenantProject>,
+) {
+    let Some(entries) = given.value.as_mapping() else {
+        let Some(items) = given.value.as_sequence() else {
+            let message = format!("`{}` must be a list, not {}", given.key, given.value.kind_name());
+            source.fail("wrong-type", given.mark, None, message, "write `- NAME`");
+            return;
+        };
+        for item in items {
+            project(source, item, trusted, classes, found);
+        }
+        return;
+    };
+    let message = format!("`{}` is a dictionary, of which only the names are read", given.key);
+    let cure = "write a list, with a dash before each name";
+    source.sink.add(Severity::Warning, "wrong-type", UNKNOWN, given.mark, message).cure = cure.into();
+    for entry in entries {
+        named(source, &entry.key, entry.mark, trusted, classes, found);
+    }
+}
+
+/// A project of which only the name is known.
+fn named(
+    source: &mut Stanza<'_, '_, '_>,
+    name: &str,
+    mark: Mark,
+    trusted: bool,
+    classes: Option<&[String]>,
+    found: &mut Vec<TenantProject>,
+) {
+    let mut project = TenantProject::new(&source.name, name, trusted);
+    if let Some(classes) = classes {
+        project.include = classes.to_vec();
+    }
+    add(source, project, mark, found);
+}
+
+fn add(source: &mut Stanza<'_, '_, '_>, project: TenantProject, mark: Mark, found: &mut Vec<TenantProject>) {
+    if found.iter().any(|other| other.connection == project.connection && other.name == project.name) {
+        let message = format!("the project \"{}\" appears twice in one tenant", project.name);
+        source.fail("duplicate-project", mark, None, message, "keep one of the two");
+    } else {
+        found.push(project);
+    }
+}
+
 /// One entry of a list of projects: a name, a name with attributes, or a group.
 fn project(
     source: &mut Stanza<'_, '_, '_>,
     item: &Node,
     trusted: bool,
     classes: Option<&[String]>,
-    projects: &mut Vec<TenantProject>,
+    found: &mut Vec<TenantProject>,
 ) {
-    let connection = source.name.clone();
-    let mut add = |source: &mut Stanza<'_, '_, '_>, project: TenantProject, mark: Mark| {
-        if projects.iter().any(|other| other.connection == project.connection && other.name == project.name) {
-            let message = format!("the project \"{}\" appears twice in one tenant", project.name);
-            source.fail("duplicate-project", mark, None, message, "keep one of the two");
-        } else {
-            projects.push(project);
-        }
-    };
-    let fresh = |name: &str| {
-        let mut project = TenantProject::new(&connection, name, trusted);
-        if let Some(classes) = classes {
-            project.include = classes.to_vec();
-        }
-        project
-    };
     if let Some(name) = item.as_str() {
-        add(source, fresh(name), item.start);
+        named(source, name, item.start, trusted, classes, found);
         return;
     }
     match item.as_mapping() {
@@ -479,20 +515,22 @@ fn project(
                 }
                 classes
             };
-            for inner in item.get("projects").map_or(&[][..], |entry| entry.value.items()) {
-                if inner.get("projects").is_some() {
-                    let cure = "list the projects directly";
-                    source.fail("nested-group", inner.start, None, "a group of projects holds another group", cure);
-                    continue;
-                }
-                project(source, inner, trusted, Some(&classes), projects);
+            let Some(given) = item.get("projects") else { return };
+            if let Some(group) = given.value.items().iter().find(|inner| inner.get("projects").is_some()) {
+                let cure = "list the projects directly";
+                source.fail("nested-group", group.start, None, "a group of projects holds another group", cure);
+                return;
             }
+            projects(source, given, trusted, Some(&classes), found);
         }
         Some([entry]) => {
-            let base = fresh(&entry.key);
+            let mut base = TenantProject::new(&source.name, &entry.key, trusted);
+            if let Some(classes) = classes {
+                base.include = classes.to_vec();
+            }
             let read = with_attributes(source, entry, base);
             if let Some(read) = read {
-                add(source, read, entry.mark);
+                add(source, read, entry.mark, found);
             }
         }
         _ => {
@@ -536,11 +574,26 @@ fn classes_of(stanza: &mut Stanza<'_, '_, '_>, default: Vec<String>) -> Vec<Stri
     classes
 }
 
+/// Zuul goes through a text letter by letter: it is no expression, and each of its letters has to be one.
+fn always_dynamic(stanza: &mut Stanza<'_, '_, '_>) -> Vec<Pattern> {
+    const KEY: &str = "always-dynamic-branches";
+    let text = stanza.entry(KEY).and_then(|entry| Some((entry.value.as_str()?.to_owned(), entry.mark)));
+    let Some((text, mark)) = text.filter(|(text, _)| text.chars().count() > 1) else {
+        return stanza.patterns(KEY, Anchor::Whole).unwrap_or_default();
+    };
+    let cure = "write a list, with a dash before each expression";
+    if text.contains(['*', '+', '?', '(', ')', '[', '\\']) {
+        let message = format!("`{KEY}` of {} must be a list, not a text", stanza.title());
+        stanza.fail("wrong-type", mark, Some(KEY), message, cure);
+    } else {
+        let message = format!("`{KEY}` of {} is a text, which is read letter by letter", stanza.title());
+        stanza.sink.add(Severity::Warning, "wrong-type", UNKNOWN, mark, message).cure = cure.into();
+    }
+    Vec::new()
+}
+
 fn with_attributes(source: &mut Stanza<'_, '_, '_>, entry: &Entry, base: TenantProject) -> Option<TenantProject> {
     let mut project = base;
-    if entry.value.is_null() {
-        return Some(project);
-    }
     let failed = {
         let mut stanza = Stanza::open(&mut *source.sink, "project", &entry.value, entry.mark, &[PROJECT])?;
         stanza.name.clone_from(&entry.key);
@@ -551,8 +604,8 @@ fn with_attributes(source: &mut Stanza<'_, '_, '_>, entry: &Entry, base: TenantP
         project.include_branches = stanza.patterns("include-branches", Anchor::Whole);
         let mut patterns = |key: &str| stanza.patterns(key, Anchor::Whole).unwrap_or_default();
         project.exclude_branches = patterns("exclude-branches");
-        project.always_dynamic_branches = patterns("always-dynamic-branches");
         project.configure_projects = patterns("configure-projects");
+        project.always_dynamic_branches = always_dynamic(&mut stanza);
         project.extra_config_paths = stanza.texts("extra-config-paths").unwrap_or_default();
         project.load_branch = stanza.text("load-branch");
         project.implied_branch_matchers = stanza.bool("implied-branch-matchers");

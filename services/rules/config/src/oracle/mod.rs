@@ -100,9 +100,11 @@ fn error(finding: &Finding) -> Json {
                       "path": null, "line": null, "short": problem.message});
     }
     let of_branch = problem.code == "multiple-project-configurations";
+    // What is said of a project as a whole is of no branch and no file.
+    let place = |text: &str| if context.branch.is_empty() { Json::Null } else { json!(text) };
     json!({
         "name": problem.name, "severity": problem.severity.to_string(), "project": context.project,
-        "branch": context.branch, "path": if of_branch { "" } else { context.path.as_str() },
+        "branch": place(&context.branch), "path": place(if of_branch { "" } else { &context.path }),
         "line": if problem.stanza_line == 0 { Json::Null } else { json!(problem.stanza_line) },
         "short": problem.message,
     })
