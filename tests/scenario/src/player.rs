@@ -317,7 +317,16 @@ impl Player<'_> {
         };
         let (tenant, reason) = (TENANT.to_owned(), String::new());
         let input: GateInput = if step.name == "enqueue" {
-            EnqueueAsked { tenant, pipeline, connection: CONNECTION.into(), change: key, reason, old_commit: None, new_commit: None }.into()
+            EnqueueAsked {
+                tenant,
+                pipeline,
+                connection: CONNECTION.into(),
+                change: key,
+                reason,
+                old_commit: None,
+                new_commit: None,
+            }
+            .into()
         } else {
             DequeueAsked { tenant, pipeline, change: key, reason }.into()
         };
