@@ -7,7 +7,7 @@ mod story;
 
 use std::time::Duration;
 
-use gatelog_event_log::MemoryBlobs;
+use gatelog_event_log::{Blobs, MemoryBlobs};
 use gatelog_record::Timestamp;
 use gatelog_record::draft::gate::{WaitChanged, WaitCode, WaitSubject};
 use gatelog_record::event::GateEvent;
@@ -657,7 +657,10 @@ async fn a_console_is_read_from_its_first_byte_and_followed_to_its_end() {
 async fn a_missing_layout_is_an_error_that_names_it() {
     let site = told(u64::MAX).await;
     let fresh = tempfile::tempdir().unwrap();
-    let served = Served::start(&site.keeper, &MemoryBlobs::new(), fresh.path(), 0).await;
+    let blobs = MemoryBlobs::new();
+    // Who may look is known, the layout is not.
+    blobs.put(&site::open_settings(&["demo", story::WEIRD])).unwrap();
+    let served = Served::start(&site.keeper, &blobs, fresh.path(), 0).await;
     served.reached(site.last).await;
     let answer = served.get("/api/tenant/demo/status").await;
     assert_eq!(answer.status, 500);

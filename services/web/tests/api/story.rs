@@ -12,6 +12,7 @@ use gatelog_rules_config::tenant::ProjectFacts;
 
 use crate::site::{BEGAN, GATE, open_settings};
 
+pub const WEIRD: &str = "we/ird \"tenant\" ü";
 pub const EVIL: &str = "</script><script>alert(\"1\")</script>\u{1b}[2J\u{202e}\0\n\r\n\ndata: forged";
 
 pub const A: ItemId = ItemId([0xa0; 16]);
@@ -104,7 +105,7 @@ pub fn blobs() -> (MemoryBlobs, BlobHash, BlobHash) {
     assert_eq!(layout.pipeline_order, ["check", "gate"], "{problems:#?}");
     assert!(!problems.is_empty());
     let blobs = MemoryBlobs::new();
-    blobs.put(&open_settings(&["demo"])).unwrap();
+    blobs.put(&open_settings(&["demo", WEIRD])).unwrap();
     let layout = blobs.put(&codec::encode(&layout).unwrap()).unwrap();
     let problems = blobs.put(&codec::encode(&problems).unwrap()).unwrap();
     (blobs, layout, problems)
@@ -119,7 +120,7 @@ fn tenant(name: &str) -> GateEvent {
         tenant: TenantLoaded {
             tenant: name.into(),
             version: 1,
-            settings: BlobHash::of(&open_settings(&["demo"])),
+            settings: BlobHash::of(&open_settings(&["demo", WEIRD])),
             projects: vec![project("library", false), project("app", false), project("config", true)],
             web_root: String::new(),
         },
@@ -331,7 +332,7 @@ fn left(item: ItemId, result: ItemResult, code: &str, merged: bool) -> GateEvent
 
 /// The events after the writer's first one, in order.
 pub fn events(layout: BlobHash, problems: BlobHash) -> Vec<GateEvent> {
-    let mut told = vec![tenant("demo"), tenant("we/ird \"tenant\" ü")];
+    let mut told = vec![tenant("demo"), tenant(WEIRD)];
     let mut say = |events: &[GateEvent]| told.extend_from_slice(events);
     say(&[
         wait(WaitSubject::Tenant("demo".into()), WaitCode::Layout, "the configuration is read", 2),
