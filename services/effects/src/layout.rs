@@ -97,8 +97,7 @@ fn keep_again(repositories: &Repositories, set: &ConfigFileSet) -> Result<(), Tr
 /// What the loader is given: fetched, not yet loaded.
 pub fn load_input(blobs: &dyn Blobs, connections: &Connections, wanted: &LayoutWanted) -> Result<LoadInput, Trouble> {
     let settings = get(blobs, &wanted.settings)?;
-    let settings: TenantSettings =
-        codec::decode(&settings).map_err(|error| Trouble::lasting("settings-unreadable", &error))?;
+    let settings = TenantSettings::read(&settings).map_err(|error| Trouble::lasting("settings-unreadable", &error))?;
     let mut facts: BTreeMap<(String, String), ProjectFacts> = BTreeMap::new();
     let mut files = Vec::new();
     for set in &wanted.files {

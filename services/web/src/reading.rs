@@ -9,7 +9,8 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use gatelog_gate_state::{Gate, GateLive, GateRead};
-use gatelog_record::{BlobHash, Timestamp, codec};
+use gatelog_record::codec::{self, CodecError};
+use gatelog_record::{BlobHash, Timestamp};
 use gatelog_rules_config::authorization::Authorization;
 use gatelog_rules_config::{Layout, Problem, TenantSettings};
 use gatelog_runner::WaitError;
@@ -111,7 +112,7 @@ impl App {
         if let Some(rules) = kept().get(settings) {
             return Ok(Arc::clone(rules));
         }
-        let read: TenantSettings = self.blob(settings, "tenant's settings")?;
+        let read = self.blob_read(settings, "tenant's settings", TenantSettings::read)?;
         let rules = Arc::new(read.authorization);
         let mut kept = kept();
         if kept.len() >= RULES {
@@ -173,8 +174,17 @@ impl App {
     }
 
     fn blob<T: DeserializeOwned>(&self, hash: &BlobHash, what: &str) -> Result<T, ApiError> {
+        self.blob_read(hash, what, codec::decode)
+    }
+
+    fn blob_read<T>(
+        &self,
+        hash: &BlobHash,
+        what: &str,
+        read: impl FnOnce(&[u8]) -> Result<T, CodecError>,
+    ) -> Result<T, ApiError> {
         let bytes = self.site.blobs.get(hash).map_err(|error| ApiError::Internal(format!("the {what}: {error}")))?;
-        codec::decode(&bytes).map_err(|error| ApiError::Internal(format!("the {what} in blob {hash}: {error}")))
+        read(&bytes).map_err(|error| ApiError::Internal(format!("the {what} in blob {hash}: {error}")))
     }
 
     /// Runs what blocks, in turn and not for ever.

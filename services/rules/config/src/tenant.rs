@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use gatelog_record::codec::{self, CodecError};
 use serde::{Deserialize, Serialize};
 
-use crate::authorization::Authorization;
+use crate::authorization::{Access, Authorization};
 use crate::dialect::Spelling;
 use crate::load::parse_file;
 use crate::objects::job_parts::AttributeValue;
@@ -82,6 +83,22 @@ pub struct TenantSettings {
     pub projects: Vec<TenantProject>,
     /// Who may do what in it, and at the root of the API.
     pub authorization: Authorization,
+}
+
+impl TenantSettings {
+    /// The settings of bytes, also of those that were written before settings said who may do what: then everybody may
+    /// look, as everybody might.
+    ///
+    /// # Errors
+    /// They are no settings.
+    pub fn read(bytes: &[u8]) -> Result<TenantSettings, CodecError> {
+        codec::decode::<TenantSettings>(bytes).or_else(|error| {
+            let nothing = codec::encode(&Authorization::default())?;
+            let mut older = codec::decode::<TenantSettings>(&[bytes, &nothing].concat()).map_err(|_| error)?;
+            older.authorization.tenants.insert(older.name.clone(), Access::default());
+            Ok(older)
+        })
+    }
 }
 
 impl Default for TenantSettings {
@@ -335,5 +352,22 @@ impl TenantSpec {
             settings.projects.push(resolved);
         }
         (settings, problems)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_from_before_they_said_who_may_look_are_read_and_everybody_may() {
+        let settings = TenantSettings { name: "acme".into(), ..TenantSettings::default() };
+        let bytes = codec::encode(&settings).unwrap();
+        assert_eq!(TenantSettings::read(&bytes).unwrap(), settings);
+        let nothing = codec::encode(&Authorization::default()).unwrap();
+        let older = TenantSettings::read(&bytes[..bytes.len() - nothing.len()]).unwrap();
+        assert!(older.authorization.tenants["acme"].anonymous_read);
+        assert_eq!(older.name, "acme");
+        assert!(TenantSettings::read(&bytes[..bytes.len() / 2]).is_err());
     }
 }
