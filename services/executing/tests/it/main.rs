@@ -50,7 +50,12 @@ async fn follow(reader: ConsoleReader, step: usize) -> String {
 fn files_below(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() { files_below(&path, found) } else { found.push(path) }
+        // The socket of an agent that ended holds nothing.
+        if path.is_dir() {
+            files_below(&path, found)
+        } else if path.is_file() {
+            found.push(path)
+        }
     }
 }
 
