@@ -494,8 +494,9 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&str>, start: Mark, end: M
                 None => return Err(YamlError::UnknownTag { tag: written(tag), mark: start }),
                 Some(Tag::Encrypted) if !is_base64(text) => return Err(YamlError::Base64 { mark: start }),
                 Some(Tag::Encrypted) => Value::Str(text.to_owned()),
-                Some(Tag::Override | Tag::Inherit) => match natural() {
-                    value @ Value::Str(_) => value,
+                // Zuul: quotes do not make it a string here.
+                Some(Tag::Override | Tag::Inherit) => match resolve_plain(text) {
+                    value @ Value::Str(_) if text != "=" && text != "<<" => value,
                     _ => return Err(wrong("a value that is no dictionary, list or string", tag)),
                 },
             }
@@ -525,9 +526,9 @@ fn is_base64(text: &str) -> bool {
             }
             _ => {}
         }
-}
     }
     digits == 0
+}
 
 #[cfg(test)]
 mod tests {
@@ -636,7 +637,11 @@ mod tests {
         assert_eq!(one("!encrypted/pkcs1-oaep YWJj").tag, Some(Tag::Encrypted));
         assert_eq!(one("!!str 12").as_str(), Some("12"));
         assert!(matches!(first_error("a: !vault x"), YamlError::UnknownTag { .. }));
-        assert!(matches!(first_error("a: !override 5"), YamlError::MisplacedTag { .. }));
+        for text in ["5", "no", "'no'", "\"~\"", "''", "=", "'<<'"] {
+            let error = first_error(&format!("a: !override {text}"));
+            assert!(matches!(error, YamlError::MisplacedTag { .. }), "{text}: {error}");
+        }
+        assert_eq!(one("!override 'x'").as_str(), Some("x"));
     }
 
     #[test]
