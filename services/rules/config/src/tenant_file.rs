@@ -12,7 +12,7 @@ use crate::dialect::Spelling;
 use crate::place::SourceContext;
 use crate::problem::{Problem, Severity, UNKNOWN, did_you_mean};
 use crate::regexes::{Anchor, Pattern};
-use crate::schema::{Attribute, Kind, Sink, Stanza, attribute, texts_of};
+use crate::schema::{Attribute, Kind, Sink, Stanza, attribute, pattern_of, texts_of};
 use crate::shared::Shared;
 use crate::tenant::{
     IncludedFile, LOADABLE_CLASSES, PROVIDER_CLASSES, TenantProject, TenantSettings, TenantSpec, default_classes,
@@ -369,8 +369,8 @@ fn tenant(sink: &mut Sink<'_>, entry: &Entry) -> Option<TenantSpec> {
         allowed_reporters: stanza.texts("allowed-reporters"),
         semaphores: stanza.texts("semaphores").unwrap_or_default(),
         global_semaphores: BTreeMap::new(),
-        allowed_labels: stanza.patterns("allowed-labels", Anchor::Start).unwrap_or_default(),
-        disallowed_labels: stanza.patterns("disallowed-labels", Anchor::Start).unwrap_or_default(),
+        allowed_labels: label_patterns(&mut stanza, "allowed-labels"),
+        disallowed_labels: label_patterns(&mut stanza, "disallowed-labels"),
         use_nodepool: stanza.bool("use-nodepool").unwrap_or(true),
         max_oidc_ttl: stanza.int("max-oidc-ttl").unwrap_or(defaults.max_oidc_ttl),
         default_oidc_ttl: defaults.default_oidc_ttl,
@@ -615,6 +615,36 @@ fn with_attributes(source: &mut Stanza<'_, '_, '_>, entry: &Entry, base: TenantP
             if ["zuul.yaml", "zuul.d/", ".zuul.yaml", ".zuul.d/"].contains(&path.as_str()) {
                 let mark = stanza.entry("extra-config-paths").map_or(stanza.mark, |entry| entry.mark);
                 let message = format!("`{path}` in `extra-config-paths` of {} is read anyway", stanza.title());
+/// Which labels a tenant may use. Zuul: the expressions are RE2 alone, and looked at only where a label is compared with
+/// them; a text is gone through letter by letter, each of them an expression.
+fn label_patterns(stanza: &mut Stanza<'_, '_, '_>, key: &'static str) -> Vec<Pattern> {
+    let Some(entry) = stanza.entry(key) else { return Vec::new() };
+    let mark = entry.mark;
+    let mut patterns: Vec<(Mark, Pattern)> = Vec::new();
+    match entry.value.as_str() {
+        Some(text) => {
+            let letters = text.chars().map(|letter| Pattern::new(letter, false, Anchor::Start));
+            patterns.extend(letters.map(|pattern| (mark, pattern)));
+            if patterns.len() > 1 {
+                let message = format!("`{key}` of {} is a text, which is read letter by letter", stanza.title());
+                let cure = "write a list, with a dash before each expression";
+                stanza.sink.add(Severity::Warning, "wrong-type", UNKNOWN, mark, message).cure = cure.into();
+            }
+        }
+        None => {
+            let items = entry.value.items().iter();
+            patterns.extend(items.filter_map(|item| Some((item.start, pattern_of(item, Anchor::Start)?))));
+        }
+    }
+    for (mark, pattern) in patterns.iter().filter(|(_, pattern)| !pattern.is_re2()) {
+        let why = pattern.refused_by_re2().unwrap_or_default();
+        let message = format!("`{}` in `{key}` of {} is not valid RE2: {why}", pattern.regex(), stanza.title());
+        let cure = "mend it: until then every nodeset whose label is compared with it is refused";
+        stanza.sink.add(Severity::Warning, "label-pattern", UNKNOWN, *mark, message).cure = cure.into();
+    }
+    patterns.into_iter().map(|(_, pattern)| pattern).collect()
+}
+
                 stanza.fail("reserved-path", mark, Some("extra-config-paths"), message, "remove it");
             }
         }
