@@ -408,13 +408,31 @@ impl<'a> Assembly<'a> {
         if !self.tenant.use_nodepool {
             return None;
         }
-        let allowed = |label: &str| {
-            let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(label));
-            (self.tenant.allowed_labels.is_empty() || any(&self.tenant.allowed_labels))
-                && !any(&self.tenant.disallowed_labels)
+        // Zuul: an expression that RE2 does not take fails where a label is first compared with it.
+        let any = |label: &str, patterns: &'a [Pattern]| -> Result<bool, &'a Pattern> {
+            match patterns.iter().find(|pattern| !pattern.is_re2() || pattern.matches(label)) {
+                Some(pattern) if !pattern.is_re2() => Err(pattern),
+                found => Ok(found.is_some()),
+            }
         };
-        let labels = shapes.iter().flat_map(|shape| &shape.nodes).map(|node| node.label.as_str());
-        let label = labels.into_iter().find(|label| !allowed(label))?;
+        let allowed = |label: &str| -> Result<bool, &'a Pattern> {
+            let (those, but) = (&self.tenant.allowed_labels, &self.tenant.disallowed_labels);
+            Ok((those.is_empty() || any(label, those)?) && !any(label, but)?)
+        };
+        let labels: BTreeSet<&str> =
+            shapes.iter().flat_map(|shape| &shape.nodes).map(|node| node.label.as_str()).collect();
+        let answers: Result<Vec<(&str, bool)>, &Pattern> =
+            labels.into_iter().map(|label| Ok((label, allowed(label)?))).collect();
+        let answers = match answers {
+            Ok(answers) => answers,
+            Err(pattern) => {
+                let (regex, why) = (pattern.regex(), pattern.refused_by_re2().unwrap_or_default());
+                let message = format!("`{regex}` in the labels of this tenant is not valid RE2: {why}");
+                let problem = Problem::error("label-pattern", UNKNOWN, place.clone(), message);
+                return Some(problem.about("nodeset").cure("mend allowed-labels or disallowed-labels of the tenant"));
+            }
+        };
+        let (label, _) = answers.into_iter().find(|(_, allowed)| !allowed)?;
         let message = format!("the label \"{label}\" is not allowed in this tenant");
         let problem = Problem::error("label-forbidden", "Label Forbidden", place.clone(), message);
         Some(problem.about("nodeset").cure("see allowed-labels and disallowed-labels of the tenant"))

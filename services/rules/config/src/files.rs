@@ -3,7 +3,7 @@
 /// The four places, best first. Zuul: the first that exists on a branch counts, the others do not.
 const ROOTS: [&str; 4] = ["zuul.yaml", "zuul.d/", ".zuul.yaml", ".zuul.d/"];
 
-/// A file of this name in a directory keeps the directory out.
+/// A file whose name ends so keeps its directory out.
 pub const IGNORE: &str = ".zuul.ignore";
 
 /// Whether a change of this file may change configuration.
@@ -31,23 +31,20 @@ pub fn select_config_files<'a>(paths: impl IntoIterator<Item = &'a str>, extra: 
     let mut paths: Vec<&str> = paths.into_iter().collect();
     paths.sort_unstable();
     paths.dedup();
-    let ignored: Vec<&str> = paths
-        .iter()
-        .filter_map(|path| path.strip_suffix(IGNORE))
-        .filter(|directory| directory.ends_with('/'))
-        .collect();
     let below = |root: &str| -> Vec<String> {
-        paths
-            .iter()
-            .filter(|path| match root.strip_suffix('/') {
-                Some(_) => {
-                    path.starts_with(root)
-                        && path.ends_with(".yaml")
-                        // The root itself cannot be kept out, only what is below it.
-                        && !ignored.iter().any(|kept_out| kept_out.len() > root.len() && path.starts_with(kept_out))
-                }
-                None => **path == root,
-            })
+        if !root.ends_with('/') {
+            return paths.iter().filter(|path| **path == root).map(|path| (*path).to_owned()).collect();
+        }
+        let inside = || paths.iter().filter(|path| path.starts_with(root));
+        // Zuul: the file's directory is kept out and, as the slash is not part of what is compared, whatever begins
+        // with its name. The root keeps itself out as a whole.
+        let kept_out: Vec<&str> = inside()
+            .filter(|path| path.ends_with(IGNORE))
+            .filter_map(|path| path.rsplit_once('/'))
+            .map(|(directory, _)| directory)
+            .collect();
+        inside()
+            .filter(|path| path.ends_with(".yaml") && !kept_out.iter().any(|prefix| path.starts_with(prefix)))
             .map(|path| (*path).to_owned())
             .collect()
     };

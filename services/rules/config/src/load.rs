@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 use crate::assemble::assemble_with;
 use crate::cache::{ParseCache, Patterns};
 use crate::dialect::{self, Spelling};
-use crate::files::select_config_files;
+use crate::files::{IGNORE, select_config_files};
 use crate::findings::{self, Finding, Findings};
 use crate::layout::Layout;
 use crate::objects::{self, CLASSES, JobDefinition, Object, Pragma};
 use crate::place::{Place, SourceContext};
-use crate::problem::{Problem, Severity, UNKNOWN, did_you_mean, snippet};
+use crate::problem::{MULTIPLE_CONFIGURATIONS, Problem, Severity, UNKNOWN, did_you_mean, snippet};
 use crate::schema::{MOST_SNIPPETS, Sink};
 use crate::shared::Shared;
 use crate::tenant::{IncludedFile, PROVIDER_CLASSES, TenantSettings};
@@ -111,7 +111,9 @@ fn load_all(input: &LoadInput, cache: &mut ParseCache) -> (Layout, Vec<Finding>)
         let others = project.branches.iter().map(String::as_str).filter(|branch| !config.contains(branch));
         for branch in config.iter().copied().chain(others.filter(|_| project.trusted)) {
             let Some(files) = by_branch.get(branch) else { continue };
-            let selection = select_config_files(files.keys().copied(), &project.extra_config_paths);
+            // Zuul: a file without a byte is not there, and does not keep the next place from counting.
+            let filled = files.iter().filter(|(path, text)| !text.is_empty() || path.ends_with(IGNORE));
+            let selection = select_config_files(filled.map(|(path, _)| *path), &project.extra_config_paths);
             let context = |path: &str| SourceContext {
                 project: project.canonical_name.clone(),
                 branch: branch.to_owned(),
@@ -123,7 +125,7 @@ fn load_all(input: &LoadInput, cache: &mut ParseCache) -> (Layout, Vec<Finding>)
                 let message =
                     format!("the configuration in {root} is not read, because {} is there", first(&selection.files));
                 let label = "Multiple Project Configurations";
-                let problem = Problem::new(Severity::Warning, "multiple-project-configurations", label, place, message);
+                let problem = Problem::new(Severity::Warning, MULTIPLE_CONFIGURATIONS, label, place, message);
                 findings.begin();
                 findings.push_of_file(problem.cure("keep one of zuul.yaml, zuul.d/, .zuul.yaml and .zuul.d/"));
             }

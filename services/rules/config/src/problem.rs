@@ -30,6 +30,9 @@ impl fmt::Display for Severity {
 /// Zuul's label for everything that has no label of its own.
 pub const UNKNOWN: &str = "Unknown";
 
+/// The code of what is said of a branch with more than one place of configuration.
+pub const MULTIPLE_CONFIGURATIONS: &str = "multiple-project-configurations";
+
 const OF_SCHEMA: &[&str] = &[
     "exclusive-attributes",
     "missing-attribute",
@@ -116,6 +119,11 @@ impl Problem {
     /// Whether what was said does not take effect.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
+    }
+
+    /// The path Zuul tells: that there is more than one place of configuration is said of a branch, and of no file.
+    pub fn zuul_path(&self) -> &str {
+        if self.code == MULTIPLE_CONFIGURATIONS { "" } else { &self.place.context.path }
     }
 
     /// The problem as JSON.
@@ -219,6 +227,14 @@ mod tests {
         assert_eq!(did_you_mean("post_run", ["pre-run", "post-run", "run"]), Some("post-run"));
         assert_eq!(did_you_mean("tiemout", ["timeout", "attempts"]), Some("timeout"));
         assert_eq!(did_you_mean("colour", ["timeout", "attempts"]), None);
+    }
+
+    #[test]
+    fn a_second_place_of_configuration_is_of_no_file_to_zuul() {
+        let context = crate::place::SourceContext { path: "zuul.d/".to_owned(), ..Default::default() };
+        let place = Place { context: crate::shared::Shared::new(context), ..Place::default() };
+        let of = |code: &str| Problem::error(code, UNKNOWN, place.clone(), "").zuul_path().to_owned();
+        assert_eq!((of(MULTIPLE_CONFIGURATIONS).as_str(), of("yaml-syntax").as_str()), ("", "zuul.d/"));
     }
 
     #[test]

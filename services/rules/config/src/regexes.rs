@@ -143,6 +143,12 @@ impl Pattern {
         }
     }
 
+    /// Whether RE2 takes it; compiled at most once.
+    pub fn is_re2(&self) -> bool {
+        let compile = || compile(&self.0.text).ok().map(|(engine, _)| engine);
+        matches!(self.0.engine.get_or_init(compile), Some(Engine::Linear(_)))
+    }
+
     /// Why RE2 does not take it, if it does not.
     pub fn refused_by_re2(&self) -> Option<String> {
         match self.check() {

@@ -9,10 +9,10 @@ use crate::authorization::claims::Rule;
 use crate::authorization::{ADMIN, Access, Authorization, PERMISSIONS, Permit, READ, Role};
 use crate::cache::Patterns;
 use crate::dialect::Spelling;
-use crate::place::SourceContext;
+use crate::place::{Place, SourceContext};
 use crate::problem::{Problem, Severity, UNKNOWN, did_you_mean};
 use crate::regexes::{Anchor, Pattern};
-use crate::schema::{Attribute, Kind, Sink, Stanza, attribute, texts_of};
+use crate::schema::{Attribute, Kind, Sink, Stanza, attribute, pattern_of, texts_of};
 use crate::shared::Shared;
 use crate::tenant::{
     IncludedFile, LOADABLE_CLASSES, PROVIDER_CLASSES, TenantProject, TenantSettings, TenantSpec, default_classes,
@@ -97,6 +97,9 @@ const API_ROOT: &[Attribute] = &[
     attribute("role-mappings", Kind::Map),
 ];
 
+/// The drivers whose connections have projects.
+const SOURCE_DRIVERS: &[&str] = &["gerrit", "git", "github", "gitlab", "pagure"];
+
 const TOP: &[&str] = &["tenant", "authorization-rule", "admin-rule", "role", "global-semaphore", "api-root"];
 
 /// Reads the tenant file. A tenant with an error is left out; the others are there.
@@ -114,6 +117,44 @@ pub fn parse_tenant_file_as(text: &str, spelling: Spelling) -> (Vec<TenantSpec>,
 pub fn parse_authorization(text: &str) -> (Authorization, Vec<Problem>) {
     let (_, authorization, problems) = read(text, Spelling::Older);
     (authorization, problems)
+}
+
+/// What is wrong with the connections that tenants name as their sources, among those a site has (name to driver). Zuul:
+/// each has to be there, and its driver one of those that have projects; a tenant with another is refused, even where
+/// it names no project. Of a connection that is missing and has projects, these tell it.
+pub fn check_sources(text: &str, drivers: &BTreeMap<String, String>) -> Vec<Problem> {
+    let context = Shared::new(SourceContext { path: "tenant file".to_owned(), trusted: true, ..Default::default() });
+    let Ok((Some(root), _)) = parse_lenient(text) else { return Vec::new() };
+    let tenants = root.as_sequence().unwrap_or(&[]).iter().filter_map(|item| item.get("tenant"));
+    let sources = tenants.filter_map(|tenant| Some((tenant, tenant.value.get("source")?.value.as_mapping()?)));
+    let mut problems = Vec::new();
+    for (tenant, source) in sources.flat_map(|(tenant, sources)| sources.iter().map(move |one| (tenant, one))) {
+        let tenant = tenant.value.get("name").and_then(|entry| entry.value.as_str()).unwrap_or_default();
+        let connection = &source.key;
+        let has_projects = source
+            .value
+            .as_mapping()
+            .is_some_and(|lists| lists.iter().any(|list| !list.value.is_null() && !list.value.items().is_empty()));
+        let message = match drivers.get(connection) {
+            Some(driver) if SOURCE_DRIVERS.contains(&driver.as_str()) => continue,
+            Some(driver) => format!(
+                "the source \"{connection}\" of tenant \"{tenant}\" is a connection of the driver {driver}, which has \
+                 no projects"
+            ),
+            None if has_projects => continue,
+            None => format!("the source \"{connection}\" of tenant \"{tenant}\" is no connection of this site"),
+        };
+        let Mark { line, column } = source.mark;
+        let place = Place { context: context.clone(), line, column };
+        let fitting = drivers.iter().filter(|(_, driver)| SOURCE_DRIVERS.contains(&driver.as_str()));
+        let cure = match did_you_mean(connection, fitting.map(|(name, _)| name.as_str())) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("name a connection of one of these drivers: {}", SOURCE_DRIVERS.join(", ")),
+        };
+        let problem = Problem::error("source-unknown", UNKNOWN, place, message);
+        problems.push(problem.about("source").cure(cure));
+    }
+    problems
 }
 
 fn read(text: &str, spelling: Spelling) -> (Vec<TenantSpec>, Authorization, Vec<Problem>) {
@@ -369,8 +410,8 @@ fn tenant(sink: &mut Sink<'_>, entry: &Entry) -> Option<TenantSpec> {
         allowed_reporters: stanza.texts("allowed-reporters"),
         semaphores: stanza.texts("semaphores").unwrap_or_default(),
         global_semaphores: BTreeMap::new(),
-        allowed_labels: stanza.patterns("allowed-labels", Anchor::Start).unwrap_or_default(),
-        disallowed_labels: stanza.patterns("disallowed-labels", Anchor::Start).unwrap_or_default(),
+        allowed_labels: label_patterns(&mut stanza, "allowed-labels"),
+        disallowed_labels: label_patterns(&mut stanza, "disallowed-labels"),
         use_nodepool: stanza.bool("use-nodepool").unwrap_or(true),
         max_oidc_ttl: stanza.int("max-oidc-ttl").unwrap_or(defaults.max_oidc_ttl),
         default_oidc_ttl: defaults.default_oidc_ttl,
@@ -572,6 +613,36 @@ fn classes_of(stanza: &mut Stanza<'_, '_, '_>, default: Vec<String>) -> Vec<Stri
     let exclude = stanza.texts("exclude").unwrap_or_default();
     classes.retain(|class| !exclude.contains(class));
     classes
+}
+
+/// Which labels a tenant may use. Zuul: the expressions are RE2 alone, and looked at only where a label is compared with
+/// them; a text is gone through letter by letter, each of them an expression.
+fn label_patterns(stanza: &mut Stanza<'_, '_, '_>, key: &'static str) -> Vec<Pattern> {
+    let Some(entry) = stanza.entry(key) else { return Vec::new() };
+    let mark = entry.mark;
+    let mut patterns: Vec<(Mark, Pattern)> = Vec::new();
+    match entry.value.as_str() {
+        Some(text) => {
+            let letters = text.chars().map(|letter| Pattern::new(letter, false, Anchor::Start));
+            patterns.extend(letters.map(|pattern| (mark, pattern)));
+            if patterns.len() > 1 {
+                let message = format!("`{key}` of {} is a text, which is read letter by letter", stanza.title());
+                let cure = "write a list, with a dash before each expression";
+                stanza.sink.add(Severity::Warning, "wrong-type", UNKNOWN, mark, message).cure = cure.into();
+            }
+        }
+        None => {
+            let items = entry.value.items().iter();
+            patterns.extend(items.filter_map(|item| Some((item.start, pattern_of(item, Anchor::Start)?))));
+        }
+    }
+    for (mark, pattern) in patterns.iter().filter(|(_, pattern)| !pattern.is_re2()) {
+        let why = pattern.refused_by_re2().unwrap_or_default();
+        let message = format!("`{}` in `{key}` of {} is not valid RE2: {why}", pattern.regex(), stanza.title());
+        let cure = "mend it: until then every nodeset whose label is compared with it is refused";
+        stanza.sink.add(Severity::Warning, "label-pattern", UNKNOWN, *mark, message).cure = cure.into();
+    }
+    patterns.into_iter().map(|(_, pattern)| pattern).collect()
 }
 
 /// Zuul goes through a text letter by letter: it is no expression, and each of its letters has to be one.

@@ -148,6 +148,7 @@ fn job(layout: &Layout, job: &JobDefinition, findings: &mut Findings) {
     let at = |attribute: JobAttribute| job.place_of(attribute);
     let push = |problem: Problem, findings: &mut Findings| findings.push(problem.in_stanza(job.stanza_line));
     if let Parent::Named(parent) = &job.parent
+        && !parent.is_empty()
         && let Some(problem) = parent_problem(layout, job, parent)
     {
         push(problem, findings);

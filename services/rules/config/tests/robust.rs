@@ -278,7 +278,7 @@ fn a_tenant_may_include_files_beside_the_tenant_file() {
 #[test]
 fn files_parsed_before_give_the_same_layout() {
     let mut cache = ParseCache::default();
-    let texts = [GOOD.to_owned(), GOOD.replace("voting: false", "voting: 7"), "- job: [".to_owned(), String::new()];
+    let texts = [GOOD.to_owned(), GOOD.replace("voting: false", "voting: 7"), "- job: [".to_owned(), "\n".to_owned()];
     for _ in 0..2 {
         for text in &texts {
             let given = input(text);

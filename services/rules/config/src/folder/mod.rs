@@ -11,7 +11,7 @@ use crate::layout::Layout;
 use crate::load::{ConfigFile, LoadInput, load_findings};
 use crate::problem::Problem;
 use crate::tenant::{ProjectFacts, TenantSettings, TenantSpec};
-use crate::tenant_file::parse_tenant_file_as;
+use crate::tenant_file::{check_sources, parse_tenant_file_as};
 use conf::Connection;
 
 /// A configuration folder.
@@ -63,6 +63,11 @@ impl Folder {
         let spelling = if self.older_spellings { Spelling::Older } else { Spelling::Zuul };
         let (specs, problems) = parse_tenant_file_as(&self.tenant_file, spelling);
         if problems.iter().any(Problem::is_error) {
+            return Err(problems);
+        }
+        let drivers = connections.iter().map(|known| (known.name.clone(), known.driver.clone())).collect();
+        let problems = check_sources(&self.tenant_file, &drivers);
+        if !problems.is_empty() {
             return Err(problems);
         }
         let mut read = Read::default();

@@ -11,7 +11,7 @@ use super::trace::{Action, Definitions, Effect, JobTrace, ProjectVars, Step};
 use crate::assemble::project_problem;
 use crate::dialect::playbook_of;
 use crate::layout::{Layout, LayoutProject};
-use crate::objects::job::{JobAttribute, JobDefinition, Mode, Setting};
+use crate::objects::job::{JobAttribute, JobDefinition, Mode, Parent, Setting};
 use crate::objects::job_parts::{AttributeValue, PlaybookUse, ProjectFilter, RoleUse};
 use crate::objects::nodeset::NodesetContent;
 use crate::place::{Place, SourceContext};
@@ -179,6 +179,22 @@ impl<'a> Builder<'a> {
     /// Zuul: what `final`, `protected` and `attribute-control` close.
     fn refuse_closed(&self, definition: &JobDefinition) -> Result<(), (Step, Refusal)> {
         let job = self.job();
+        // An entry of a list may name a parent, which is not looked at any more and yet a change of the job.
+        let names_parent = definition.project_pipeline && definition.parent != Parent::Default;
+        if let Some(by) = self.final_by.as_ref().filter(|_| names_parent) {
+            let message = format!("Unable to modify final job {} attribute parent with {}", job.name, definition.place);
+            let cure = format!("{} is final, see {by}: remove `parent`, or use another job", job.name);
+            return Err(refused_parent(definition, "job-final", message, cure));
+        }
+        let own = &definition.place.context.project;
+        if let Some(by) = job.protected_by.as_ref().filter(|by| names_parent && *by != own) {
+            let message = format!(
+                "Job {} which is defined in {by} is protected and cannot be inherited from other projects.",
+                job.name
+            );
+            let cure = "only its own project may change it: remove `parent`".to_owned();
+            return Err(refused_parent(definition, "job-protected", message, cure));
+        }
         if job.is_final || job.protected_by.is_some() {
             // A definition that is no list entry always brings its repository as a role.
             let roles = (!definition.project_pipeline).then_some(JobAttribute::Roles);
@@ -522,6 +538,12 @@ fn refused(
     let step = Step::Attribute { attribute, action: Action::Refused, effect: Effect::Nothing, reason: message.clone() };
     let place = definition.place_of(attribute);
     (step, Problem::error(code, UNKNOWN, place, message).about(attribute.row().name).cure(cure).into())
+}
+
+/// The same of its parent, which stands among what names a definition; the step is told of what closes the job.
+fn refused_parent(definition: &JobDefinition, code: &str, message: String, cure: String) -> (Step, Refusal) {
+    let (step, refusal) = refused(definition, JobAttribute::Final, code, message, cure);
+    (step, (*refusal.0).about("parent").into())
 }
 
 fn role(project: &LayoutProject, target: &str, implicit: bool) -> Shared<FrozenRole> {

@@ -240,6 +240,8 @@ impl<'a> Collector<'a> {
                 Parent::Default => None,
             };
             local.add(layout, definition);
+            // Zuul: one without a name is none.
+            let parent = parent.filter(|parent| !parent.is_empty());
             // Zuul: a job that has been looked at is passed over, which ends every circle.
             if let Some(parent) = parent.filter(|parent| !self.visited.iter().any(|known| **known == *parent)) {
                 if stack.len() > MAX_CHAIN {

@@ -99,12 +99,11 @@ fn error(finding: &Finding) -> Json {
         return json!({"name": problem.name, "severity": problem.severity.to_string(), "project": null, "branch": null,
                       "path": null, "line": null, "short": problem.message});
     }
-    let of_branch = problem.code == "multiple-project-configurations";
     // What is said of a project as a whole is of no branch and no file.
     let place = |text: &str| if context.branch.is_empty() { Json::Null } else { json!(text) };
     json!({
         "name": problem.name, "severity": problem.severity.to_string(), "project": context.project,
-        "branch": place(&context.branch), "path": place(if of_branch { "" } else { &context.path }),
+        "branch": place(&context.branch), "path": place(problem.zuul_path()),
         "line": if problem.stanza_line == 0 { Json::Null } else { json!(problem.stanza_line) },
         "short": problem.message,
     })

@@ -494,8 +494,9 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&str>, start: Mark, end: M
                 None => return Err(YamlError::UnknownTag { tag: written(tag), mark: start }),
                 Some(Tag::Encrypted) if !is_base64(text) => return Err(YamlError::Base64 { mark: start }),
                 Some(Tag::Encrypted) => Value::Str(text.to_owned()),
-                Some(Tag::Override | Tag::Inherit) => match natural() {
-                    value @ Value::Str(_) => value,
+                // Zuul: quotes do not make it a string here.
+                Some(Tag::Override | Tag::Inherit) => match resolve_plain(text) {
+                    value @ Value::Str(_) if text != "=" && text != "<<" => value,
                     _ => return Err(wrong("a value that is no dictionary, list or string", tag)),
                 },
             }
@@ -504,17 +505,29 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&str>, start: Mark, end: M
     Ok(Node { kind: NodeKind::Scalar { value, text: text.to_owned() }, tag: own, start, end })
 }
 
-/// Whether Python's decoder takes it: other characters are passed over, the padding has to be there.
+/// Whether Python's decoder takes it: other characters are passed over, the padding has to be there, and whatever stands
+/// behind a complete one is not read.
 fn is_base64(text: &str) -> bool {
-    let digits = text.bytes().filter(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/')).count();
-    let padding = text.bytes().filter(|b| *b == b'=').count();
-    text.is_ascii()
-        && match digits % 4 {
-            0 => true,
-            2 => padding >= 2,
-            3 => padding >= 1,
-            _ => false,
+    if !text.is_ascii() {
+        return false;
+    }
+    // Digits of the group that is open, and the padding since the last of them.
+    let (mut digits, mut padding) = (0_u8, 0_u8);
+    for byte in text.bytes() {
+        match byte {
+            b'=' if digits >= 2 => {
+                padding += 1;
+                if digits + padding >= 4 {
+                    return true;
+                }
+            }
+            _ if byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/') => {
+                (digits, padding) = ((digits + 1) % 4, 0);
+            }
+            _ => {}
         }
+    }
+    digits == 0
 }
 
 #[cfg(test)]
@@ -624,14 +637,22 @@ mod tests {
         assert_eq!(one("!encrypted/pkcs1-oaep YWJj").tag, Some(Tag::Encrypted));
         assert_eq!(one("!!str 12").as_str(), Some("12"));
         assert!(matches!(first_error("a: !vault x"), YamlError::UnknownTag { .. }));
-        assert!(matches!(first_error("a: !override 5"), YamlError::MisplacedTag { .. }));
+        for text in ["5", "no", "'no'", "\"~\"", "''", "=", "'<<'"] {
+            let error = first_error(&format!("a: !override {text}"));
+            assert!(matches!(error, YamlError::MisplacedTag { .. }), "{text}: {error}");
+        }
+        assert_eq!(one("!override 'x'").as_str(), Some("x"));
     }
 
     #[test]
     fn encrypted_text_is_whole_base64() {
         assert!(parse("!encrypted/pkcs1-oaep |\n  YW\n  Jj\n").is_ok());
         assert!(parse("!encrypted/pkcs1-oaep [YQ==, YWI=]").is_ok());
-        for text in ["abc", "YQ=", "Y", "\u{e9}"] {
+        // Zuul: what follows the padding is nothing, and padding in the midst of text neither.
+        for text in ["YQ==abc", "YWI=Y", "Y=WJj"] {
+            assert!(parse(&format!("!encrypted/pkcs1-oaep {text}")).is_ok(), "{text}");
+        }
+        for text in ["abc", "YQ=", "Y", "Y=Q=", "YQ=Y", "\u{e9}"] {
             assert_eq!(first_error(&format!("!encrypted/pkcs1-oaep {text}")).code(), "yaml-base64", "{text}");
         }
         assert_eq!(first_error("!encrypted/pkcs1-oaep [YQ==, abc]").code(), "yaml-base64");
