@@ -10,7 +10,7 @@ use gatelog_record::draft::intake::TenantFile;
 use gatelog_record::input::IntakeInput;
 use gatelog_record::{BlobHash, InputId, InputRecord, Stream, codec};
 use gatelog_rules_config::tenant::TenantSpec;
-use gatelog_rules_config::{Problem, Severity, parse_tenant_file};
+use gatelog_rules_config::{Problem, Severity, check_sources, parse_tenant_file};
 
 /// Why the tenant file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +48,10 @@ pub fn load(
 ) -> Result<Vec<Problem>, TenantFileError> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|source| TenantFileError::Read { path: name.clone(), source })?;
-    let (specs, problems) = parse_tenant_file(&text);
+    let (specs, mut problems) = parse_tenant_file(&text);
+    let drivers: BTreeMap<String, String> =
+        connections.iter().map(|(name, connection)| (name.clone(), connection.driver().to_owned())).collect();
+    problems.extend(check_sources(&text, &drivers));
     if specs.is_empty() {
         let problems = problems
             .iter()
@@ -76,11 +79,7 @@ pub fn load(
         spec.imply_projects(&names);
         let mut settings = spec.settings;
         settings.connections.clone_from(&names);
-        settings.drivers = connections
-            .iter()
-            .map(|(name, connection)| (name.clone(), connection.driver().to_owned()))
-            .filter(|(_, driver)| !driver.is_empty())
-            .collect();
+        settings.drivers = drivers.clone().into_iter().filter(|(_, driver)| !driver.is_empty()).collect();
         let projects = settings
             .projects
             .iter()

@@ -152,7 +152,7 @@ pub(crate) fn errors(reading: &Reading<'_>, tenant: &str, query: &Query) -> Resu
         for problem in reading.app.problems(&problems)? {
             let context = &problem.place.context;
             told.push(json!({
-                "source_context": { "project": context.project, "branch": context.branch, "path": context.path },
+                "source_context": { "project": context.project, "branch": context.branch, "path": problem.zuul_path() },
                 "error": problem.to_string(),
                 "short_error": problem.message,
                 "severity": problem.severity.to_string(),
