@@ -64,10 +64,11 @@ impl fmt::Display for Confinement {
     }
 }
 
-/// How many processes the kernel shall allow where it counts them for each user namespace: somewhat
-/// more than the watch allows, so that the watch sees it and can say so.
+/// How many processes the kernel shall allow where it counts them for each user namespace: twice what the watch allows,
+/// so that a bomb, whose processes end as soon as the kernel refuses them more, is over the limit long enough for the
+/// watch to see it and to say so.
 pub(crate) fn kernel_process_limit(processes: u64) -> u64 {
-    processes.saturating_add(processes / 8).saturating_add(16)
+    processes.saturating_mul(2).saturating_add(32)
 }
 
 /// The kernel's version.

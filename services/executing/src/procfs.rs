@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// One process, as far as limits care.
@@ -74,12 +75,30 @@ impl Snapshot {
         }
         found
     }
+
+    /// Those that this process has started and that still are its own.
+    pub(crate) fn children(&self, parent: i32) -> &[i32] {
+        self.children.get(&parent).map_or(&[], Vec::as_slice)
+    }
 }
 
 /// The numbers of all processes.
 pub(crate) fn pids() -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// How many processes a sandbox has by its own `/proc`, whose numbers are its own: one directory to read, whatever runs
+/// beside it on this host. `None`: this process lives in no such sandbox, or is gone, or may not be looked at.
+pub(crate) fn count_inside(first: i32) -> Option<u64> {
+    let inside = format!("/proc/{first}/root/proc");
+    // Before it has one of its own, this would be the host's.
+    if fs::metadata(&inside).ok()?.dev() == fs::metadata("/proc").ok()?.dev() {
+        return None;
+    }
+    let entries = fs::read_dir(&inside).ok()?.flatten();
+    let count = entries.filter(|entry| entry.file_name().as_encoded_bytes().first().is_some_and(u8::is_ascii_digit));
+    u64::try_from(count.count()).ok()
 }
 
 /// The numbers in a file, one a line.
@@ -96,6 +115,16 @@ pub(crate) fn comm(pid: i32) -> Option<String> {
 /// Takes long for large processes. `None`: it is gone, or may not be looked at.
 pub(crate) fn proportional_memory(pid: i32) -> Option<u64> {
     kib_of(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?, "Pss:")
+}
+
+/// How many threads this host has, of all processes: one short line to read, however many there are.
+pub(crate) fn host_threads() -> Option<u64> {
+    parse_loadavg(&fs::read_to_string("/proc/loadavg").ok()?)
+}
+
+/// `/proc/loadavg`: three averages, then how many threads run and how many there are.
+fn parse_loadavg(text: &str) -> Option<u64> {
+    text.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
 }
 
 /// All memory of this host, and what is available of it, in bytes.
@@ -131,6 +160,7 @@ mod tests {
         let tree: Vec<i32> = snapshot.tree(10).into_iter().map(|(pid, _)| pid).collect();
         assert_eq!(tree, [10, 11, 12]);
         assert_eq!(snapshot.tree(99), []);
+        assert_eq!((snapshot.children(1), snapshot.children(12)), (&[10, 20][..], &[][..]));
     }
 
     #[test]
@@ -138,7 +168,12 @@ mod tests {
         let own = i32::try_from(std::process::id()).unwrap();
         let tree = Snapshot::take().tree(own);
         assert!(tree.first().is_some_and(|(pid, process)| *pid == own && process.pages > 0 && process.threads > 0));
+        assert_eq!(count_inside(own), None, "this is no sandbox");
         assert!(proportional_memory(own).is_some_and(|bytes| bytes > 100_000));
+        let threads = Snapshot::take().processes.values().filter(|process| !process.dead).count();
+        assert!(host_threads().is_some_and(|all| all as usize * 2 > threads), "some of them may have ended since");
+        assert_eq!(parse_loadavg("0.63 1.92 2.30 3/412 4711\n"), Some(412));
+        assert_eq!(parse_loadavg("0.63 1.92"), None);
         let (total, available) = host_memory().unwrap();
         assert!(total > available && available > 0);
     }

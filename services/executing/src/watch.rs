@@ -5,10 +5,11 @@
 //! refused is read here. Elsewhere all processes of this host are looked at, once for all builds.
 //! Both threads are ordinary ones: they look also while the async runtime is busy.
 //!
-//! The watch is weaker than the kernel. A job is over its limit for a moment before it is ended, and
-//! memory that no process has mapped (files in `/tmp`, which has a limit of its own; `memfd`; System
-//! V segments) is not seen. When that exhausts the host, the kernel ends the job's processes before
-//! any other: [`crate::confine`] has put them first.
+//! The watch is weaker than the kernel. A job is over its limit for a moment before it is ended. A bomb that the kernel
+//! refuses more (see [`crate::wall`]) collapses after some hundredths of a second: so the host's threads are counted
+//! between two looks, and when there are many more the processes of each sandbox are. Memory that no process has mapped (files in `/tmp`, which
+//! has a limit of its own; `memfd`; System V segments) is not seen. When that exhausts the host, the kernel ends the
+//! job's processes before any other: [`crate::confine`] has put them first.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -21,11 +22,15 @@ use tokio::sync::oneshot;
 use crate::cgroup::{Events, Group};
 use crate::outcome::Breach;
 use crate::process::kill_handle;
-use crate::procfs::{Process, Snapshot, proportional_memory};
+use crate::procfs::{Process, Snapshot, count_inside, host_threads, proportional_memory};
 use crate::usage::measure;
 
 /// How often processes are looked at.
 const EVERY: Duration = Duration::from_millis(200);
+/// How often the host's threads are counted between two looks.
+const COUNTED: Duration = Duration::from_millis(5);
+/// A build may be about to go over its limit when the host has more threads than before by this part of the limit.
+const JUMP: u64 = 4;
 /// How often the disk is looked at, at most.
 const DISK_EVERY: Duration = Duration::from_secs(1);
 /// How often the disk is looked at, at least, however long that takes.
@@ -49,6 +54,8 @@ struct Watched {
     handle: Arc<OwnedFd>,
     bounds: Bounds,
     group: Option<Arc<Group>>,
+    /// The first process of its sandbox, once it has been seen.
+    first: Option<i32>,
     /// What the group had refused before this playbook.
     before: Events,
     breach: Option<oneshot::Sender<Breach>>,
@@ -106,6 +113,7 @@ impl Watch {
             handle,
             bounds: bounds.clone(),
             group: group.clone(),
+            first: None,
             before,
             breach: Some(sender),
             exact_after: Instant::now(),
@@ -164,6 +172,11 @@ impl Watched {
         kill_handle(&self.handle);
     }
 
+    /// The limit on processes that nobody but the watch would tell of.
+    fn processes(&self) -> Option<u64> {
+        self.bounds.processes.filter(|_| !self.kept().1)
+    }
+
     /// Whether the kernel keeps the limit, so that processes need not be looked at.
     fn kept(&self) -> (bool, bool) {
         let group = self.group.as_ref();
@@ -197,9 +210,10 @@ fn somebody(shared: &Weak<Shared>) -> Option<Arc<Shared>> {
 
 fn look_at_processes(shared: &Weak<Shared>) {
     while let Some(strong) = somebody(shared) {
+        let threads = host_threads();
         let scan = strong.lock().values().any(|watched| {
-            let (memory, processes) = watched.kept();
-            (!memory && watched.bounds.memory.is_some()) || (!processes && watched.bounds.processes.is_some())
+            let memory = watched.bounds.memory.is_some() && !watched.kept().0;
+            memory || watched.processes().is_some()
         });
         let snapshot = if scan { Snapshot::take() } else { Snapshot::default() };
         let ids: Vec<u64> = strong.lock().keys().copied().collect();
@@ -208,8 +222,35 @@ fn look_at_processes(shared: &Weak<Shared>) {
                 strong.end(id, breach);
             }
         }
+        let least = strong.lock().values().filter_map(Watched::processes).min();
         drop(strong);
-        std::thread::sleep(EVERY);
+        match threads.zip(least) {
+            Some((threads, limit)) => count(shared, threads, (limit / JUMP).max(1)),
+            None => std::thread::sleep(EVERY),
+        }
+    }
+}
+
+/// Until the next look: counts the host's threads, and what is in each sandbox once they are more by `jump`.
+fn count(shared: &Weak<Shared>, mut fewest: u64, jump: u64) {
+    let began = Instant::now();
+    let mut jumped = false;
+    while began.elapsed() < EVERY {
+        std::thread::sleep(COUNTED);
+        let Some(threads) = host_threads() else { continue };
+        jumped |= threads >= fewest.saturating_add(jump);
+        fewest = fewest.min(threads);
+        let Some(strong) = shared.upgrade().filter(|_| jumped) else { continue };
+        let sandboxes: Vec<(u64, i32, u64)> = strong
+            .lock()
+            .iter()
+            .filter_map(|(id, watched)| Some((*id, watched.first?, watched.processes()?)))
+            .collect();
+        for (id, first, limit) in sandboxes {
+            if let Some(used) = count_inside(first).filter(|used| *used > limit) {
+                strong.end(id, Breach::Processes { limit, used });
+            }
+        }
     }
 }
 
@@ -224,7 +265,8 @@ fn look(shared: &Shared, id: u64, snapshot: &Snapshot) -> Option<Breach> {
         }
         let kept = watched.kept();
         let tree = snapshot.tree(watched.pid);
-        if let Some(limit) = watched.bounds.processes.filter(|_| !kept.1) {
+        watched.first = snapshot.children(watched.pid).first().copied();
+        if let Some(limit) = watched.processes() {
             let used = tree.iter().map(|(_, process)| process.threads).sum();
             if used > limit {
                 return Some(Breach::Processes { limit, used });
