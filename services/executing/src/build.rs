@@ -230,7 +230,6 @@ impl Build {
     fn verdict(&self, phase: Phase, ending: PlaybookEnding, progress: &mut Progress) -> Option<BuildResult> {
         let pre = phase == Phase::Pre;
         let verdict = match ending {
-            PlaybookEnding::Ok => return None,
             PlaybookEnding::Failed(_) if pre && self.returned(&mut progress.warnings).forbids_retry() => {
                 BuildResult::Failure(FailureCause::RetryForbidden)
             }
@@ -244,13 +243,7 @@ impl Build {
                 BuildResult::Error("the job was about to fail when something on this host killed it".into())
             }
             PlaybookEnding::Unreachable => BuildResult::Retry(RetryCause::Unreachable),
-            PlaybookEnding::Aborted => BuildResult::Aborted,
-            PlaybookEnding::OutputLimit => BuildResult::Failure(FailureCause::OutputLimit),
-            PlaybookEnding::MemoryLimit => BuildResult::Failure(FailureCause::MemoryLimit),
-            PlaybookEnding::ProcessLimit => BuildResult::Failure(FailureCause::ProcessLimit),
-            PlaybookEnding::DiskLimit => BuildResult::Failure(FailureCause::DiskLimit),
-            PlaybookEnding::Killed(_) => BuildResult::Retry(RetryCause::Killed),
-            PlaybookEnding::NoSandbox => BuildResult::Retry(RetryCause::SetupFailed),
+            ending => return ending.result(),
         };
         Some(verdict)
     }

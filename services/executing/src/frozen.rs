@@ -18,7 +18,7 @@ use crate::build::Build;
 use crate::config::ExecutorError;
 use crate::jobdir::{JobDir, make_dir, read_limited, remove_tree, write};
 use crate::json_output::{DEEPEST, PlaybookJson, Shape};
-use crate::outcome::{BuildResult, FailureCause, PlaybookEnding, RetryCause};
+use crate::outcome::{BuildResult, PlaybookEnding, RetryCause};
 use crate::play::Ended;
 use crate::playbooks::PlaybookInPlace;
 use crate::process::kill_marked;
@@ -268,16 +268,7 @@ fn stop_if_it_failed(ended: Ended, document: &PlaybookJson) -> Result<(), Box<St
             return Err(Box::new((BuildResult::Retry(RetryCause::Unreachable), why)));
         }
         PlaybookEnding::Ok => return Ok(()),
-        PlaybookEnding::Aborted => BuildResult::Aborted,
-        PlaybookEnding::OutputLimit => BuildResult::Failure(FailureCause::OutputLimit),
-        PlaybookEnding::MemoryLimit => BuildResult::Failure(FailureCause::MemoryLimit),
-        PlaybookEnding::ProcessLimit => BuildResult::Failure(FailureCause::ProcessLimit),
-        PlaybookEnding::DiskLimit => BuildResult::Failure(FailureCause::DiskLimit),
-        PlaybookEnding::Killed(_) => BuildResult::Retry(RetryCause::Killed),
-        PlaybookEnding::Unreachable
-        | PlaybookEnding::Failed(_)
-        | PlaybookEnding::TimedOut
-        | PlaybookEnding::NoSandbox => BuildResult::Retry(RetryCause::SetupFailed),
+        ending => ending.result().unwrap_or(BuildResult::Retry(RetryCause::SetupFailed)),
     };
     let why = match (ended.breach, ended.ending) {
         (Some(breach), _) => breach.text(name),

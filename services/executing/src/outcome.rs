@@ -164,6 +164,23 @@ impl PlaybookEnding {
             PlaybookEnding::NoSandbox => "RESULT_NO_SANDBOX",
         }
     }
+
+    /// What a build comes to when this is how one of its playbooks ended; none where that depends on the playbook.
+    pub(crate) fn result(self) -> Option<BuildResult> {
+        match self {
+            PlaybookEnding::Ok
+            | PlaybookEnding::Failed(_)
+            | PlaybookEnding::Unreachable
+            | PlaybookEnding::TimedOut => None,
+            PlaybookEnding::Aborted => Some(BuildResult::Aborted),
+            PlaybookEnding::OutputLimit => Some(BuildResult::Failure(FailureCause::OutputLimit)),
+            PlaybookEnding::MemoryLimit => Some(BuildResult::Failure(FailureCause::MemoryLimit)),
+            PlaybookEnding::ProcessLimit => Some(BuildResult::Failure(FailureCause::ProcessLimit)),
+            PlaybookEnding::DiskLimit => Some(BuildResult::Failure(FailureCause::DiskLimit)),
+            PlaybookEnding::Killed(_) => Some(BuildResult::Retry(RetryCause::Killed)),
+            PlaybookEnding::NoSandbox => Some(BuildResult::Retry(RetryCause::SetupFailed)),
+        }
+    }
 }
 
 /// Which limit of a build as a whole was broken, and by how much.

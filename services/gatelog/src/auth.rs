@@ -206,7 +206,7 @@ pub fn local_token(site: &Path) -> Result<String, String> {
         "iss": LOCAL_ISSUER, "aud": LOCAL_AUDIENCE, "sub": unix_user(), "iat": now, "exp": now + LOCAL_SPAN,
         "zuul": { "admin": "*" },
     });
-    Ok(create_token(&key, &claims))
+    create_token(&key, &claims).map_err(|error| error.to_string())
 }
 
 /// Who runs this: the Unix user, or whoever became root by sudo.

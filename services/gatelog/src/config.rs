@@ -429,7 +429,8 @@ mod tests {
         assert!(error.contains("slot") && error.contains("line 2"), "{error}");
     }
 
-    fn said(text: &str) -> String {
+    /// A file's settings, or what is wrong with them.
+    pub(super) fn said(text: &str) -> String {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join(FILE), text).unwrap();
         match SiteConfig::read(dir.path()) {

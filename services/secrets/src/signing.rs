@@ -1,10 +1,17 @@
-//! Signatures of tokens: HS256 and RS256 of JSON Web Algorithms (RFC 7518), and no other.
+//! Keys of tokens: HS256 and RS256 of JSON Web Algorithms (RFC 7518), and no other.
 //!
-//! Whoever holds one of these has decided which of the two counts: what a token says of itself is not asked here.
+//! Tokens are taken apart and put together by `jsonwebtoken`; this is what it signs and verifies with. Its own backends
+//! would put a second RSA, SHA-2 and HMAC and three elliptic curves into the binary, and trust RSA keys of any size up to
+//! 4096 bits. Whoever holds one of these keys has made the choice between the two: what a token says of itself is not
+//! asked here.
 
 use std::fmt;
 
 use hmac::{Hmac, KeyInit, Mac};
+use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
+use jsonwebtoken::errors::{Error, ErrorKind};
+use jsonwebtoken::signature::{Error as Unsigned, Signer, Verifier};
+use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind, EncodingKey};
 use rsa::pkcs1::DecodeRsaPublicKey;
 use rsa::pkcs8::DecodePublicKey;
 use rsa::traits::PublicKeyParts;
@@ -20,7 +27,10 @@ const LONGEST_PEM: usize = 64 << 10;
 
 /// A secret that both sides know: HMAC with SHA-256.
 #[derive(Clone)]
-pub struct Hs256(Hmac<Sha256>);
+pub struct Hs256 {
+    mac: Hmac<Sha256>,
+    secret: EncodingKey,
+}
 
 impl fmt::Debug for Hs256 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -34,19 +44,32 @@ impl Hs256 {
         if secret.is_empty() {
             return None;
         }
-        Hmac::new_from_slice(secret).ok().map(Hs256)
+        let mac = Hmac::new_from_slice(secret).ok()?;
+        Some(Hs256 { mac, secret: EncodingKey::from_secret(secret) })
+    }
+
+    /// To make tokens with.
+    pub fn encoding_key(&self) -> &EncodingKey {
+        install();
+        &self.secret
+    }
+
+    /// To check tokens with.
+    pub fn decoding_key(&self) -> DecodingKey {
+        install();
+        DecodingKey::from_secret(self.secret.as_bytes())
     }
 
     /// The signature of a message.
     pub fn sign(&self, message: &[u8]) -> Vec<u8> {
-        let mut mac = self.0.clone();
+        let mut mac = self.mac.clone();
         mac.update(message);
         mac.finalize().into_bytes().to_vec()
     }
 
     /// Whether a signature is this message's, in a time that tells nothing.
     pub fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
-        let mut mac = self.0.clone();
+        let mut mac = self.mac.clone();
         mac.update(message);
         mac.verify_slice(signature).is_ok()
     }
@@ -93,9 +116,99 @@ impl Rs256 {
         if (SMALLEST..=LARGEST).contains(&bits) { Ok(Rs256(key)) } else { Err(NoPublicKey) }
     }
 
+    /// To check tokens with.
+    pub fn decoding_key(&self) -> DecodingKey {
+        install();
+        DecodingKey::from_rsa_raw_components(&self.0.n_bytes(), &self.0.e_bytes())
+    }
+
     /// Whether a signature is this message's.
     pub fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
         self.0.verify(Pkcs1v15Sign::new::<Sha256>(), &Sha256::digest(message), signature).is_ok()
+    }
+}
+
+impl TryFrom<&DecodingKey> for Rs256 {
+    type Error = NoPublicKey;
+
+    /// From modulus and exponent, as `jsonwebtoken` holds them.
+    fn try_from(key: &DecodingKey) -> Result<Rs256, NoPublicKey> {
+        match key.kind() {
+            DecodingKeyKind::RsaModulusExponent { n, e } => Rs256::from_parts(n, e),
+            DecodingKeyKind::SecretOrDer(_) => Err(NoPublicKey),
+        }
+    }
+}
+
+/// What tokens are signed and verified with in this process.
+static PROVIDER: CryptoProvider = CryptoProvider {
+    signer_factory: signer,
+    verifier_factory: verifier,
+    // Only asked for fingerprints of keys and for keys in another form, which nobody here wants.
+    key_utils: KeyUtils::new_unimplemented(),
+};
+
+/// No key leaves this module before this was done: without it, `jsonwebtoken` panics.
+fn install() {
+    // It is refused where there is one already, and there is no other than this.
+    let _ = PROVIDER.install_default();
+}
+
+fn signer(algorithm: &Algorithm, key: &EncodingKey) -> Result<Box<dyn JwtSigner>, Error> {
+    match (algorithm, key.family()) {
+        (Algorithm::HS256, AlgorithmFamily::Hmac) => Ok(Box::new(hs256(key.as_bytes())?)),
+        _ => Err(ErrorKind::InvalidAlgorithm.into()),
+    }
+}
+
+fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerifier>, Error> {
+    match (algorithm, key.family(), key.kind()) {
+        (Algorithm::HS256, AlgorithmFamily::Hmac, DecodingKeyKind::SecretOrDer(secret)) => Ok(Box::new(hs256(secret)?)),
+        (Algorithm::RS256, AlgorithmFamily::Rsa, _) => {
+            let key = Rs256::try_from(key).map_err(|error| ErrorKind::InvalidRsaKey(error.to_string()))?;
+            Ok(Box::new(key))
+        }
+        _ => Err(ErrorKind::InvalidAlgorithm.into()),
+    }
+}
+
+fn hs256(secret: &[u8]) -> Result<Hs256, Error> {
+    Hs256::new(secret).ok_or_else(|| ErrorKind::InvalidKeyFormat.into())
+}
+
+impl Signer<Vec<u8>> for Hs256 {
+    fn try_sign(&self, message: &[u8]) -> Result<Vec<u8>, Unsigned> {
+        Ok(self.sign(message))
+    }
+}
+
+impl JwtSigner for Hs256 {
+    fn algorithm(&self) -> Algorithm {
+        Algorithm::HS256
+    }
+}
+
+impl Verifier<Vec<u8>> for Hs256 {
+    fn verify(&self, message: &[u8], signature: &Vec<u8>) -> Result<(), Unsigned> {
+        if self.verify(message, signature) { Ok(()) } else { Err(Unsigned::new()) }
+    }
+}
+
+impl JwtVerifier for Hs256 {
+    fn algorithm(&self) -> Algorithm {
+        Algorithm::HS256
+    }
+}
+
+impl Verifier<Vec<u8>> for Rs256 {
+    fn verify(&self, message: &[u8], signature: &Vec<u8>) -> Result<(), Unsigned> {
+        if self.verify(message, signature) { Ok(()) } else { Err(Unsigned::new()) }
+    }
+}
+
+impl JwtVerifier for Rs256 {
+    fn algorithm(&self) -> Algorithm {
+        Algorithm::RS256
     }
 }
 

@@ -1,7 +1,7 @@
 //! What git lets through, and what somebody with a hex editor gets past git.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::{PROJECT_OTHER, contains};
@@ -28,9 +28,14 @@ fn head_of(site: &Site, project: &str) -> String {
     site.git(&bare, &["rev-parse", "master"]).trim().to_owned()
 }
 
-/// Two projects; what happens to `project` must not stop `other`.
-fn site() -> Site {
-    Site::new(&[("config", CONFIG), ("project", PROJECT), ("other", PROJECT_OTHER)])
+/// A server of two projects, where what happens to `project` must not stop `other`; a clone of `project`, and the tip of
+/// its branch.
+fn begun() -> (Site, Server, PathBuf, String) {
+    let site = Site::new(&[("config", CONFIG), ("project", PROJECT), ("other", PROJECT_OTHER)]);
+    let server = site.start();
+    server.wait_configured();
+    let (clone, head) = (site.clone_of("project"), head_of(&site, "project"));
+    (site, server, clone, head)
 }
 
 /// Everything works afterwards, in the project that was attacked too.
@@ -114,12 +119,8 @@ fn large_commits_are_taken_in_or_refused_by_name() {
     if !host::can_build("large commits") {
         return;
     }
-    let site = site();
-    let server = site.start();
-    server.wait_configured();
+    let (site, server, clone, head) = begun();
     let before = server.most_memory();
-    let clone = site.clone_of("project");
-    let head = head_of(&site, "project");
     let who = "Dana <dana@example.org> 1700000000 +0000";
     fast_import(&clone, |out| {
         // A message of 10 MB: ten megabytes of lines that look like trailers.
@@ -162,12 +163,8 @@ fn ten_thousand_refs_in_one_push_are_taken_in() {
     if !host::can_build("ten thousand refs") {
         return;
     }
-    let site = site();
-    let server = site.start();
-    server.wait_configured();
+    let (site, server, clone, head) = begun();
     let before = server.most_memory();
-    let clone = site.clone_of("project");
-    let head = head_of(&site, "project");
     fast_import(&clone, |out| {
         for number in 0..10_000 {
             // Tags, and proposals for branches that are not there.

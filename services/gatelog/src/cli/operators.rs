@@ -18,6 +18,20 @@ pub struct OperatorArgs {
     pub token: TokenFileArgs,
 }
 
+/// Of which tenant, in what form, and with what token.
+#[derive(Clone, Debug, Args)]
+pub struct LookArgs {
+    /// The tenant [default: the only one there is]
+    #[arg(long, value_name = "TENANT")]
+    pub tenant: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// In whose name.
+    #[command(flatten)]
+    pub token: TokenFileArgs,
+}
+
 /// Whose name to ask in.
 #[derive(Clone, Debug, Args)]
 pub struct TokenFileArgs {
@@ -174,15 +188,9 @@ pub struct AutoholdArgs {
     "  gatelog autohold-list --url https://ci.example.org --tenant demo --json"
 ))]
 pub struct AutoholdListArgs {
-    /// The tenant [default: the only one there is]
-    #[arg(long, value_name = "TENANT")]
-    pub tenant: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-    /// In whose name.
+    /// Whose, in what form.
     #[command(flatten)]
-    pub token: TokenFileArgs,
+    pub asking: LookArgs,
 }
 
 /// `autohold-info`
@@ -194,15 +202,9 @@ pub struct AutoholdInfoArgs {
     /// The request's number
     #[arg(value_name = "REQUEST")]
     pub request: u64,
-    /// The tenant [default: the only one there is]
-    #[arg(long, value_name = "TENANT")]
-    pub tenant: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-    /// In whose name.
+    /// Whose, in what form.
     #[command(flatten)]
-    pub token: TokenFileArgs,
+    pub asking: LookArgs,
 }
 
 /// `autohold-delete`

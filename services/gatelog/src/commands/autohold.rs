@@ -29,11 +29,11 @@ pub fn ask(site: &SiteArgs, args: &AutoholdArgs) -> Result<ExitCode, Failure> {
 
 /// Lists requests.
 pub fn list(site: &SiteArgs, args: &AutoholdListArgs) -> Result<ExitCode, Failure> {
-    let client = client(site, &args.token)?;
-    let tenant = tenant(&client, args.tenant.as_deref())?;
+    let client = client(site, &args.asking.token)?;
+    let tenant = tenant(&client, args.asking.tenant.as_deref())?;
     let path = format!("/api/tenant/{}/autohold", escaped(&tenant));
     let found = client.get(&path).map_err(|error| explained(error, site))?;
-    if args.json {
+    if args.asking.json {
         return show(&found);
     }
     let all = found.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -45,11 +45,11 @@ pub fn list(site: &SiteArgs, args: &AutoholdListArgs) -> Result<ExitCode, Failur
 
 /// Shows a request.
 pub fn info(site: &SiteArgs, args: &AutoholdInfoArgs) -> Result<ExitCode, Failure> {
-    let client = client(site, &args.token)?;
-    let tenant = tenant(&client, args.tenant.as_deref())?;
+    let client = client(site, &args.asking.token)?;
+    let tenant = tenant(&client, args.asking.tenant.as_deref())?;
     let path = format!("/api/tenant/{}/autohold/{}", escaped(&tenant), args.request);
     let found = client.get(&path).map_err(|error| explained(error, site))?;
-    if args.json {
+    if args.asking.json {
         return show(&found);
     }
     let mut lines = vec![line(&found)];

@@ -203,8 +203,9 @@ pub fn create_auth_token(site: &SiteArgs, args: &CreateAuthTokenArgs) -> Result<
     if known.max_validity_time.is_some_and(|most| most < u64::from(args.expires_in)) {
         tracing::warn!("max-validity-time of [auth.{name}] ends the token sooner");
     }
+    let token = create_token(&key, &claims).map_err(|error| Failure::new(Code::No, error.to_string()))?;
     let mut out = Output::new();
-    let _ = out.line(&create_token(&key, &claims))?;
+    let _ = out.line(&token)?;
     let _ = out.flush()?;
     if !args.tenant.is_empty() && !known.allow_authz_override {
         let what = "the token names tenants, and its authenticator has no allow-authz-override: rules of the tenant file decide";

@@ -178,16 +178,7 @@ pub(super) fn contradiction(all: &BTreeMap<String, AuthConfig>) -> Option<(Strin
 
 #[cfg(test)]
 mod tests {
-    use crate::config::{FILE, SiteConfig};
-
-    fn said(text: &str) -> String {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join(FILE), text).unwrap();
-        match SiteConfig::read(dir.path()) {
-            Ok(config) => format!("{config:?}"),
-            Err(error) => error.to_string(),
-        }
-    }
+    use crate::config::tests::said;
 
     #[test]
     fn authenticators_are_read_with_their_defaults_and_what_cannot_be_is_named_with_its_cure() {

@@ -5,9 +5,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gatelog_secrets::Rs256;
+use jsonwebtoken::DecodingKey;
+use jsonwebtoken::jwk::{AlgorithmParameters, Jwk, KeyAlgorithm, PublicKeyUse};
+use serde::Deserialize;
 use serde_json::Value as Json;
 use tokio::time::Instant;
 
@@ -135,14 +136,15 @@ fn read(bytes: &[u8]) -> Result<Vec<(Option<String>, Rs256)>, String> {
     }
     let set: Json = serde_json::from_slice(bytes).map_err(|error| format!("the set is not JSON: {error}"))?;
     let keys = set.get("keys").and_then(Json::as_array).ok_or("the set has no list `keys`")?;
+    // One by one: what is wrong with one of them is nothing to the others.
     let usable = |key: &Json| {
-        let text = |name: &str| key.get(name).and_then(Json::as_str);
-        let fits = text("kty") == Some("RSA")
-            && text("use").is_none_or(|word| word == "sig")
-            && text("alg").is_none_or(|word| word == "RS256");
-        let number = |name: &str| URL_SAFE_NO_PAD.decode(text(name)?.trim_end_matches('=')).ok();
-        let key = Rs256::from_parts(&number("n")?, &number("e")?).ok().filter(|_| fits)?;
-        Some((text("kid").map(str::to_owned), key))
+        let Jwk { common, algorithm: AlgorithmParameters::RSA(key) } = Jwk::deserialize(key).ok()? else { return None };
+        let fits = common.public_key_use.is_none_or(|used| used == PublicKeyUse::Signature)
+            && common.key_algorithm.is_none_or(|algorithm| algorithm == KeyAlgorithm::RS256);
+        // Some issuers fill up their numbers, which they should not.
+        let [n, e] = [&key.n, &key.e].map(|number| number.trim_end_matches('='));
+        let key = DecodingKey::from_rsa_components(n, e).ok().filter(|_| fits)?;
+        Some((common.key_id, Rs256::try_from(&key).ok()?))
     };
     let found: Vec<_> = keys.iter().take(MANY).filter_map(usable).collect();
     if found.is_empty() { Err("the set has no RSA key for signatures".to_owned()) } else { Ok(found) }

@@ -40,6 +40,8 @@ use crate::shape::ref_id;
 type Shared = State<Arc<App>>;
 type Answered = Result<Response, ApiError>;
 type Sent = Result<Bytes, BytesRejection>;
+/// All but the body of what is sent to a path of a tenant.
+type Head = (Shared, Segments<String>, Method, HeaderMap, RawQuery);
 
 const POST: &str = "POST, OPTIONS";
 const GET: &str = "GET, HEAD, OPTIONS";
@@ -185,6 +187,17 @@ fn fields(sent: Sent) -> Result<Fields, ApiError> {
         _ => ApiError::BadRequest(error.body_text()),
     })?;
     Fields::read(&bytes)
+}
+
+/// Who sent what to a path of a tenant, where they may do what it is for.
+async fn posted(
+    (State(app), path, method, headers, RawQuery(query)): Head,
+    sent: Sent,
+    permission: &str,
+) -> Result<(Asking, Fields), ApiError> {
+    let asking = asking(app, headers, &method, POST, query, Some(segments(path)?)).await?;
+    asking.need(permission, None, None)?;
+    Ok((asking, fields(sent)?))
 }
 
 /// A pipeline of the tenant, where its layout is known.
@@ -341,17 +354,8 @@ fn meant(reading: &Reading<'_>, tenant: &str, pipeline: &str, named: &Named) -> 
     }
 }
 
-async fn promote(
-    State(app): Shared,
-    path: Segments<String>,
-    method: Method,
-    headers: HeaderMap,
-    RawQuery(query): RawQuery,
-    sent: Sent,
-) -> Answered {
-    let asking = asking(app, headers, &method, POST, query, Some(segments(path)?)).await?;
-    asking.need("promote", None, None)?;
-    let body = fields(sent)?;
+async fn promote(head: Head, sent: Sent) -> Answered {
+    let (asking, body) = posted(head, sent, "promote").await?;
     body.only(&["pipeline", "changes", "reason"])?;
     let (pipeline, reason) = (body.needed("pipeline")?, body.reason()?);
     let list = body.get("changes").and_then(Value::as_array).filter(|list| !list.is_empty() && list.len() <= MANY);
@@ -368,17 +372,8 @@ async fn promote(
 }
 
 /// Zuul: a tenant's state. What a body does not name stays as it is.
-async fn state(
-    State(app): Shared,
-    path: Segments<String>,
-    method: Method,
-    headers: HeaderMap,
-    RawQuery(query): RawQuery,
-    sent: Sent,
-) -> Answered {
-    let asking = asking(app, headers, &method, POST, query, Some(segments(path)?)).await?;
-    asking.need("set-tenant-state", None, None)?;
-    let body = fields(sent)?;
+async fn state(head: Head, sent: Sent) -> Answered {
+    let (asking, body) = posted(head, sent, "set-tenant-state").await?;
     body.only(&["trigger_queue_discarding", "trigger_queue_paused", "result_queue_paused", "reason", "info"])?;
     let (discarding, paused) = (body.truth("trigger_queue_discarding")?, body.truth("trigger_queue_paused")?);
     if body.truth("result_queue_paused")? == Some(true) {
@@ -406,13 +401,7 @@ async fn state(
     asking.ask(GateInput::IntakeAsked(asked), Value::Null).await
 }
 
-async fn autoholds(
-    State(app): Shared,
-    path: Segments<String>,
-    method: Method,
-    headers: HeaderMap,
-    RawQuery(query): RawQuery,
-) -> Answered {
+async fn autoholds((State(app), path, method, headers, RawQuery(query)): Head) -> Answered {
     holds::of_tenant(app, headers, &method, query, segments(path)?).await
 }
 
@@ -427,13 +416,7 @@ async fn autohold(
     holds::one(app, headers, &method, query, tenant, id).await
 }
 
-async fn authorizations(
-    State(app): Shared,
-    path: Segments<String>,
-    method: Method,
-    headers: HeaderMap,
-    RawQuery(query): RawQuery,
-) -> Answered {
+async fn authorizations((State(app), path, method, headers, RawQuery(query)): Head) -> Answered {
     let asking = asking(app, headers, &method, GET, query, Some(segments(path)?)).await?;
     Ok(Json(told(&asking)).into_response())
 }

@@ -330,41 +330,51 @@ fn left(item: ItemId, result: ItemResult, code: &str, merged: bool) -> GateEvent
     GateEvent::ItemDequeued(ItemDequeued { item, result, code: code.into(), detail: EVIL.into(), merged })
 }
 
+/// A tenant's first layout is asked for.
+pub fn layout_wanted(tenant: &str) -> GateEvent {
+    GateEvent::LayoutWanted(LayoutWanted {
+        work: work(1),
+        tenant: tenant.into(),
+        purpose: LayoutPurpose::Tenant,
+        item: None,
+        buildset: None,
+        settings: BlobHash::of(b"settings"),
+        files: vec![],
+        ahead: None,
+        changed: vec![],
+        base: None,
+    })
+}
+
+/// It is in force, with one error.
+pub fn layout_activated(tenant: &str, layout: BlobHash, problems: BlobHash) -> GateEvent {
+    GateEvent::LayoutActivated(LayoutActivated {
+        made: LayoutMade {
+            work: work(1),
+            attempt: 1,
+            tenant: tenant.into(),
+            outcome: LayoutOutcome::Made {
+                layout,
+                problems,
+                errors: 1,
+                introduced: vec![],
+                loader: 1,
+                secrets: vec![],
+                warnings: Vec::new(),
+            },
+        },
+        generation: 1,
+    })
+}
+
 /// The events after the writer's first one, in order.
 pub fn events(layout: BlobHash, problems: BlobHash) -> Vec<GateEvent> {
     let mut told = vec![tenant("demo"), tenant(WEIRD)];
     let mut say = |events: &[GateEvent]| told.extend_from_slice(events);
     say(&[
         wait(WaitSubject::Tenant("demo".into()), WaitCode::Layout, "the configuration is read", 2),
-        GateEvent::LayoutWanted(LayoutWanted {
-            work: work(1),
-            tenant: "demo".into(),
-            purpose: LayoutPurpose::Tenant,
-            item: None,
-            buildset: None,
-            settings: BlobHash::of(b"settings"),
-            files: vec![],
-            ahead: None,
-            changed: vec![],
-            base: None,
-        }),
-        GateEvent::LayoutActivated(LayoutActivated {
-            made: LayoutMade {
-                work: work(1),
-                attempt: 1,
-                tenant: "demo".into(),
-                outcome: LayoutOutcome::Made {
-                    layout,
-                    problems,
-                    errors: 1,
-                    introduced: vec![],
-                    loader: 1,
-                    secrets: vec![],
-                    warnings: Vec::new(),
-                },
-            },
-            generation: 1,
-        }),
+        layout_wanted("demo"),
+        layout_activated("demo", layout, problems),
         GateEvent::WaitChanged(WaitChanged {
             subject: WaitSubject::Tenant("demo".into()),
             code: None,

@@ -10,6 +10,7 @@ use gatelog_rules_config::parse_tenant_file;
 use gatelog_rules_config::tenant::ProjectFacts;
 
 use crate::site::{BEGAN, GATE, open_settings};
+use crate::story::{layout_activated, layout_wanted};
 
 /// Everything that ever became markup, a script or another address somewhere. What runs sets `pwned`.
 pub const HOSTILE: &str = concat!(
@@ -201,35 +202,8 @@ pub fn events(text: &str, url: &str, layout: BlobHash, problems: BlobHash) -> Ve
         configured(TENANT),
         configured(text),
         wait(WaitSubject::Tenant(TENANT.into()), WaitCode::Layout),
-        GateEvent::LayoutWanted(LayoutWanted {
-            work: work(1),
-            tenant: TENANT.into(),
-            purpose: LayoutPurpose::Tenant,
-            item: None,
-            buildset: None,
-            settings: BlobHash::of(b"settings"),
-            files: vec![],
-            ahead: None,
-            changed: vec![],
-            base: None,
-        }),
-        GateEvent::LayoutActivated(LayoutActivated {
-            made: LayoutMade {
-                work: work(1),
-                attempt: 1,
-                tenant: TENANT.into(),
-                outcome: LayoutOutcome::Made {
-                    layout,
-                    problems,
-                    errors: 1,
-                    introduced: vec![],
-                    loader: 1,
-                    secrets: vec![],
-                    warnings: Vec::new(),
-                },
-            },
-            generation: 1,
-        }),
+        layout_wanted(TENANT),
+        layout_activated(TENANT, layout, problems),
         enqueued(ITEM, 1, None),
         GateEvent::BuildsetOpened(BuildsetOpened { buildset: SET, item: ITEM, ahead: vec![] }),
         wait(WaitSubject::Item(ITEM), WaitCode::Jobs),

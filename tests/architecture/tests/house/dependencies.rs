@@ -96,6 +96,7 @@ const ONE_PLACE: &[(&str, &[&str])] = &[
     ("axum", &["services/web", "services/gatelog"]),
     ("chacha20poly1305", &["services/secrets"]),
     ("rsa", &["services/secrets"]),
+    ("jsonwebtoken", &["services/secrets", "services/web"]),
     ("sha1", &["services/secrets"]),
     ("libyaml-safer", &["services/rules/config"]),
     ("clap", &["services/gatelog"]),
