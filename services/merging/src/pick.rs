@@ -278,6 +278,26 @@ impl Maker<'_> {
         self.tally.set(tally);
     }
 
+    /// Merges three trees where that is certain; `None`: git has to be asked.
+    fn in_memory(
+        &self,
+        strategy: Strategy,
+        base: Oid,
+        ours: Oid,
+        theirs: Oid,
+    ) -> Result<Option<Verdict>, git2::Error> {
+        let verdict = match trees::merge(self.repo, strategy, base, ours, theirs)? {
+            Sum::Tree(tree) => Verdict::Tree(tree),
+            Sum::Conflict(paths) => Verdict::Conflict(paths),
+            Sum::Unsure(why) => {
+                tracing::debug!(%base, %ours, %theirs, why, "git is asked");
+                return Ok(None);
+            }
+        };
+        self.count(false);
+        Ok(Some(verdict))
+    }
+
     fn merge_commits(
         &self,
         strategy: Strategy,
@@ -290,16 +310,8 @@ impl Maker<'_> {
         if let [only] = bases {
             let tree = repo.find_commit(*only)?.tree_id();
             base = Some(tree);
-            match trees::merge(repo, strategy, tree, one.tree_id(), two.tree_id())? {
-                Sum::Tree(tree) => {
-                    self.count(false);
-                    return Ok(Verdict::Tree(tree));
-                }
-                Sum::Conflict(paths) => {
-                    self.count(false);
-                    return Ok(Verdict::Conflict(paths));
-                }
-                Sum::Unsure(why) => tracing::debug!(ours = %one.id(), theirs = %two.id(), why, "git is asked"),
+            if let Some(verdict) = self.in_memory(strategy, tree, one.tree_id(), two.tree_id())? {
+                return Ok(verdict);
             }
         }
         self.count(true);
@@ -317,16 +329,8 @@ impl Maker<'_> {
     /// Merges three trees as a copied commit is merged.
     fn merge_trees(&self, base: Oid, ours: Oid, theirs: Oid) -> Result<Verdict, git2::Error> {
         let repo = self.repo;
-        match trees::merge(repo, Strategy::Ort, base, ours, theirs)? {
-            Sum::Tree(tree) => {
-                self.count(false);
-                return Ok(Verdict::Tree(tree));
-            }
-            Sum::Conflict(paths) => {
-                self.count(false);
-                return Ok(Verdict::Conflict(paths));
-            }
-            Sum::Unsure(why) => tracing::debug!(%ours, %theirs, why, "git is asked"),
+        if let Some(verdict) = self.in_memory(Strategy::Ort, base, ours, theirs)? {
+            return Ok(verdict);
         }
         self.count(true);
         // git merges commits; so these three become some, which nobody refers to.
