@@ -10,6 +10,7 @@ mod body;
 mod holds;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -42,6 +43,9 @@ type Answered = Result<Response, ApiError>;
 type Sent = Result<Bytes, BytesRejection>;
 /// All but the body of what is sent to a path of a tenant.
 type Head = (Shared, Segments<String>, Method, HeaderMap, RawQuery);
+
+/// An answer waits so long at most until what was asked for can be read here.
+const READ_TIME: Duration = Duration::from_secs(2);
 
 const POST: &str = "POST, OPTIONS";
 const GET: &str = "GET, HEAD, OPTIONS";
@@ -174,6 +178,9 @@ impl Asking {
             holds::say_number(&mut response, number);
         }
         if let Some(at) = at {
+            // Who asks and then reads sees what became of it. A fold that is far behind keeps nobody waiting for long:
+            // the position is in the answer, and `after=` waits longer.
+            let _reached = tokio::time::timeout(READ_TIME, app.site.gate_fold.subscribe().reached(at)).await;
             mark(&app, response.headers_mut(), at);
         }
         Ok(response)
