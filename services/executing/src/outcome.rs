@@ -168,10 +168,9 @@ impl PlaybookEnding {
     /// What a build comes to when this is how one of its playbooks ended; none where that depends on the playbook.
     pub(crate) fn result(self) -> Option<BuildResult> {
         match self {
-            PlaybookEnding::Ok
-            | PlaybookEnding::Failed(_)
-            | PlaybookEnding::Unreachable
-            | PlaybookEnding::TimedOut => None,
+            PlaybookEnding::Ok | PlaybookEnding::Failed(_) | PlaybookEnding::Unreachable | PlaybookEnding::TimedOut => {
+                None
+            }
             PlaybookEnding::Aborted => Some(BuildResult::Aborted),
             PlaybookEnding::OutputLimit => Some(BuildResult::Failure(FailureCause::OutputLimit)),
             PlaybookEnding::MemoryLimit => Some(BuildResult::Failure(FailureCause::MemoryLimit)),
