@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use git2::{Oid, Repository};
 
 use crate::error::MergeError;
-use crate::mirrors::{Locked, Mirrors};
+use crate::mirrors::{Locked, Mirrors, open_mirror};
 use crate::names::{ProjectKey, full_ref};
 use crate::{objects, store};
 
@@ -54,7 +54,8 @@ impl Mirrors {
         }
         let path = self.path(project)?;
         if self.is_complete(&path) {
-            let mirror = self.repository(project)?;
+            // What is there is asked of the disk, and not of what was there when somebody looked before.
+            let mirror = open_mirror(project, &path)?;
             bring_objects(project, &source, &mirror, &offer, false)?;
             update_refs(&lock, project, &mirror, &offer)?;
         } else {
@@ -168,14 +169,18 @@ fn bring_objects(
     objects::copy_missing(source, mirror, &wants).map_err(wrap)
 }
 
-fn update_refs(_proof: &Locked, project: &ProjectKey, mirror: &Repository, offer: &Offer) -> Result<(), MergeError> {
-    let wrap = |e| MergeError::git(project, "cannot update the mirror's refs", e);
+fn update_refs(lock: &Locked, project: &ProjectKey, mirror: &Repository, offer: &Offer) -> Result<(), MergeError> {
+    lock.write_refs(mirror, || write_refs(mirror, offer))
+        .map_err(|e| MergeError::git(project, "cannot update the mirror's refs", e))
+}
+
+fn write_refs(mirror: &Repository, offer: &Offer) -> Result<(), git2::Error> {
     // What is gone goes first: a new branch may need its name as a directory.
     for glob in ["refs/heads/*", "refs/tags/*"] {
-        for reference in mirror.references_glob(glob).map_err(wrap)? {
-            let mut reference = reference.map_err(wrap)?;
+        for reference in mirror.references_glob(glob)? {
+            let mut reference = reference?;
             if !reference.name().is_ok_and(|name| offer.refs.contains_key(name)) {
-                reference.delete().map_err(wrap)?;
+                reference.delete()?;
             }
         }
     }
@@ -183,17 +188,17 @@ fn update_refs(_proof: &Locked, project: &ProjectKey, mirror: &Repository, offer
         let kept = if name.starts_with("refs/heads/") || name.starts_with("refs/tags/") {
             name.clone()
         } else {
-            let hash = Oid::hash_object(git2::ObjectType::Blob, name.as_bytes()).map_err(wrap)?;
+            let hash = Oid::hash_object(git2::ObjectType::Blob, name.as_bytes())?;
             format!("{FETCHED}/{hash}")
         };
         if mirror.refname_to_id(&kept).ok() != Some(id) {
-            mirror.reference(&kept, id, true, "gatelog: fetch").map_err(wrap)?;
+            mirror.reference(&kept, id, true, "gatelog: fetch")?;
         }
     }
     if let Some(head) = &offer.head {
         let same = mirror.find_reference("HEAD").is_ok_and(|h| h.symbolic_target().ok().flatten() == Some(head));
         if !same {
-            mirror.set_head(head).map_err(wrap)?;
+            mirror.set_head(head)?;
         }
     }
     Ok(())

@@ -27,6 +27,8 @@
 mod error;
 mod fetch;
 mod files;
+mod kept;
+mod line;
 mod mirrors;
 mod names;
 mod objects;
@@ -43,7 +45,7 @@ mod workspace;
 pub use error::MergeError;
 pub use fetch::Fetched;
 pub use files::{FileFilter, SourceFile, State};
-pub use mirrors::{Identity, Limits, Mirrors, MirrorsConfig};
+pub use mirrors::{Identity, Limits, Mirrors, MirrorsConfig, Openings};
 pub use names::{BranchKey, ProjectKey};
 pub use pick::{MergeMode, Tally};
 pub use prepare::{

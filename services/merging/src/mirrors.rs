@@ -1,6 +1,6 @@
 //! The directory of mirrors: where they are, who may write, how one comes to be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,6 +9,7 @@ use git2::{Oid, Repository, RepositoryInitOptions};
 use parking_lot::Mutex;
 
 use crate::error::MergeError;
+use crate::kept::{Kept, Open};
 use crate::names::{ProjectKey, branch_ref, commit_id, directory_name, work_id};
 use crate::pick::Tally;
 
@@ -45,6 +46,8 @@ pub struct Limits {
     pub commits: usize,
     /// The most paths in a list of changed files; a longer list is cut and marked so.
     pub changed_files: usize,
+    /// The most mirrors that stay open between requests; each may hold some dozen files open.
+    pub open_mirrors: usize,
     /// How long to wait for a mirror's lock. Zuul: `git_timeout`, 300 s.
     pub lock_timeout: Duration,
 }
@@ -56,6 +59,7 @@ impl Default for Limits {
             items: 1000,
             commits: 1000,
             changed_files: 100_000,
+            open_mirrors: 16,
             lock_timeout: Duration::from_secs(300),
         }
     }
@@ -79,6 +83,15 @@ impl MirrorsConfig {
     }
 }
 
+/// How often mirrors were opened, since [`Mirrors::open`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Openings {
+    /// Opened: for the first time, or because it had changed since.
+    pub opened: u64,
+    /// It was open already.
+    pub open_already: u64,
+}
+
 /// Bare mirrors of repositories, one lock for each. May be used from many threads and by several
 /// processes on one machine at once.
 #[derive(Debug)]
@@ -86,12 +99,42 @@ pub struct Mirrors {
     pub(crate) config: MirrorsConfig,
     sources: Mutex<BTreeMap<ProjectKey, String>>,
     tally: Mutex<Tally>,
+    kept: Kept,
+    /// Projects whose lock was had since this was opened.
+    locked: Mutex<BTreeSet<ProjectKey>>,
 }
 
 /// The proof that the holder alone may change a mirror. The lock belongs to the open file, so it
 /// keeps threads apart as well as processes, and falls when the process dies.
+///
+/// As long as it is held, the file has a byte: whoever finds one there follows somebody who died.
 pub(crate) struct Locked {
-    _file: File,
+    file: File,
+}
+
+impl Locked {
+    /// Writes refs of the mirror. A lock file of git's in the way was left by somebody who died: only the holder of this
+    /// lock writes refs here. It is removed, and they are written again.
+    pub(crate) fn write_refs(
+        &self,
+        mirror: &Repository,
+        write: impl Fn() -> Result<(), git2::Error>,
+    ) -> Result<(), git2::Error> {
+        match write() {
+            Err(error) if error.code() == git2::ErrorCode::Locked => {
+                remove_stale_ref_locks(mirror.path()).map_err(|error| git2::Error::from_str(&error.to_string()))?;
+                write()
+            }
+            done => done,
+        }
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // Where this fails, the next one looks for leftovers that are not there.
+        let _ = self.file.set_len(0);
+    }
 }
 
 impl Mirrors {
@@ -102,7 +145,14 @@ impl Mirrors {
     pub fn open(config: MirrorsConfig) -> Result<Mirrors, MergeError> {
         fs::create_dir_all(&config.root)
             .map_err(|e| MergeError::io("cannot make the directory of mirrors", &config.root, e))?;
-        Ok(Mirrors { config, sources: Mutex::default(), tally: Mutex::default() })
+        let kept = Kept::new(config.limits.open_mirrors);
+        Ok(Mirrors { config, sources: Mutex::default(), tally: Mutex::default(), kept, locked: Mutex::default() })
+    }
+
+    /// How often a mirror was opened to answer something, and how often it was open already.
+    pub fn openings(&self) -> Openings {
+        let (opened, open_already) = self.kept.counts();
+        Openings { opened, open_already }
     }
 
     /// How often a merge was certain in memory and how often git was asked, since this was opened.
@@ -164,6 +214,7 @@ impl Mirrors {
         let path = self.path(project)?;
         // The mark goes first: a removal that is cut short is then a half-made clone.
         remove(&path.join(COMPLETE), |p| fs::remove_file(p))?;
+        self.kept.forget(&path);
         remove(&path, |p| fs::remove_dir_all(p))
     }
 
@@ -242,16 +293,18 @@ impl Mirrors {
         if !path.exists() {
             return Ok(());
         }
-        let _lock = self.lock(project)?;
+        let lock = self.lock(project)?;
         if !self.is_complete(&path) {
             return Ok(());
         }
-        let repo = open_mirror(project, &path)?;
-        let wrap = |e| MergeError::git(project, "cannot drop the refs of prepared commits", e);
-        for reference in repo.references_glob(&format!("{PREPARED}/{id}/*")).map_err(wrap)? {
-            reference.map_err(wrap)?.delete().map_err(wrap)?;
-        }
-        Ok(())
+        let repo = self.repository(project)?;
+        lock.write_refs(&repo, || {
+            for reference in repo.references_glob(&format!("{PREPARED}/{id}/*"))? {
+                reference?.delete()?;
+            }
+            Ok(())
+        })
+        .map_err(|e| MergeError::git(project, "cannot drop the refs of prepared commits", e))
     }
 
     /// The work ids whose commits a mirror keeps: for cleaning up after a restart.
@@ -265,13 +318,13 @@ impl Mirrors {
         Ok(ids)
     }
 
-    /// Opens a mirror; one that is not there yet, or only half, is made first.
-    pub(crate) fn repository(&self, project: &ProjectKey) -> Result<Repository, MergeError> {
+    /// An open mirror; one that is not there yet, or only half, is made first.
+    pub(crate) fn repository(&self, project: &ProjectKey) -> Result<Open<'_>, MergeError> {
         let path = self.path(project)?;
         if !self.is_complete(&path) {
             self.fetch(project, &[])?;
         }
-        open_mirror(project, &path)
+        self.kept.take(&path, COMPLETE, || open_mirror(project, &path))
     }
 
     pub(crate) fn is_complete(&self, path: &Path) -> bool {
@@ -334,13 +387,18 @@ impl Mirrors {
             Err(TryLockError::Error(error)) => return Err(wrap(error)),
             Err(TryLockError::WouldBlock) => return Ok(None),
         }
-        // Whoever left a ref's lock file behind died: only the holder of this lock writes refs here.
-        remove_stale_ref_locks(&self.path(project)?)?;
-        Ok(Some(Locked { _file: file }))
+        // Whoever left a ref's lock file behind died: only the holder of this lock writes refs here. A mirror has a ref for
+        // each commit it keeps, so they are looked through only when somebody may have died.
+        let is_left = file.metadata().map_err(wrap)?.len() > 0;
+        if is_left || self.locked.lock().insert(project.clone()) {
+            remove_stale_ref_locks(&self.path(project)?)?;
+        }
+        file.set_len(1).map_err(wrap)?;
+        Ok(Some(Locked { file }))
     }
 }
 
-fn open_mirror(project: &ProjectKey, path: &Path) -> Result<Repository, MergeError> {
+pub(crate) fn open_mirror(project: &ProjectKey, path: &Path) -> Result<Repository, MergeError> {
     let what = "cannot open the mirror";
     Repository::open_bare(path).map_err(|source| MergeError::Damaged { project: project.clone(), what, source })
 }

@@ -10,11 +10,11 @@
 //! without a common commit are a conflict.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::collections::BTreeSet;
 
 use git2::{Commit, Oid, Repository, Signature, Tree};
 
+use crate::line::Line;
 use crate::program::{self, Verdict};
 use crate::rebase;
 use crate::trees::{self, Strategy, Sum};
@@ -130,60 +130,6 @@ pub(crate) struct Maker<'a> {
     pub made: &'a RefCell<Vec<Oid>>,
 }
 
-/// Paths, by their bytes.
-pub(crate) type Paths = Rc<BTreeSet<Vec<u8>>>;
-
-/// Where the state of a branch comes from: its base and what was put on top. With it, how a change
-/// stands to the state is found by looking at the base, not at the whole chain again.
-#[derive(Clone, Debug)]
-pub(crate) struct Line {
-    base: Oid,
-    /// At least every commit that the state holds and the base does not; `None` when they are too many.
-    added: Option<BTreeSet<Oid>>,
-    /// Which paths a commit changes, of those that were looked at.
-    pub(crate) paths: RefCell<BTreeMap<Oid, Option<Paths>>>,
-}
-
-impl Line {
-    /// A branch that nothing was put on yet.
-    pub(crate) fn new(base: Oid) -> Line {
-        Line { base, added: Some(BTreeSet::new()), paths: RefCell::default() }
-    }
-
-    /// The commits that a change holds and the base does not; `None` when they are too many.
-    fn news(&self, repo: &Repository, change: Oid) -> Result<Option<BTreeSet<Oid>>, git2::Error> {
-        /// A longer one is worth no shortcut.
-        const NEWS_MAX: usize = 1000;
-        let mut walk = repo.revwalk()?;
-        walk.push(change)?;
-        walk.hide(self.base)?;
-        let news = walk.take(NEWS_MAX + 1).collect::<Result<BTreeSet<Oid>, _>>()?;
-        Ok((news.len() <= NEWS_MAX).then_some(news))
-    }
-
-    /// Notes that a change was put on top, for which these commits were made.
-    pub(crate) fn grow(&mut self, repo: &Repository, change: Oid, made: &[Oid]) -> Result<(), git2::Error> {
-        let news = self.news(repo, change)?;
-        self.added = self.added.take().zip(news).map(|(mut added, news)| {
-            added.extend(news);
-            added.extend(made);
-            added
-        });
-        Ok(())
-    }
-
-    /// A commit whose merge bases with the change are those of the state: the base, as long as the
-    /// change holds nothing that was put on top of it.
-    fn stand_in(&self, repo: &Repository, ours: Oid, change: Oid) -> Result<Oid, git2::Error> {
-        let Some(added) = &self.added else { return Ok(ours) };
-        if added.is_empty() || added.contains(&change) {
-            return Ok(ours);
-        }
-        let is_apart = self.news(repo, change)?.is_some_and(|news| news.is_disjoint(added));
-        Ok(if is_apart { self.base } else { ours })
-    }
-}
-
 /// Puts `theirs` on top of `ours`.
 pub(crate) fn pick(maker: &Maker<'_>, mode: MergeMode, ours: Oid, theirs: Oid) -> Result<Picked, git2::Error> {
     let is_merge = || Ok::<_, git2::Error>(maker.repo.find_commit(theirs)?.parent_count() > 1);
@@ -279,13 +225,7 @@ impl Maker<'_> {
     }
 
     /// Merges three trees where that is certain; `None`: git has to be asked.
-    fn in_memory(
-        &self,
-        strategy: Strategy,
-        base: Oid,
-        ours: Oid,
-        theirs: Oid,
-    ) -> Result<Option<Verdict>, git2::Error> {
+    fn in_memory(&self, strategy: Strategy, base: Oid, ours: Oid, theirs: Oid) -> Result<Option<Verdict>, git2::Error> {
         let verdict = match trees::merge(self.repo, strategy, base, ours, theirs)? {
             Sum::Tree(tree) => Verdict::Tree(tree),
             Sum::Conflict(paths) => Verdict::Conflict(paths),

@@ -7,9 +7,11 @@ use git2::{Oid, Repository, Signature, Time};
 
 use crate::error::MergeError;
 use crate::files::{self, FileFilter, SourceFile};
+use crate::kept::Open;
+use crate::line::Line;
 use crate::mirrors::{Limits, Mirrors, PREPARED, tip};
 use crate::names::{BranchKey, ProjectKey, commit_id, full_ref, work_id};
-use crate::pick::{self, Line, Maker, MergeMode, Picked};
+use crate::pick::{self, Maker, MergeMode, Picked};
 
 /// One change of a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,7 +138,7 @@ struct Branch {
 /// What one request has opened and fetched so far.
 struct Chain<'a> {
     mirrors: &'a Mirrors,
-    repositories: BTreeMap<ProjectKey, Repository>,
+    repositories: BTreeMap<ProjectKey, Open<'a>>,
     /// Projects whose branches were read during this request: all from one moment.
     fetched: BTreeMap<ProjectKey, BTreeMap<String, String>>,
     branches: Vec<Branch>,
@@ -229,7 +231,7 @@ fn put_on_top(
     let picked = pick::pick(&maker, item.mode, ahead, change);
     mirrors.count(tally.get());
     drop(maker);
-    line.grow(repo, change, &made.take())?;
+    line.grow(change, made.take());
     picked
 }
 
@@ -239,7 +241,8 @@ impl Chain<'_> {
             let repo = self.mirrors.repository(project)?;
             self.repositories.insert(project.clone(), repo);
         }
-        self.repositories.get(project).ok_or_else(|| MergeError::UnknownProject { project: project.clone() })
+        let open = self.repositories.get(project).map(|open| &**open);
+        open.ok_or_else(|| MergeError::UnknownProject { project: project.clone() })
     }
 
     /// Reads all branches of a project, at most once for each request.
@@ -326,7 +329,9 @@ impl Chain<'_> {
             let repo = self.repository(&project)?;
             let wrap = |e| MergeError::git(&project, "cannot keep a prepared commit", e);
             let lock = mirrors.lock(&project)?;
-            repo.reference(&format!("{PREPARED}/{id}/{at}"), branch.state, true, "gatelog: prepared").map_err(wrap)?;
+            let name = format!("{PREPARED}/{id}/{at}");
+            let keep = || repo.reference(&name, branch.state, true, "gatelog: prepared").map(drop);
+            lock.write_refs(repo, keep).map_err(wrap)?;
             drop(lock);
             let files = files::read(repo, &project, branch.state, &branch.key.to_string(), filter)?;
             done.push(PreparedBranch {

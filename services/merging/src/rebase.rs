@@ -1,16 +1,18 @@
 //! `git rebase`: each commit of a change copied, in order.
 
 use std::collections::BTreeSet;
-use std::rc::Rc;
 
 use git2::{Oid, Repository, Sort};
 
-use crate::pick::{Maker, Paths, Picked, tree_before};
-use crate::{program, trees};
+use crate::line::Paths;
+use crate::pick::{Maker, Picked};
+use crate::program;
 
 pub(crate) fn rebase(maker: &Maker<'_>, ours: Oid, theirs: Oid) -> Result<Picked, git2::Error> {
     let repo = maker.repo;
-    let Some(commits) = only_in(repo, theirs, ours, maker.commits_max)? else {
+    // What a request put on the branch before is not walked again: it is known.
+    let known = maker.line.stand_in(repo, ours, theirs)?;
+    let Some(commits) = only_in(repo, theirs, known, maker.commits_max)? else {
         let text = format!("more than {} commits to rebase: use another merge mode", maker.commits_max);
         return Err(git2::Error::from_str(&text));
     };
@@ -23,8 +25,8 @@ pub(crate) fn rebase(maker: &Maker<'_>, ours: Oid, theirs: Oid) -> Result<Picked
     }
     // What the branch has got in another commit already is not applied again: it might conflict
     // with what was built on it since.
-    let commits = match only_in(repo, ours, theirs, maker.commits_max)? {
-        Some(news) if is_linear && news.is_empty() => return Ok(Picked::Commit(theirs)),
+    let commits = match only_in(repo, known, theirs, maker.commits_max)? {
+        Some(news) if is_linear && news.is_empty() && known == ours => return Ok(Picked::Commit(theirs)),
         Some(news) if is_linear && !may_have_got(maker, &news, &commits)? => commits,
         _ => program::commits_to_rebase(repo, ours, theirs)?,
     };
@@ -55,33 +57,17 @@ fn only_in(repo: &Repository, tip: Oid, other: Oid, limit: usize) -> Result<Opti
     Ok((found.len() <= limit).then_some(found))
 }
 
-/// Whether any of the commits may have the same change as any of the others: it would have to change
-/// the same paths.
+/// Whether any of the commits may have the same change as any of the others, or as what was put on the
+/// branch: it would have to change the same paths.
 fn may_have_got(maker: &Maker<'_>, news: &[Oid], commits: &[Oid]) -> Result<bool, git2::Error> {
-    let mut known = BTreeSet::new();
-    for id in news {
-        known.extend(paths(maker, *id)?);
-    }
+    let mut own: BTreeSet<Paths> = BTreeSet::new();
     for id in commits {
-        if paths(maker, *id)?.is_some_and(|paths| known.contains(&paths)) {
+        own.extend(maker.line.paths(maker.repo, *id)?);
+    }
+    for id in news {
+        if maker.line.paths(maker.repo, *id)?.is_some_and(|paths| own.contains(&paths)) {
             return Ok(true);
         }
     }
-    Ok(false)
-}
-
-/// The paths that a commit changes; none for merges and for commits that change nothing.
-fn paths(maker: &Maker<'_>, id: Oid) -> Result<Option<Paths>, git2::Error> {
-    if let Some(known) = maker.line.paths.borrow().get(&id) {
-        return Ok(known.clone());
-    }
-    let repo = maker.repo;
-    let commit = repo.find_commit(id)?;
-    let mut paths = BTreeSet::new();
-    if commit.parent_count() < 2 {
-        paths = trees::differing(repo, tree_before(repo, &commit)?.id(), commit.tree_id())?;
-    }
-    let paths = (!paths.is_empty()).then(|| Rc::new(paths));
-    maker.line.paths.borrow_mut().insert(id, paths.clone());
-    Ok(paths)
+    maker.line.has_changed(maker.repo, &own)
 }
