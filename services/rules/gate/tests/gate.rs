@@ -29,3 +29,8 @@ scenarios! {
     one_build dequeue_told semaphore_order circle_moves found_behind late_answers moves_on circle_parts new_layout
     who_is_first one_at_most pipeline_gone told_of_leaving on_its_way remarks serial_circle
 }
+
+// What mutants of the rules got away with before (see `mutants.md`).
+scenarios! {
+    promote_alone promote_circle promote_merging promote_queues promote_which stands_on stands_on_order
+}
