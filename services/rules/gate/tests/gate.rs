@@ -32,5 +32,7 @@ scenarios! {
 
 // What mutants of the rules got away with before (see `mutants.md`).
 scenarios! {
-    promote_alone promote_circle promote_merging promote_queues promote_which stands_on stands_on_order
+    circle_ends files_told jobs_at_most layout_once needs_at_most needs_limits promote_alone promote_circle
+    promote_merging promote_queues promote_which reads_overtaken stands_on stands_on_order who_asks who_needs_it
+    without_configuration
 }
