@@ -43,12 +43,14 @@ impl Story {
                 Ok(())
             }
             // Each needs the one before it; nobody tells of them.
-            ["a", "chain", "of", number, "changes", "is", "in", project] => {
+            ["a", "chain", "of", number, rest @ .., "changes", "is", "in", project] => {
+                let approved = rest == ["approved"];
                 for index in 1..=number.parse::<usize>().map_err(|_| "not a number")? {
                     let below = (index > 1).then(|| format!("chain-{}", index - 1));
                     let patchset = Patchset { depends_on: below.into_iter().collect(), ..Patchset::default() };
                     let (project, branch) = ((*project).to_owned(), "master".to_owned());
-                    let change = Change { project, branch, open: true, patchsets: vec![patchset], ..Change::default() };
+                    let patchsets = vec![patchset];
+                    let change = Change { project, branch, open: true, approved, patchsets, ..Change::default() };
                     self.world.forge.changes.insert(format!("chain-{index}"), change);
                 }
                 Ok(())
