@@ -7,6 +7,7 @@ it was. `--again` tries those once more that nothing had caught, with the scenar
 
 import argparse
 import collections
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -24,8 +25,9 @@ import weave  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CRATE = "services/rules/gate"
 PACKAGE = "gatelog-rules-gate"
-# Everything that plays the gate's rules; the first is the crate itself.
+# Everything that plays the gate's rules; the first is the crate itself, and what is tried with it alone is cheap.
 TESTED_BY = [PACKAGE, "gatelog-scenario", "gatelog-world"]
+CHEAP = {"unit tests", "scenarios", "random stories"}
 # A mutant may ask for memory without end.
 MEMORY = 4 << 30
 
@@ -122,7 +124,7 @@ def blamed(messages, ranges):
     return found
 
 
-def build(tree, mutants):
+def build(tree, mutants, tested_by):
     """Builds with all mutants that compile; gives the test binaries. Those that do not are marked."""
     for _ in range(20):
         good = [one for one in mutants if not one.get("unviable")]
@@ -135,7 +137,7 @@ def build(tree, mutants):
         for one in mutants:
             if one["id"] in bad:
                 one["unviable"] = True
-    packages = [word for name in TESTED_BY for word in ("-p", name)]
+    packages = [word for name in tested_by for word in ("-p", name)]
     status, messages = cargo(tree, "test", "--no-run", *packages)
     if status != 0:
         blamed(messages, ranges)
@@ -148,23 +150,31 @@ def build(tree, mutants):
             kind = "unit" if "lib" in target["kind"] else target["kind"][0]
             if kind != "bin" or not message["profile"]["test"]:
                 found[f"{package}:{kind}:{target['name']}"] = message["executable"]
+    # A build that is made meanwhile must not change them under a run.
+    keep = tree.parent / "bin"
+    shutil.rmtree(keep, ignore_errors=True)
+    keep.mkdir()
+    for name, path in found.items():
+        found[name] = shutil.copy2(path, keep / name.replace(":", "-").replace("/", "-"))
     return found
 
 
 # ---- running ----
 
 
-def limits():
-    """What a child may take."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def watch(command, cwd, seconds, mutant=0, reach=None):
+def watch(command, cwd, seconds, mutant=0, reach=None, took=None):
     """Runs a command until it ends, says that something failed, or its time is over.
 
-    Gives "ok", or how it failed: the name of a test, "timeout" or "status N".
+    The time is that of the processor, so that a busy machine makes no difference; by the clock it is a hundred times
+    that. Gives "ok", or how it failed: the name of a test, "timeout" or "status N". `took` is told the time it took.
     """
+
+    def limits():
+        cpu = max(1, int(seconds))
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
     environment = {**os.environ, "MUTANT": str(mutant), "RUST_BACKTRACE": "0", "RUST_MIN_STACK": str(64 << 20)}
     if reach:
         environment["MUTANT_REACH"] = str(reach)
@@ -172,7 +182,7 @@ def watch(command, cwd, seconds, mutant=0, reach=None):
         command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         start_new_session=True, preexec_fn=limits,
     )
-    end, rest = time.monotonic() + seconds, b""
+    end, rest = time.monotonic() + 100 * seconds, b""
     try:
         while True:
             if not select.select([child.stdout], [], [], max(0.0, end - time.monotonic()))[0]:
@@ -187,14 +197,18 @@ def watch(command, cwd, seconds, mutant=0, reach=None):
                     return text.split()[1]
                 if text.startswith(("DIFFERS ", "FAILS ")):
                     return pathlib.Path(text.split(" ", 1)[1]).stem
-        status = child.wait()
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = status = os.waitstatus_to_exitcode(status)
+        if took is not None:
+            took.append(used.ru_utime + used.ru_stime)
+        if status == -signal.SIGXCPU:
+            return "timeout"
         return "ok" if status == 0 else f"status {status}"
     finally:
-        try:
+        # Once it was waited for, its number may be another's.
+        if child.returncode is None:
             os.killpg(child.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        child.wait()
+            child.wait()
         child.stdout.close()
 
 
@@ -208,19 +222,24 @@ class Stage:
         # Who caught others of a function catches more of them.
         self.caught = collections.Counter()
 
-    def look(self, work):
+    def look(self, work, pool):
         """Runs every part once without a mutant: it must be healthy; notes time and functions reached."""
-        for part in list(self.parts):
-            file = work / "reach.txt"
+
+        def run(number, part):
+            file = work / f"reach-{number}.txt"
             file.unlink(missing_ok=True)
-            began = time.monotonic()
-            ended = watch(self.command([part]), self.cwd, 600, reach=file)
+            took = []
+            ended = watch(self.command([part]), self.cwd, 600, reach=file, took=took)
+            self.seconds[part] = sum(took)
+            self.reach[part] = {int(line) for line in file.read_text().split()} if file.exists() else set()
+            file.unlink(missing_ok=True)
+            return ended
+
+        for part, ended in zip(list(self.parts), list(pool.map(run, range(len(self.parts)), self.parts))):
             if ended != "ok":
                 say(f"{self.name}: {part} fails without a mutant ({ended}) and is left out")
                 self.parts.remove(part)
-                continue
-            self.seconds[part] = time.monotonic() - began
-            self.reach[part] = {int(line) for line in file.read_text().split()} if file.exists() else set()
+                del self.reach[part]
         say(f"{self.name}: {len(self.parts)} parts, {sum(self.seconds.values()):.1f} s")
 
     def try_it(self, mutant):
@@ -261,6 +280,8 @@ def stages(tree, binaries, peer, seeds):
         found.append(Stage(label, crate, libtest(binary), short, 10))
         if len(short) != len(tests):
             found.append(Stage("random stories", crate, libtest(binary), [one for one in tests if one not in short], 20))
+    if "tests/scenario:bin:gatelog-scenario" not in binaries:
+        return found
     player = binaries["tests/scenario:bin:gatelog-scenario"]
     folders = [("whole scenarios", tree / "tests/scenario/scenarios")]
     if peer:
@@ -311,6 +332,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=6, help="seeds of the world played for each (%(default)s)")
     parser.add_argument("--only", default="", help="only mutants whose names contain one of these words, by commas")
     parser.add_argument("--stages", help="only these, by name, with commas between them")
+    parser.add_argument("--jobs", type=int, default=2, help="how many are tried at once (%(default)s)")
     parser.add_argument("--again", action="store_true", help="try those again that nothing caught")
     parser.add_argument("--fresh", action="store_true", help="forget what was found out")
     parser.add_argument("--build", action="store_true", help="only build")
@@ -334,7 +356,8 @@ def main():
         for one in mutants:
             one["unviable"] |= one["name"] in names
     copy_tree(tree)
-    binaries = build(tree, mutants)
+    cheap = wanted.stages and CHEAP.issuperset(wanted.stages.split(","))
+    binaries = build(tree, mutants, TESTED_BY[:1] if cheap else TESTED_BY)
     known.write_text(json.dumps({"sources": sources, "names": [one["name"] for one in mutants if one.get("unviable")]}))
     if wanted.build:
         return
@@ -342,8 +365,9 @@ def main():
     all_stages = stages(tree, binaries, peer, wanted.seeds)
     if wanted.stages:
         all_stages = [stage for stage in all_stages if stage.name in wanted.stages.split(",")]
+    pool = concurrent.futures.ThreadPoolExecutor(wanted.jobs)
     for stage in all_stages:
-        stage.look(work)
+        stage.look(work, pool)
 
     results = {}
     if file.exists():
@@ -353,20 +377,26 @@ def main():
             if not (results.get(result["name"]) or {}).get("by"):
                 results[result["name"]] = result
     began, tried = time.monotonic(), 0
+
+    def attempt(mutant):
+        reached = any(mutant["reach"] in part for stage in all_stages for part in stage.reach.values())
+        result = {"name": mutant["name"], "by": None, "how": None, "reached": reached}
+        for stage in all_stages:
+            how = stage.try_it(mutant)
+            if how:
+                result["by"], result["how"] = stage.name, how
+                break
+        return mutant, result
+
+    def is_due(mutant):
+        old = results.get(mutant["name"])
+        return not mutant.get("unviable") and (not old or (old["by"] is None and wanted.again))
+
+    words = wanted.only.split(",")
+    due = {one["name"]: one for word in words for one in mutants if word in one["name"] and is_due(one)}
     with file.open("a") as keep:
-        for mutant in [one for word in wanted.only.split(",") for one in mutants if word in one["name"]]:
-            if mutant.get("unviable"):
-                continue
-            old = results.get(mutant["name"])
-            if old and (old["by"] is not None or not wanted.again):
-                continue
-            reached = any(mutant["reach"] in part for stage in all_stages for part in stage.reach.values())
-            result = {"name": mutant["name"], "by": None, "how": None, "reached": reached}
-            for stage in all_stages:
-                how = stage.try_it(mutant)
-                if how:
-                    result["by"], result["how"] = stage.name, how
-                    break
+        for done in concurrent.futures.as_completed([pool.submit(attempt, one) for one in due.values()]):
+            mutant, result = done.result()
             results[mutant["name"]] = result
             keep.write(json.dumps(result) + "\n")
             keep.flush()

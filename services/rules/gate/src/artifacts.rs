@@ -74,7 +74,7 @@ impl Decision<'_> {
             Some((_, set)) if set.phase == Phase::Frozen => {
                 Stand::Jobs(set.builds.iter().filter_map(|build| self.build(*build)).collect())
             }
-            Some((_, set)) if set.phase == Phase::Ended => Stand::Jobs(Vec::new()),
+            // One that ended without jobs leaves at once, or fails, and is then in nobody's chain.
             _ => Stand::Unknown,
         }
     }

@@ -213,7 +213,7 @@ impl Decision<'_> {
             && let Ok(Some(layout)) = self.layout(tenant)
             && layout.by_topic(&facts.subject.project, facts.subject.branch.as_deref())
         {
-            needs.extend(topic.into_iter().filter(|other| other != change && !facts.needs.contains(other)));
+            needs.extend(topic.into_iter().filter(|other| other != change));
         }
         needs
     }

@@ -256,6 +256,203 @@ fn goes_by_approvals(pipeline: &Pipeline, connection: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gatelog_record::ActorId;
+    use gatelog_record::draft::gate::Subject;
+    use gatelog_rules_config::{ConfigFile, LoadInput, TenantProject, TenantSettings, load};
+
+    /// A pipeline as somebody would write it.
+    fn pipeline(text: &str) -> Pipeline {
+        let mut tenant = TenantSettings { name: "acme".into(), ..TenantSettings::default() };
+        let mut project = TenantProject::new("git", "config", true);
+        project.branches = vec!["master".into()];
+        let (at, path) = (project.canonical_name.clone(), "zuul.yaml".to_owned());
+        tenant.projects.push(project);
+        let text = format!("- pipeline: {{name: one, manager: dependent, {text}}}");
+        let file = ConfigFile { project: at, branch: "master".into(), path, text: text.clone() };
+        let (layout, problems) = load(&LoadInput { tenant, files: vec![file] });
+        assert!(problems.is_empty(), "{text}: {problems:?}");
+        let found = layout.pipelines.get("one").unwrap();
+        Pipeline::clone(found)
+    }
+
+    fn value(text: &str) -> Value {
+        let pipeline = pipeline(&format!("require: {{git: {{it: {text}}}}}"));
+        pipeline.require.get("git").and_then(Value::as_map).and_then(|map| map.get("it")).cloned().unwrap()
+    }
+
+    fn facts() -> ChangeFacts {
+        ChangeFacts {
+            subject: Subject {
+                connection: "git".into(),
+                project: "forge/lib".into(),
+                branch: Some("master".into()),
+                git_ref: "refs/changes/1".into(),
+                change: Some("1".into()),
+                patchset: Some("1".into()),
+                commit: None,
+                old_commit: None,
+                url: "https://forge/1".into(),
+            },
+            open: true,
+            merged: false,
+            approved: true,
+            approvals: value(
+                "[{label: Verified, value: 1, username: jane, email: jane@example.org, granted-on: 6400}, \
+                 {label: Code-Review, value: 2, username: john}, {label: Mood, value: good}]",
+            ),
+            cannot_merge: None,
+            parents: Vec::new(),
+            depends_on: Vec::new(),
+            needs: Vec::new(),
+            needed_by: Vec::new(),
+            files: None,
+            owner: ActorId::SYSTEM,
+            owner_identity: None,
+            text: None,
+            attributes: value("{status: NEW, wip: false}"),
+        }
+    }
+
+    /// Nothing is said where something is taken; otherwise the reason holds these words.
+    fn check(what: &str, said: Result<(), String>, words: &str) {
+        match said {
+            Ok(()) => assert_eq!(words, "", "{what} is taken"),
+            Err(why) => assert!(!words.is_empty() && why.contains(words), "{what}: {why}"),
+        }
+    }
+
+    #[test]
+    fn an_event_is_taken_by_the_first_filter_that_fits_it() {
+        let event = ForgeEvent {
+            connection: "git".into(),
+            project: "forge/lib".into(),
+            event: "comment-added".into(),
+            branch: Some("stable/1".into()),
+            git_ref: "refs/changes/1".into(),
+            change: Some("1".into()),
+            patchset: Some("1".into()),
+            commit: None,
+            old_commit: None,
+            attributes: value(
+                "{comment: please RECHECK now, username: jane, email: jane@example.org, approvals: \
+                 [{label: Code-Review, value: 2}, {label: Verified, value: -1}, {label: Mood, value: good}]}",
+            ),
+            delivery: "1".into(),
+            raw: None,
+        };
+        let stories = [
+            ("{event: comment-added}", ""),
+            ("{event: change-merged}", "no trigger is for comment-added"),
+            ("{event: [change-merged, comment-added]}", ""),
+            ("{event: change-merged}, {event: comment-added}", ""),
+            ("{event: comment-added, branch: stable/.*}", ""),
+            ("{event: comment-added, branch: table/.*}", "branch \"stable/1\" does not match"),
+            ("{event: comment-added, ref: [refs/tags/.*, refs/changes/.*]}", ""),
+            ("{event: comment-added, ref: changes/.*}", "ref \"refs/changes/1\" does not match"),
+            ("{event: comment-added, comment: RECHECK}", ""),
+            ("{event: comment-added, comment: approve}", "comment \"please RECHECK now\" does not match"),
+            ("{event: comment-added, comment: {regex: approve, negate: true}}", ""),
+            ("{event: comment-added, comment: {regex: RECHECK, negate: true}}", "does not match"),
+            ("{event: comment-added, username: jan}", ""),
+            ("{event: comment-added, username: ane}", "username \"jane\" does not match"),
+            ("{event: comment-added, email: example}", ""),
+            ("{event: comment-added, email: elsewhere}", "email \"jane@example.org\" does not match"),
+            ("{event: comment-added, approval: [{code_review: 2}]}", ""),
+            ("{event: comment-added, approval: [{Code-Review: [1, 2]}]}", ""),
+            ("{event: comment-added, approval: {Verified: '-1'}}", ""),
+            ("{event: comment-added, approval: [{Code-Review: 1}]}", "nobody voted Code-Review 1"),
+            ("{event: comment-added, approval: [{Verified: 2}]}", "nobody voted Verified 2"),
+            ("{event: comment-added, approval: [{Code-Review: two}]}", "nobody voted Code-Review"),
+            ("{event: comment-added, approval: [{Workflow: 2}]}", "nobody voted Workflow 2"),
+            ("{event: comment-added, approval: [{Code-Review: 2}, {Verified: 1}]}", "nobody voted Verified 1"),
+            ("{event: comment-added, ignore-deletes: true}", ""),
+            ("{event: comment-added, weather: fine}", "its trigger asks for \"weather\""),
+        ];
+        for (filters, words) in stories {
+            let pipeline = pipeline(&format!("trigger: {{git: [{filters}]}}"));
+            check(filters, takes(&pipeline, &event), words);
+        }
+        let elsewhere = pipeline("trigger: {mail: [{event: comment-added}]}");
+        check("another connection", takes(&elsewhere, &event), "it has no trigger for git");
+    }
+
+    #[test]
+    fn a_change_must_have_all_that_is_required_and_nothing_that_is_rejected() {
+        let now = Timestamp::ZERO.plus_seconds(10_000);
+        let stories = [
+            ("require: {git: {approved: true, open: true, merged: false}}", ""),
+            ("require: {git: {approved: false}}", "the change is approved"),
+            ("reject: {git: {approved: true}}", "the change is approved"),
+            ("reject: {git: {approved: false}}", ""),
+            ("require: {git: {open: false}}", "the change is open"),
+            ("require: {git: {merged: true}}", "the change is not merged"),
+            ("require: {git: {current-patchset: true}}", "the change is not current-patchset"),
+            ("require: {git: {wip: true}}", "the change is not wip"),
+            ("require: {git: {status: [NEW, DRAFT]}}", ""),
+            ("require: {git: {status: MERGED}}", "the change has the status \"NEW\""),
+            ("reject: {git: {status: MERGED}}", ""),
+            ("reject: {git: {status: [MERGED, NEW]}}", "the change has the status \"NEW\""),
+            ("require: {git: {approval: [{username: jane, Verified: 1}]}}", ""),
+            ("require: {git: {approval: {email: example, Verified: [1, 2]}}}", ""),
+            ("require: {git: {approval: [{Verified: 1}, {Verified: 2}]}}", "lacks the approval"),
+            // Zuul: never two votes together.
+            ("require: {git: {approval: [{username: john, Verified: 1}]}}", "lacks the approval"),
+            ("require: {git: {approval: [{username: jane, Verified: 2}]}}", "lacks the approval"),
+            ("require: {git: {approval: [{Code-Review: 1}]}}", "lacks the approval"),
+            ("reject: {git: {approval: [{Verified: 1}]}}", "the change has the approval"),
+            ("reject: {git: {approval: [{Verified: -1}]}}", ""),
+            // Jane voted an hour ago, and when John did nobody knows.
+            ("require: {git: {approval: [{username: jane, older-than: 1h}]}}", ""),
+            ("require: {git: {approval: [{username: jane, older-than: 61m}]}}", "lacks the approval"),
+            ("require: {git: {approval: [{username: jane, newer-than: 1h}]}}", "lacks the approval"),
+            ("require: {git: {approval: [{username: jane, newer-than: 61m}]}}", ""),
+            ("require: {git: {approval: [{username: john, older-than: 2h}]}}", ""),
+            ("require: {git: {approval: [{older-than: soon}]}}", "is not a time"),
+            ("require: {git: {approved: perhaps}}", "requirement \"approved\" of git must be true or false"),
+            ("require: {git: {sunny: true}}", "requirement \"sunny\" is not known for git"),
+            ("require: {mail: {sunny: true}}", ""),
+        ];
+        for (text, words) in stories {
+            check(text, requirements(&pipeline(text), &facts(), false, now), words);
+        }
+        check("current", requirements(&pipeline("require: {git: {current-patchset: true}}"), &facts(), true, now), "");
+    }
+
+    #[test]
+    fn a_change_is_merged_if_its_forge_would_and_the_pipeline_goes_by_its_approval() {
+        let by_approval = pipeline("trigger: {git: [{event: change-approved}]}, success: {git: {Verified: 2}}");
+        let by_vote = pipeline("require: {git: {approved: false}}, trigger: {git: [{event: change-approved}]}");
+        let by_comment = pipeline("trigger: {git: [{event: comment-added}]}");
+        let asks = pipeline("require: {git: {approved: true}}, trigger: {git: [{event: comment-added}]}");
+        let unapproved = ChangeFacts { approved: false, ..facts() };
+        check("approved", can_merge(&by_approval, &facts()), "");
+        check("unapproved", can_merge(&by_approval, &unapproved), "the change is not approved");
+        check("required", can_merge(&asks, &unapproved), "the change is not approved");
+        check("required and there", can_merge(&asks, &facts()), "");
+        check("not required", can_merge(&by_vote, &unapproved), "");
+        check("not spoken of", can_merge(&by_comment, &unapproved), "");
+        let closed = ChangeFacts { open: false, ..facts() };
+        check("closed", can_merge(&by_approval, &closed), "the change is closed");
+        // Zuul: a merged change that is approved again is gated again, whatever it lacks.
+        let lacks = |labels: &str| value(&format!("{{missing-labels: {labels}}}"));
+        let merged = ChangeFacts { merged: true, attributes: lacks("[Workflow]"), ..closed };
+        check("merged", can_merge(&by_approval, &merged), "");
+        let blocked = ChangeFacts { cannot_merge: Some("a submodule is in the way".into()), ..facts() };
+        check("blocked", can_merge(&by_approval, &blocked), "a submodule is in the way");
+        for (attributes, words) in [("{wip: true}", "it is work in progress"), ("{wip: false}", ""), ("{}", "")] {
+            let facts = ChangeFacts { attributes: value(attributes), ..facts() };
+            check(attributes, can_merge(&by_approval, &facts), words);
+        }
+        // What the pipeline sets itself when it succeeds need not be there yet.
+        for (labels, words) in
+            [("[Verified]", ""), ("[Verified, Workflow]", "it lacks Workflow"), ("[A, B]", "it lacks A, B"), ("[]", "")]
+        {
+            let facts = ChangeFacts { attributes: lacks(labels), ..facts() };
+            check(labels, can_merge(&by_approval, &facts), words);
+        }
+        let facts = ChangeFacts { attributes: lacks("[Verified]"), ..facts() };
+        check("sets nothing", can_merge(&by_comment, &facts), "it lacks Verified");
+    }
 
     #[test]
     fn spans_of_time_are_read_as_zuul_writes_them() {

@@ -45,12 +45,9 @@ pub fn combine(graphs: &[(String, JobGraph)]) -> Vec<(&JobGraph, &FrozenJob, Vec
         let change = u32::try_from(index).unwrap_or(u32::MAX);
         for job in &graph.jobs {
             let same = jobs.iter_mut().find(|(first, _, other, _)| {
-                let near = job.required_projects.len() + other.required_projects.len() > 0
+                let near = !job.required_projects.is_empty()
                     || graphs.get(*first).is_some_and(|(theirs, _)| theirs == project);
-                job.name == other.name
-                    && job.deduplicate.unwrap_or(near || job.name == "noop")
-                    && other.deduplicate != Some(false)
-                    && alike(job, other)
+                job.name == other.name && job.deduplicate.unwrap_or(near || job.name == "noop") && alike(job, other)
             });
             match same {
                 Some((_, _, _, changes)) => changes.push(change),

@@ -19,6 +19,11 @@ pub(crate) struct Outdated {
     pub detail: String,
 }
 
+/// Whether a pipeline cares about what its changes need. Zuul: managers that pull nothing in do not ask for it either.
+pub(crate) fn minds_needs(pipeline: &Pipeline) -> bool {
+    !pipeline.ignore_dependencies && !matches!(pipeline.manager, Manager::Serial | Manager::Supercedent)
+}
+
 impl Decision<'_> {
     /// Whether the item's change moved on without it.
     pub(crate) fn outdated(&self, row: &ItemRow, pipeline: &Pipeline) -> Option<Outdated> {
@@ -91,9 +96,7 @@ impl Decision<'_> {
         ahead: &[ItemId],
     ) -> Result<Vec<ItemId>, (&'static str, String)> {
         let mut found = Vec::new();
-        // Zuul: managers that pull nothing in do not ask for it either.
-        if walk.pipeline.ignore_dependencies || matches!(walk.pipeline.manager, Manager::Serial | Manager::Supercedent)
-        {
+        if !minds_needs(walk.pipeline) {
             return Ok(found);
         }
         let own: Vec<ChangeKey> = row.subjects.iter().filter_map(Subject::change_key).collect();

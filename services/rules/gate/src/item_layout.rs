@@ -198,3 +198,35 @@ impl Decision<'_> {
         Some((layout, (own && ahead != layout).then_some(ahead)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gatelog_rules_config::{ConfigFile, LoadInput, TenantProject, TenantSettings, load};
+
+    /// What is said to a change whose configuration has as many errors.
+    fn told(errors: usize) -> Vec<ConfigRemark> {
+        let mut project = TenantProject::new("git", "lib", false);
+        project.branches = vec!["master".into()];
+        let (at, branch) = (project.canonical_name.clone(), "master".to_owned());
+        let changed = [ProjectBranch { connection: "git".into(), project: at.clone(), branch: branch.clone() }];
+        let tenant = TenantSettings { name: "acme".into(), projects: vec![project], ..TenantSettings::default() };
+        let text = (0..errors).map(|number| format!("- job: {{name: j{number}, weather: fine}}\n")).collect();
+        let (_, problems) = load(&LoadInput {
+            tenant,
+            files: vec![ConfigFile { project: at, branch, path: "zuul.yaml".into(), text }],
+        });
+        config_remarks(&problems, &[], &changed).errors
+    }
+
+    #[test]
+    fn the_first_errors_are_told_and_of_the_others_how_many_they_are() {
+        let remarks = told(MOST_REMARKS);
+        assert_eq!(remarks.len(), MOST_REMARKS);
+        assert!(remarks.iter().all(|remark| remark.text.contains("weather") && remark.path == "zuul.yaml"));
+        let remarks = told(MOST_REMARKS + 2);
+        assert_eq!(remarks.len(), MOST_REMARKS + 1);
+        let last = remarks.last().unwrap();
+        assert_eq!((last.text.as_str(), last.line), ("and 2 more errors: mend these first", 0));
+    }
+}

@@ -168,8 +168,7 @@ impl Decision<'_> {
                     && row.result.is_some_and(|result| !matches!(result, BuildResult::Success | BuildResult::Skipped))
             })
         };
-        let open = |build: &BuildId| self.build(*build).is_some_and(|row| row.state != BuildState::Done);
-        builds.iter().any(failed) && builds.iter().any(open)
+        builds.iter().any(failed)
     }
 
     /// Lets paused builds go on once all jobs that need them are done.

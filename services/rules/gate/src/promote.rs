@@ -8,6 +8,7 @@ use gatelog_rules_config::Pipeline;
 use gatelog_rules_config::objects::pipeline::Manager;
 
 use crate::decision::Decision;
+use crate::health::minds_needs;
 use crate::layout_view::LayoutView;
 use crate::managers::{Entry, Pulling};
 
@@ -73,7 +74,7 @@ impl Decision<'_> {
             self.pull_in_again(asked, layout, pipeline, there.get(same..).unwrap_or_default())?;
         }
         let before = self.gate().queues.row(&key).map(|row| row.items.clone()).unwrap_or_default();
-        let after = self.promoted(&asked.tenant, &before, wanted, same);
+        let after = self.promoted(&asked.tenant, pipeline, &before, wanted, same);
         // What is being merged is out of everybody's hands.
         let reporting = |item: &ItemId| self.item(*item).is_some_and(|row| row.reporting.is_some());
         let fixed = before.iter().take_while(|item| self.is_merging(**item) || reporting(item)).count();
@@ -140,10 +141,21 @@ impl Decision<'_> {
     }
 
     /// A queue's items with some at the head: each behind what it needs, before what needs it. The first few stay.
-    fn promoted(&self, tenant: &str, items: &[ItemId], wanted: &[ItemId], stay: usize) -> Vec<ItemId> {
+    fn promoted(
+        &self,
+        tenant: &str,
+        pipeline: &Pipeline,
+        items: &[ItemId],
+        wanted: &[ItemId],
+        stay: usize,
+    ) -> Vec<ItemId> {
         let mut order: Vec<ItemId> = items.iter().take(stay).copied().collect();
         for item in wanted.iter().chain(items).filter(|item| items.contains(item)) {
-            self.place(tenant, items, *item, MAX_DEPTH, &mut order);
+            if minds_needs(pipeline) {
+                self.place(tenant, items, *item, MAX_DEPTH, &mut order);
+            } else if !order.contains(item) {
+                order.push(*item);
+            }
         }
         // Whatever the facts say, nobody is lost.
         order.extend(items.iter().filter(|item| !order.contains(item)).copied().collect::<Vec<_>>());

@@ -92,3 +92,27 @@ impl Rules for GateRules {
         Decision::run(self, state, input, context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gatelog_record::codec;
+    use gatelog_rules_config::{LoadInput, load};
+
+    #[test]
+    fn as_many_layouts_are_held_as_may_be_and_the_oldest_goes_first() {
+        let bytes = codec::encode(&load(&LoadInput::default()).0).unwrap();
+        let hash = |number: usize| BlobHash::of(number.to_string().as_bytes());
+        let mut rules = GateRules::new();
+        for number in 0..MAX_HELD {
+            rules.admit(hash(number), &bytes).unwrap();
+        }
+        assert!((0..MAX_HELD).all(|number| rules.layout(&hash(number)).is_some()));
+        // One that is held already takes nobody's place.
+        rules.admit(hash(0), &bytes).unwrap();
+        assert!((0..MAX_HELD).all(|number| rules.layout(&hash(number)).is_some()));
+        rules.admit(hash(MAX_HELD), &bytes).unwrap();
+        let held: Vec<bool> = (0..=MAX_HELD).map(|number| rules.layout(&hash(number)).is_some()).collect();
+        assert_eq!((held.first(), held.iter().filter(|held| **held).count()), (Some(&false), MAX_HELD));
+    }
+}

@@ -189,3 +189,21 @@ impl Decision<'_> {
 fn deadline(row: &PendingRow) -> Timestamp {
     row.not_before.plus_millis(deadline_ms(&row.work))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_are_named_for_their_tenant() {
+        assert_eq!(work_timer("acme"), "work/acme");
+        assert_eq!(hold_timer("acme"), "holds/acme");
+        assert_eq!(config_timer("acme"), "config/acme");
+    }
+
+    #[test]
+    fn what_fails_is_sent_again_after_twice_as_long_each_time_up_to_five_minutes() {
+        let waits = [1, 2, 3, 9, 10, 1_000].map(backoff_ms);
+        assert_eq!(waits, [1_000, 2_000, 4_000, 256_000, 300_000, 300_000]);
+    }
+}

@@ -29,3 +29,11 @@ scenarios! {
     one_build dequeue_told semaphore_order circle_moves found_behind late_answers moves_on circle_parts new_layout
     who_is_first one_at_most pipeline_gone told_of_leaving on_its_way remarks serial_circle
 }
+
+// What mutants of the rules got away with before (see `mutants.md`).
+scenarios! {
+    behind_at_most circle_ends circle_told configuration_awaited files_told jobs_at_most layout_in_force layout_once
+    layouts_shared needs_at_most needs_elsewhere needs_limits one_build_each promote_alone promote_behind
+    promote_circle promote_merging promote_queues promote_which reads_overtaken stands_on stands_on_order
+    too_many_told who_asks who_needs_it without_configuration works_in_progress
+}

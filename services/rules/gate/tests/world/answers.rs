@@ -67,6 +67,21 @@ impl World {
         self.say(&row.tenant, input)
     }
 
+    /// The answer to the oldest work of a kind is made now, and comes later.
+    pub fn answer_ahead(&mut self, kind: &str) -> Result<(), String> {
+        let rows = self.live.gate.pending_work.rows.iter();
+        let mut due: Vec<_> = rows
+            .filter(|(id, row)| row.work.kind() == kind && !self.answered.contains(&(**id, row.attempt)))
+            .map(|(id, row)| (row.requested, *id, row.clone()))
+            .collect();
+        due.sort_unstable_by_key(|(requested, id, _)| (*requested, *id));
+        let (_, id, row) = due.into_iter().next().ok_or_else(|| format!("no {kind} is asked for"))?;
+        self.answered.insert((id, row.attempt));
+        let input = self.answer(id, &row)?;
+        self.on_the_way.push((row.tenant, input));
+        Ok(())
+    }
+
     fn answer(&mut self, work: WorkId, row: &PendingRow) -> Result<GateInput, String> {
         let (attempt, tenant) = (row.attempt, row.tenant.clone());
         let fails = self.failing.get(row.work.kind()).cloned();
@@ -165,6 +180,7 @@ impl World {
             }
             let branches = self.forge.projects.get(&name).map(|one| one.branches.clone()).unwrap_or_default();
             for (branch, commit) in branches {
+                self.read.insert((project.project.clone(), branch.clone()));
                 let files = self.files(&self.forge.tree(&commit));
                 found.sets.push(ConfigFileSet {
                     at: ProjectBranch {
@@ -189,6 +205,10 @@ impl World {
             project.branches.clear();
         }
         for set in &wanted.files {
+            let was_read = self.read.contains(&(set.at.project.clone(), set.at.branch.clone()));
+            if was_read && set.default != (set.at.branch == "master") {
+                return Err(format!("whether {:?} is the default branch was read otherwise", set.at));
+            }
             if let Some(project) = tenant.projects.iter_mut().find(|one| one.canonical_name == set.at.project) {
                 project.branches.push(set.at.branch.clone());
             }
@@ -283,6 +303,9 @@ impl World {
                     message: format!("{name} does not merge with {other}"),
                 };
             }
+            if self.forge.hollow.contains(name) {
+                continue;
+            }
             let patchset = self
                 .forge
                 .changes
@@ -311,7 +334,8 @@ impl World {
             .iter()
             .map(|branch| ConfigFileSet {
                 at: branch.at.clone(),
-                default: branch.at.branch == "master",
+                // A merge knows nothing of that.
+                default: false,
                 commit: branch.commit.clone(),
                 files: self.files(&self.forge.tree(&branch.commit)),
             })
@@ -357,7 +381,7 @@ impl World {
             graphs.push((own.subject.project.clone(), graph));
         }
         let together = graphs.len() > 1;
-        let jobs: Vec<FrozenJob> = combine(&graphs)
+        let mut jobs: Vec<FrozenJob> = combine(&graphs)
             .into_iter()
             .map(|(graph, job, changes)| FrozenJob {
                 name: job.name.clone(),
@@ -392,6 +416,12 @@ impl World {
                 },
             })
             .collect();
+        let first = jobs.first().cloned();
+        for number in jobs.len()..self.padded_jobs {
+            let Some(mut job) = first.clone() else { break };
+            job.dependencies = vec![(std::mem::replace(&mut job.name, format!("padding-{number}")), false)];
+            jobs.push(job);
+        }
         Ok(match jobs.is_empty() {
             true => FreezeOutcome::NoJobs { trace, in_pipeline },
             false => FreezeOutcome::Frozen { graph: BlobHash::default(), trace, jobs, repo_state: Vec::new() },

@@ -35,6 +35,8 @@ pub struct Patchset {
     pub config: BTreeMap<String, String>,
     pub depends_on: Vec<String>,
     pub stacked_on: Vec<String>,
+    /// The change its commit stands on, as it was then: the forge tells that, too.
+    pub built_on: Option<Subject>,
     /// As `depends_on`, but written as the end of an address.
     pub names: Vec<String>,
 }
@@ -51,6 +53,10 @@ pub struct Change {
     pub topic: Option<String>,
     /// Its ref, where it is not one of its own.
     pub git_ref: Option<String>,
+    /// What else the forge tells of it.
+    pub attributes: BTreeMap<String, Value>,
+    /// Why the forge would not merge it.
+    pub cannot_merge: Option<String>,
 }
 
 #[derive(Default)]
@@ -64,6 +70,8 @@ pub struct Forge {
     pub surprised: bool,
     /// Pairs of changes that do not go together.
     pub conflicts: BTreeSet<(String, String)>,
+    /// Changes whose content is in the branch already.
+    pub hollow: BTreeSet<String>,
 }
 
 impl Forge {
@@ -128,13 +136,9 @@ impl Forge {
 
     fn needs(&self, name: &str) -> Vec<ChangeKey> {
         let Some(newest) = self.changes.get(name).and_then(|change| change.patchsets.last()) else { return Vec::new() };
-        newest
-            .depends_on
-            .iter()
-            .chain(&newest.stacked_on)
-            .chain(&newest.names)
-            .filter_map(|other| self.key(other))
-            .collect()
+        let below = newest.built_on.iter().filter_map(|one| one.change.as_deref()).map(Forge::short);
+        let named = newest.depends_on.iter().chain(&newest.stacked_on).chain(&newest.names).map(String::as_str);
+        named.chain(below).filter_map(|other| self.key(other)).collect()
     }
 
     /// The other open changes of a change's topic.
@@ -158,13 +162,25 @@ impl Forge {
             Value::Map(BTreeMap::from([("project".to_owned(), project), ("change".to_owned(), change)]))
         });
         let depends_on = newest.depends_on.iter().map(|other| Forge::url(other));
+        let mut attributes = change.attributes.clone();
+        attributes.insert("topic-changes".to_owned(), Value::List(topic.collect()));
+        if let Some(below) = &newest.built_on {
+            let told = [
+                ("change", below.change.clone()),
+                ("patchset", below.patchset.clone()),
+                ("commit", below.commit.clone()),
+                ("ref", Some(below.git_ref.clone())),
+            ];
+            let told = told.into_iter().filter_map(|(key, value)| Some((key.to_owned(), Value::Str(value?))));
+            attributes.insert("stacked-on".to_owned(), Value::Map(told.collect()));
+        }
         Some(ChangeFacts {
             subject: self.subject(name)?,
             open: change.open,
             merged: change.merged,
             approved: change.approved,
             approvals: Value::Null,
-            cannot_merge: None,
+            cannot_merge: change.cannot_merge.clone(),
             parents: Vec::new(),
             depends_on: depends_on.chain(newest.names.iter().map(|other| format!("c/{other}"))).collect(),
             needs: if change.merged { Vec::new() } else { self.needs(name) },
@@ -173,7 +189,7 @@ impl Forge {
             owner: ActorId::SYSTEM,
             owner_identity: None,
             text: None,
-            attributes: Value::Map(BTreeMap::from([("topic-changes".to_owned(), Value::List(topic.collect()))])),
+            attributes: Value::Map(attributes),
         })
     }
 

@@ -4,5 +4,6 @@ pub mod answers;
 pub mod forge;
 pub mod laws;
 pub mod operators;
+pub mod rarer;
 pub mod script;
 pub mod shell;

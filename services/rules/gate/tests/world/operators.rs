@@ -165,7 +165,7 @@ impl Story {
                 let keeps = row.held.len();
                 equal("request", rest.join(" "), format!("used {} of {} keeps {keeps}", row.count, row.asked.count))
             }
-            _ => Err(format!("nobody understands {:?}", words.join(" "))),
+            _ => self.expect_rarer(words),
         }
     }
 }

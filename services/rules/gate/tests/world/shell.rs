@@ -8,7 +8,7 @@ use gatelog_record::draft::gate::ReportRequested;
 use gatelog_record::draft::partition::{InputTaken, OutboxDelivered, TimerCleared, TimerDue};
 use gatelog_record::event::PartitionEvent;
 use gatelog_record::id::IdSource;
-use gatelog_record::input::{CapacityInput, IntakeInput, PartitionInput};
+use gatelog_record::input::{CapacityInput, GateInput, IntakeInput, PartitionInput};
 use gatelog_record::{
     ActorId, BlobHash, Cause, DecisionHeader, Domain, Event, EventId, EventRecord, Input, InputFrame, InputId,
     InputRecord, Partition, SiteId, Source, Timestamp, WorkId,
@@ -37,10 +37,16 @@ pub struct World {
     pub held: BTreeSet<String>,
     /// What was answered already: work and attempt.
     pub answered: BTreeSet<(WorkId, u32)>,
+    /// Answers that were made and have not come yet, with their tenants.
+    pub on_the_way: Vec<(String, GateInput)>,
     /// Kinds of work that fail, with a text.
     pub failing: BTreeMap<String, String>,
     /// How many changes every answer about changes holds at least.
     pub padded: usize,
+    /// How many jobs every change has at least.
+    pub padded_jobs: usize,
+    /// Branches whose configuration was read, with their projects.
+    pub read: BTreeSet<(String, String)>,
     /// Leases the gate asked for and did not end: build, attempt.
     pub leases: BTreeSet<(gatelog_record::BuildId, u32)>,
     /// Reports as they were delivered and not yet expected.
@@ -75,8 +81,11 @@ impl World {
             forge: Forge::default(),
             held: BTreeSet::new(),
             answered: BTreeSet::new(),
+            on_the_way: Vec::new(),
             failing: BTreeMap::new(),
             padded: 0,
+            padded_jobs: 0,
+            read: BTreeSet::new(),
             leases: BTreeSet::new(),
             reports: Vec::new(),
             last_report: None,

@@ -1,0 +1,99 @@
+//! Words that few stories need.
+
+use gatelog_record::Value;
+
+use super::forge::{Change, Forge, Patchset};
+use super::script::{Story, equal};
+
+impl Story {
+    /// One sentence.
+    pub fn rarer(&mut self, words: &[&str]) -> Result<(), String> {
+        match words {
+            ["project", name, "without", "configuration"] => {
+                self.files.entry((*name).to_owned()).or_default();
+                self.plain.insert((*name).to_owned());
+                Ok(())
+            }
+            ["the", "answer", "to", kind, "is", "made"] => self.world.answer_ahead(kind),
+            // The newest of those that were made, so that one can overtake another.
+            ["it", "comes"] => {
+                let (tenant, input) = self.world.on_the_way.pop().ok_or("no answer was made")?;
+                self.world.say(&tenant, input)
+            }
+            ["forget", "events"] => {
+                self.forgotten = self.world.events.len();
+                Ok(())
+            }
+            [change, "is", "work", "in", "progress"] => self.attribute(change, "wip", Some(Value::Bool(true))),
+            [change, "is", "ready"] => self.attribute(change, "wip", None),
+            // Its text was edited; the commit is the same.
+            [change, "no", "longer", "depends", "on", other] => {
+                let one = self.world.forge.changes.get_mut(*change).ok_or("there is no change")?;
+                let newest = one.patchsets.last_mut().ok_or("it has no patchset")?;
+                newest.depends_on.retain(|name| name != other);
+                self.event(change, "change-edited")
+            }
+            ["every", "change", "has", number, "jobs"] => {
+                self.world.padded_jobs = number.parse().map_err(|_| "not a number")?;
+                Ok(())
+            }
+            // Somebody brought the same in by another way.
+            ["all", "of", change, "is", "in", "the", "branch"] => {
+                self.world.forge.hollow.insert((*change).to_owned());
+                Ok(())
+            }
+            // Each needs the one before it; nobody tells of them.
+            ["a", "chain", "of", number, rest @ .., "changes", "is", "in", project] => {
+                let approved = rest == ["approved"];
+                for index in 1..=number.parse::<usize>().map_err(|_| "not a number")? {
+                    let below = (index > 1).then(|| format!("chain-{}", index - 1));
+                    let patchset = Patchset { depends_on: below.into_iter().collect(), ..Patchset::default() };
+                    let (project, branch) = ((*project).to_owned(), "master".to_owned());
+                    let patchsets = vec![patchset];
+                    let change = Change { project, branch, open: true, approved, patchsets, ..Change::default() };
+                    self.world.forge.changes.insert(format!("chain-{index}"), change);
+                }
+                Ok(())
+            }
+            _ => Err(format!("nobody understands {:?}", words.join(" "))),
+        }
+    }
+
+    fn attribute(&mut self, change: &str, key: &str, value: Option<Value>) -> Result<(), String> {
+        let one = self.world.forge.changes.get_mut(change).ok_or("there is no change")?;
+        match value {
+            Some(value) => one.attributes.insert(key.into(), value),
+            None => one.attributes.remove(key),
+        };
+        Ok(())
+    }
+
+    /// Expectations that few stories have.
+    pub fn expect_rarer(&self, words: &[&str]) -> Result<(), String> {
+        match words {
+            ["tested", change, "in", pipeline, "on", rest @ ..] => {
+                let (_, row) = self.item(change, Some(pipeline))?;
+                let set = row.buildset.and_then(|set| self.world.live.gate.buildsets.rows.get(&set));
+                let steps = set.ok_or("it has no buildset")?.steps.iter();
+                let mut found: Vec<&str> = steps.filter_map(|step| step.subject.change.as_deref()).collect();
+                found.pop();
+                let found: Vec<&str> = found.into_iter().map(Forge::short).collect();
+                equal("tested on", if rest == ["nothing"] { Vec::new() } else { rest.to_vec() }, found)
+            }
+            // What exactly of a change is in what another is tested on.
+            ["under", change, other, what @ ..] => {
+                let (_, row) = self.item(change, None)?;
+                let set = row.buildset.and_then(|set| self.world.live.gate.buildsets.rows.get(&set));
+                let steps = set.map(|set| set.steps.as_slice()).unwrap_or_default();
+                let mut subjects = steps.iter().map(|step| &step.subject);
+                let found = subjects
+                    .find(|one| one.change.as_deref().is_some_and(|name| Forge::short(name) == *other))
+                    .ok_or("it is not tested on that")?;
+                let (patchset, commit) = (found.patchset.as_deref(), found.commit.as_deref());
+                let found = [patchset.unwrap_or_default(), commit.unwrap_or_default(), &found.git_ref].join(" ");
+                equal("what is under it", what.join(" "), found)
+            }
+            _ => Err(format!("nobody understands {:?}", words.join(" "))),
+        }
+    }
+}
