@@ -319,7 +319,10 @@ fn of_pipeline(pipeline: &Pipeline, name: &str) -> String {
         "trigger" => pipeline.triggers.keys().cloned().collect::<Vec<_>>().join(", "),
         "require" => connections(&pipeline.require),
         "reject" => connections(&pipeline.reject),
-        action => connections(pipeline.reporters(action)),
+        one => match one.split_once('.') {
+            Some((action, connection)) => option(pipeline.reporters(action).get(connection)),
+            None => connections(pipeline.reporters(one)),
+        },
     }
 }
 
