@@ -147,6 +147,7 @@ fn strangers() -> Vec<GateEvent> {
             reason: text("trigger"),
             window: None,
         }
+            parameters: std::collections::BTreeMap::new(),
         .into(),
         BuildsetOpened { buildset: SET, item: ITEM, ahead: Vec::new() }.into(),
         PrepareRequested { work, item: ITEM, buildset: SET, steps: Vec::new(), bases: Vec::new(), dated: Timestamp(0) }

@@ -10,7 +10,7 @@ use gatelog_record::draft::gate::{
 use gatelog_record::draft::intake::ForgeEvent;
 use gatelog_record::event::{CapacityEvent, GateEvent, PartitionEvent};
 use gatelog_record::input::{CapacityInput, GateInput, IntakeInput, PartitionInput};
-use gatelog_record::{BuildId, BuildsetId, Event, Input, ItemId, LeaseId};
+use gatelog_record::{BuildId, BuildsetId, Event, Input, ItemId, LeaseId, Value};
 
 /// How many names are kept of each kind; the oldest ids go first. Without a name an id is shown.
 const MAX_NAMES: usize = 200_000;
@@ -228,7 +228,8 @@ impl Names {
                     .map_or("first in its queue".to_owned(), |ahead| format!("behind {}", self.item(ahead)));
                 let live = if enqueued.live { "" } else { ", not live" };
                 let ItemEnqueued { queue, pipeline, reason, .. } = enqueued;
-                format!("{} entered queue {queue} of {pipeline}, {behind}{live} [{reason}]", subjects(enqueued))
+                let given = parameters(&enqueued.parameters);
+                format!("{} entered queue {queue} of {pipeline}, {behind}{live}{given} [{reason}]", subjects(enqueued))
             }
             GateEvent::BuildsetOpened(opened) => {
                 let on = match opened.ahead.as_slice() {
@@ -643,7 +644,14 @@ fn fate(triggers: TriggerIntake) -> &'static str {
 }
 
 fn enqueue_asked(asked: &EnqueueAsked) -> String {
-    format!("{} is asked into {}: {}", asked.change.change, asked.pipeline, asked.reason)
+    let given = parameters(&asked.parameters);
+    format!("{} is asked into {}{given}: {}", asked.change.change, asked.pipeline, asked.reason)
+}
+
+/// What was given for parameters.
+fn parameters(given: &BTreeMap<String, Value>) -> String {
+    let told: Vec<String> = given.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    if told.is_empty() { String::new() } else { format!(", with {}", told.join(", ")) }
 }
 
 fn forge_event(event: &ForgeEvent) -> String {

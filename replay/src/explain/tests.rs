@@ -178,6 +178,7 @@ fn enqueued(item: ItemId, change: &str, ahead: Option<ItemId>, trigger: u64) -> 
         trigger: Some(trigger),
         reason: "trigger".into(),
         window: None,
+        parameters: std::collections::BTreeMap::new(),
     })
 }
 

@@ -319,6 +319,7 @@ impl Player<'_> {
         let input: GateInput = if step.name == "enqueue" {
             EnqueueAsked {
                 tenant,
+                parameters: std::collections::BTreeMap::new(),
                 pipeline,
                 connection: CONNECTION.into(),
                 change: key,

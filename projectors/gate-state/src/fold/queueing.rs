@@ -82,6 +82,7 @@ impl<B: Backing> GateTables<B> {
                 base_moved: 0,
                 reporting: None,
             },
+                parameters: event.parameters.clone(),
         )
     }
 

@@ -273,6 +273,7 @@ impl<B: Backing> GateRead<B> {
             end: None,
         };
         begin(&mut self.items, event.item, sequence, row)
+            parameters: event.parameters.clone(),
     }
 
     /// Changes an item that is in its pipeline.

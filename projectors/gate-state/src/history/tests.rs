@@ -156,6 +156,7 @@ impl Walk {
             trigger: None,
             reason: "trigger".into(),
             window: Some(20),
+            parameters: std::collections::BTreeMap::new(),
         }));
     }
 
@@ -222,6 +223,7 @@ impl Walk {
                     steps: Vec::new(),
                     state: state(),
                     projects: Vec::new(),
+                    parameters: std::collections::BTreeMap::new(),
                 }));
             }
             (Some(buildset), Some(work)) if !item.frozen => {

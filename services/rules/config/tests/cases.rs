@@ -154,6 +154,10 @@ fn question(words: &[String]) -> (FreezeSubject, String) {
                 subject.reference = format!("refs/tags/{name}");
             }
             None if word == "changes-config" => subject.updates_config = true,
+            Some((given, value)) if given.starts_with("given.") => {
+                let name = given.trim_start_matches("given.").to_owned();
+                subject.parameters.insert(name, Value::from(value));
+            }
             Some(("in", list)) => subject.containing_branches = list.split(',').map(str::to_owned).collect(),
             other => panic!("unknown option {other:?}"),
         }

@@ -140,6 +140,7 @@ impl Decision<'_> {
                 reason: "circle-changed",
                 asked: true,
             })?;
+                parameters: None,
         }
         Ok(())
     }
@@ -163,6 +164,7 @@ impl Decision<'_> {
                 reason: "circle-changed",
                 asked: true,
             })?;
+                parameters: None,
         }
         Ok(())
     }

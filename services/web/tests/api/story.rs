@@ -149,6 +149,7 @@ fn enqueued(item: ItemId, of: Subject, ahead: Option<ItemId>, trigger: Option<u6
         trigger,
         reason: "trigger".into(),
         window: Some(20),
+        parameters: std::collections::BTreeMap::new(),
     })
 }
 
@@ -233,6 +234,7 @@ fn freeze(
             steps: vec![],
             state: state("library"),
             projects: vec![],
+            parameters: std::collections::BTreeMap::new(),
         }),
         GateEvent::Frozen(Frozen {
             item,

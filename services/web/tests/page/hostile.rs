@@ -135,6 +135,7 @@ pub fn events(text: &str, url: &str, layout: BlobHash, problems: BlobHash) -> Ve
             trigger: None,
             reason: t(),
             window: Some(1),
+            parameters: std::collections::BTreeMap::new(),
         })
     };
     let job = |name: String, after: &[&str]| FrozenJob {
@@ -263,6 +264,7 @@ pub fn events(text: &str, url: &str, layout: BlobHash, problems: BlobHash) -> Ve
             state,
             projects: vec![],
         }),
+            parameters: std::collections::BTreeMap::new(),
         GateEvent::Frozen(Frozen {
             item: ITEM,
             buildset: SET,
