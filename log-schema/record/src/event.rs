@@ -140,6 +140,10 @@ family! {
         0x0134 "gate.nodeset-changed" 1 NodesetChanged(gate::NodesetChanged);
         /// A worker has the nodes of an attempt, which waits for a semaphore.
         0x0135 "gate.build-ready" 1 BuildReady(gate::BuildReady);
+        /// A paused attempt needs no slot.
+        0x0136 "gate.lease-pause-wanted" 1 LeasePauseWanted(gate::LeasePauseWanted);
+        /// A paused attempt goes on.
+        0x0137 "gate.lease-resume-wanted" 1 LeaseResumeWanted(gate::LeaseResumeWanted);
         /// An attempt was given secrets or keys.
         0x0140 "gate.secrets-given" 1 SecretsGiven(gate::SecretsGiven);
     }
@@ -168,6 +172,10 @@ family! {
         0x0209 "capacity.release-noted" 1 ReleaseNoted(capacity::ReleaseNoted);
         /// A lease's nodes are kept although its attempt is over.
         0x020a "capacity.lease-held" 1 LeaseHeld(capacity::LeaseHeld);
+        /// A lease's attempt waits for other jobs: its slot is free.
+        0x020b "capacity.lease-paused" 1 LeasePaused(capacity::LeasePaused);
+        /// A lease's attempt goes on.
+        0x020c "capacity.lease-resumed" 1 LeaseResumed(capacity::LeaseResumed);
     }
 }
 

@@ -317,6 +317,12 @@ impl Names {
             GateEvent::BuildPaused(paused) => {
                 format!("{} waits for the jobs that need it", self.build(paused.paused.build))
             }
+            GateEvent::LeasePauseWanted(wanted) => {
+                format!("{} needs no slot while it waits (attempt {})", self.build(wanted.build), wanted.attempt)
+            }
+            GateEvent::LeaseResumeWanted(wanted) => {
+                format!("{} needs its slot again (attempt {})", self.build(wanted.build), wanted.attempt)
+            }
             GateEvent::ArtifactsNoted(noted) => {
                 let names = noted
                     .artifacts
@@ -466,6 +472,10 @@ impl Names {
             CapacityEvent::LeaseHeld(held) => {
                 format!("{} is over, and worker {} keeps its nodes", self.lease(held.lease), held.worker)
             }
+            CapacityEvent::LeasePaused(paused) => {
+                format!("{} waits for other jobs, and its worker's slot is free", self.lease(paused.lease))
+            }
+            CapacityEvent::LeaseResumed(resumed) => format!("{} goes on", self.lease(resumed.lease)),
             CapacityEvent::ReleaseNoted(noted) => {
                 format!("{}: worker {} let go of it", self.lease(noted.released.lease), noted.released.worker)
             }
@@ -593,6 +603,12 @@ impl Names {
             }
             CapacityInput::LeaseHoldAsked(asked) => {
                 format!("the nodes of attempt {} of {} are to be kept", asked.attempt, self.build(asked.build))
+            }
+            CapacityInput::LeasePauseAsked(asked) => {
+                format!("attempt {} of {} waits for other jobs", asked.attempt, self.build(asked.build))
+            }
+            CapacityInput::LeaseResumeAsked(asked) => {
+                format!("attempt {} of {} need not wait any more", asked.attempt, self.build(asked.build))
             }
             CapacityInput::LeaseReleased(released) => {
                 format!("worker {} let go of {}", released.worker, self.lease(released.lease))

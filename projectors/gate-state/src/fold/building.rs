@@ -2,10 +2,10 @@
 
 use std::ops::Bound;
 
-use gatelog_record::draft::capacity::LeaseEndAsked;
+use gatelog_record::draft::capacity::{LeaseEndAsked, LeasePauseAsked, LeaseResumeAsked};
 use gatelog_record::draft::gate::{
     ArtifactsNoted, BuildFailing, BuildFinished, BuildPaused, BuildReady, BuildResumed, BuildSettled, BuildStarted,
-    LeaseEndWanted, LeaseWanted, NodesetChanged, WaitSubject,
+    LeaseEndWanted, LeasePauseWanted, LeaseResumeWanted, LeaseWanted, NodesetChanged, WaitSubject,
 };
 use gatelog_record::input::CapacityInput;
 use gatelog_record::{BuildId, Domain, EventRecord, Partition, Value};
@@ -26,6 +26,16 @@ impl<B: Backing> GateLive<B> {
     pub(super) fn end_lease(&mut self, record: &EventRecord, event: &LeaseEndWanted) -> Result<(), FoldRefused> {
         let asked = LeaseEndAsked { build: event.build, attempt: event.attempt, reason: event.reason.clone() };
         self.partition.send(record, 0, CAPACITY, MAIN, CapacityInput::LeaseEndAsked(asked))
+    }
+
+    pub(super) fn pause_lease(&mut self, record: &EventRecord, event: &LeasePauseWanted) -> Result<(), FoldRefused> {
+        let asked = LeasePauseAsked { build: event.build, attempt: event.attempt };
+        self.partition.send(record, 0, CAPACITY, MAIN, CapacityInput::LeasePauseAsked(asked))
+    }
+
+    pub(super) fn resume_lease(&mut self, record: &EventRecord, event: &LeaseResumeWanted) -> Result<(), FoldRefused> {
+        let asked = LeaseResumeAsked { build: event.build, attempt: event.attempt };
+        self.partition.send(record, 0, CAPACITY, MAIN, CapacityInput::LeaseResumeAsked(asked))
     }
 }
 

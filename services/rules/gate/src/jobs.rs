@@ -8,7 +8,8 @@ use gatelog_record::draft::capacity::{LeaseAsked, SemaphoreWanted};
 use gatelog_record::draft::gate::{
     AttemptFailing, AttemptFinished, AttemptPaused, AttemptStarted, BuildFailing, BuildFinished, BuildPaused,
     BuildReady, BuildResult, BuildResumed, BuildSettled, BuildStarted, ItemDequeued, ItemResult, LeaseEndWanted,
-    LeaseLost, LeaseWanted, NodesetChanged, ReportAction, SecretsGiven, SecretsOpened,
+    LeaseLost, LeasePauseWanted, LeaseResumeWanted, LeaseWanted, NodesetChanged, ReportAction, SecretsGiven,
+    SecretsOpened,
 };
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BuildId, BuildsetId, Domain, ItemId, Partition, Value};
@@ -200,6 +201,7 @@ impl Decision<'_> {
         for (build, attempt) in resumed {
             self.emit(GateEvent::BuildResumed(BuildResumed { build, attempt, item, buildset }))?;
         }
+            self.emit(GateEvent::LeaseResumeWanted(LeaseResumeWanted { build, attempt }))?;
         Ok(())
     }
 
@@ -370,11 +372,18 @@ impl Decision<'_> {
     pub(crate) fn attempt_paused(&mut self, paused: &AttemptPaused) -> Result<(), Refusal> {
         let subject = format!("pause of build {} attempt {}", paused.build, paused.attempt);
         let Some(row) = self.current_attempt(paused.build, paused.attempt, &subject)? else { return Ok(()) };
-        if row.state != BuildState::Running || row.paused {
+        if row.paused {
             return self.ignore(subject, "already-had");
         }
-        let (item, buildset) = (row.item, row.buildset);
-        self.emit(GateEvent::BuildPaused(BuildPaused { paused: paused.clone(), item, buildset }))
+        let (item, buildset, build, attempt) = (row.item, row.buildset, paused.build, paused.attempt);
+        if row.state == BuildState::Running {
+            self.emit(GateEvent::BuildPaused(BuildPaused { paused: paused.clone(), item, buildset }))?;
+            return self.emit(GateEvent::LeasePauseWanted(LeasePauseWanted { build, attempt }));
+        }
+        // Heard of before its start was: nobody knows yet that it runs, so nobody is let run beside it. Its worker must
+        // not wait for ever.
+        self.emit(GateEvent::LeasePauseWanted(LeasePauseWanted { build, attempt }))?;
+        self.emit(GateEvent::LeaseResumeWanted(LeaseResumeWanted { build, attempt }))
     }
 
     /// A worker says that an attempt will fail. Zuul: `pre_fail`.

@@ -84,6 +84,25 @@ pub struct LeaseEndWanted {
     pub reason: String,
 }
 
+/// A paused attempt needs its worker's slot no longer, and keeps its nodes. Goes to capacity by the outbox. Zuul: an
+/// executor does not count what is paused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeasePauseWanted {
+    /// The build.
+    pub build: BuildId,
+    /// Which attempt.
+    pub attempt: u32,
+}
+
+/// A paused attempt goes on: its worker is told by capacity. Goes there by the outbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseResumeWanted {
+    /// The build.
+    pub build: BuildId,
+    /// Which attempt.
+    pub attempt: u32,
+}
+
 /// Input: a worker began an attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttemptStarted {
@@ -186,6 +205,10 @@ pub struct AttemptPaused {
     pub worker: String,
     /// What the job returned so far.
     pub data: Value,
+    /// What it returned so far under seal.
+    pub secret_data: Option<Sealed>,
+    /// What it left behind so far.
+    pub artifacts: Vec<Artifact>,
 }
 
 /// An attempt waits for the jobs that need it; they may run.
