@@ -49,7 +49,7 @@ family! {
         /// A layout was made for an item.
         0x0105 "gate.layout-ready" 1 LayoutReady(gate::LayoutReady);
         /// A tenant's layout came into force.
-        0x0106 "gate.layout-activated" 1 LayoutActivated(gate::LayoutActivated);
+        0x0106 "gate.layout-activated" 2 LayoutActivated(gate::LayoutActivated) older { 1 => gate::older::LayoutActivated1 };
         /// Facts about changes are needed.
         0x0107 "gate.changes-wanted" 1 ChangesWanted(gate::ChangesWanted);
         /// Facts about changes were observed.
@@ -83,9 +83,9 @@ family! {
         /// A worker began an attempt.
         0x0118 "gate.build-started" 1 BuildStarted(gate::BuildStarted);
         /// An attempt ended.
-        0x0119 "gate.build-finished" 1 BuildFinished(gate::BuildFinished);
+        0x0119 "gate.build-finished" 2 BuildFinished(gate::BuildFinished) older { 1 => gate::older::BuildFinished1 };
         /// A build will never run, or never again.
-        0x011a "gate.build-settled" 1 BuildSettled(gate::BuildSettled);
+        0x011a "gate.build-settled" 2 BuildSettled(gate::BuildSettled) older { 1 => gate::older::BuildSettled1 };
         /// An outcome that came too late or twice.
         0x011b "gate.outcome-ignored" 1 OutcomeIgnored(gate::OutcomeIgnored);
         /// An item is failing, or no longer.

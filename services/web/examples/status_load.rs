@@ -233,6 +233,7 @@ async fn main() {
             },
         },
         generation: 1,
+        begun: None,
     })));
     for number in 0..items {
         for event in item(number, jobs, layout) {

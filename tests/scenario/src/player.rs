@@ -319,8 +319,8 @@ impl Player<'_> {
         let (tenant, reason) = (TENANT.to_owned(), String::new());
         let input: GateInput = if step.name == "enqueue" {
             EnqueueAsked {
-                tenant,
                 parameters: std::collections::BTreeMap::new(),
+                tenant,
                 pipeline,
                 connection: CONNECTION.into(),
                 change: key,

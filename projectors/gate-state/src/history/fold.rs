@@ -273,9 +273,9 @@ impl<B: Backing> GateRead<B> {
             resets: Vec::new(),
             submits: Vec::new(),
             end: None,
+            parameters: event.parameters.clone(),
         };
         begin(&mut self.items, event.item, sequence, row)
-            parameters: event.parameters.clone(),
     }
 
     /// Changes an item that is in its pipeline.

@@ -9,7 +9,7 @@ use gatelog_record::draft::gate::{
     AttemptFailing, AttemptFinished, AttemptPaused, AttemptStarted, BuildFailing, BuildFinished, BuildPaused,
     BuildReady, BuildResult, BuildResumed, BuildSettled, BuildStarted, ItemDequeued, ItemResult, LeaseEndWanted,
     LeaseLost, LeasePauseWanted, LeaseResumeWanted, LeaseWanted, NodesetChanged, ReportAction, SecretsGiven,
-    SecretsOpened,
+    SecretsOpened, SemaphoreFreed,
 };
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BuildId, BuildsetId, Domain, ItemId, Partition, Value};
@@ -154,6 +154,7 @@ impl Decision<'_> {
                     result: BuildResult::Skipped,
                     code: "merge-conflict".into(),
                     detail: "Skipped because the change does not merge".into(),
+                    freed: self.freed(*build),
                 }))?;
             }
         }
@@ -200,8 +201,8 @@ impl Decision<'_> {
         }
         for (build, attempt) in resumed {
             self.emit(GateEvent::BuildResumed(BuildResumed { build, attempt, item, buildset }))?;
-        }
             self.emit(GateEvent::LeaseResumeWanted(LeaseResumeWanted { build, attempt }))?;
+        }
         Ok(())
     }
 
@@ -230,8 +231,9 @@ impl Decision<'_> {
         if row.state != BuildState::Waiting {
             return Ok(());
         }
+        let freed = self.freed(build);
         let settle = |result, code: &str, detail: String| {
-            GateEvent::BuildSettled(BuildSettled { build, item, buildset, result, code: code.into(), detail })
+            GateEvent::BuildSettled(BuildSettled { build, item, buildset, result, code: code.into(), detail, freed })
         };
         match self.next(walk, buildset, row, following) {
             Next::Wait => Ok(()),
@@ -341,6 +343,27 @@ impl Decision<'_> {
         row.job.semaphores.iter().filter(now).find(taken).map(|semaphore| semaphore.name.clone())
     }
 
+    /// What lets go of which semaphore when a build's attempt is over. Zuul: a job's name stands for it in its buildset,
+    /// so those of one name in a circle hold one slot together, and whichever ends first lets go of it.
+    pub(crate) fn freed(&self, build: BuildId) -> Option<Vec<SemaphoreFreed>> {
+        let row = self.build(build)?;
+        let stands_for_it = |other: &BuildId| {
+            self.build(*other).is_some_and(|other| other.buildset == row.buildset && other.job.name == row.job.name)
+        };
+        let mut freed = Vec::new();
+        for semaphore in &row.job.semaphores {
+            let key = |id: [u8; 16]| (row.tenant.clone(), semaphore.name.clone(), BuildId(id));
+            let (from, to) = (key([0; 16]), key([255; 16]));
+            let rows = self.gate().semaphores.rows(std::ops::Bound::Included(&from), std::ops::Bound::Included(&to));
+            let held = rows.map(|((_, _, build), ())| *build).filter(stands_for_it);
+            freed.extend(held.map(|build| SemaphoreFreed { semaphore: semaphore.name.clone(), build }));
+        }
+        // A job may name a semaphore twice.
+        freed.sort_unstable();
+        freed.dedup();
+        Some(freed)
+    }
+
     // ---- what workers and capacity say ----
 
     /// A worker began an attempt.
@@ -448,6 +471,7 @@ impl Decision<'_> {
             buildset,
             retry,
             result,
+            freed: self.freed(build),
         }))?;
         let code = match finished.result {
             BuildResult::NodeFailure => "node-failure",
@@ -485,6 +509,7 @@ impl Decision<'_> {
                 result: BuildResult::NodeFailure,
                 code: "lease-refused".into(),
                 detail: lost.message.clone(),
+                freed: self.freed(lost.build),
             }));
         }
         let now = self.now();

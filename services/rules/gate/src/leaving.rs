@@ -66,6 +66,7 @@ impl Decision<'_> {
                 result: BuildResult::Canceled,
                 code: code.into(),
                 detail: detail.into(),
+                freed: self.freed(build),
             }))?;
             if held {
                 self.emit(GateEvent::LeaseEndWanted(LeaseEndWanted { build, attempt, reason: "canceled".into() }))?;
@@ -139,8 +140,8 @@ impl Decision<'_> {
                 trigger: again.trigger,
                 reason: "circle-changed",
                 asked: true,
-            })?;
                 parameters: None,
+            })?;
         }
         Ok(())
     }
@@ -163,8 +164,8 @@ impl Decision<'_> {
                 trigger: row.trigger,
                 reason: "circle-changed",
                 asked: true,
-            })?;
                 parameters: None,
+            })?;
         }
         Ok(())
     }

@@ -302,7 +302,14 @@ fn ended(
         log_url: Some(format!("logs/{build}/{attempt}")),
     };
     [
-        GateEvent::BuildFinished(BuildFinished { finished, item, buildset, retry, result: (!retry).then_some(result) }),
+        GateEvent::BuildFinished(BuildFinished {
+            finished,
+            item,
+            buildset,
+            retry,
+            result: (!retry).then_some(result),
+            freed: Some(Vec::new()),
+        }),
         GateEvent::LeaseEndWanted(LeaseEndWanted { build, attempt, reason: "finished".into() }),
     ]
 }
@@ -366,6 +373,7 @@ pub fn events(layout: BlobHash, problems: BlobHash) -> Vec<GateEvent> {
                 },
             },
             generation: 1,
+            begun: None,
         }),
         GateEvent::WaitChanged(WaitChanged {
             subject: WaitSubject::Tenant("demo".into()),
@@ -432,6 +440,7 @@ pub fn events(layout: BlobHash, problems: BlobHash) -> Vec<GateEvent> {
             result: BuildResult::Canceled,
             code: "reset".into(),
             detail: "the change ahead failed".into(),
+            freed: Some(Vec::new()),
         }),
         GateEvent::ItemReset(ItemReset {
             item: C,
@@ -458,6 +467,7 @@ pub fn events(layout: BlobHash, problems: BlobHash) -> Vec<GateEvent> {
         result: BuildResult::Skipped,
         code: "dependency-failed".into(),
         detail: String::new(),
+        freed: Some(Vec::new()),
     })]);
     let targets = vec![SubmitTarget {
         subject: subject("library", "add-miles"),

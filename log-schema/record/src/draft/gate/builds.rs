@@ -311,6 +311,15 @@ pub struct AttemptFinished {
     pub log_url: Option<String>,
 }
 
+/// A build no longer holds a slot of a semaphore of its tenant.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SemaphoreFreed {
+    /// The semaphore.
+    pub semaphore: String,
+    /// The build that held it: the one that is over, or another that stood for the same slot.
+    pub build: BuildId,
+}
+
 /// An attempt ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BuildFinished {
@@ -324,6 +333,8 @@ pub struct BuildFinished {
     pub retry: bool,
     /// The build's result if there is none.
     pub result: Option<BuildResult>,
+    /// Who lets go of which semaphore with that; `None` in version 1, which left it to whoever folds it.
+    pub freed: Option<Vec<SemaphoreFreed>>,
 }
 
 /// The next attempt of a build asks for other nodes: those it had, or was to have, could not be had or reached.
@@ -358,6 +369,8 @@ pub struct BuildSettled {
     pub code: String,
     /// A sentence.
     pub detail: String,
+    /// Who lets go of which semaphore with that; `None` in version 1, which left it to whoever folds it.
+    pub freed: Option<Vec<SemaphoreFreed>>,
 }
 
 /// Input: capacity lost a lease or refused it.
