@@ -11,6 +11,7 @@ mod explain_job;
 mod kafka;
 mod keys;
 mod operators;
+mod pause;
 mod replay;
 mod sealing;
 mod story;

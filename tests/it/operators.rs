@@ -1,5 +1,6 @@
 //! What operators may ask for, over HTTP and on the command line: real tokens, made by OpenSSL.
 
+mod parameters;
 mod tokens;
 
 use std::io::{BufRead, BufReader, Read, Write};

@@ -48,9 +48,39 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     if used == bytes.len() { Ok(value) } else { Err(CodecError::Trailing(bytes.len() - used)) }
 }
 
+/// The value of bytes, also of those that were written before the shape had its last fields: `missing` is the bytes of
+/// what these count as then, and `bring_up` makes of what came out what it is today, or says that it is not of that age.
+/// For blobs alone: bodies of records have their version in the envelope.
+///
+/// # Errors
+/// They are neither; told is what is wrong with them as they are.
+pub fn decode_older<T: DeserializeOwned>(
+    bytes: &[u8],
+    missing: &[u8],
+    bring_up: impl FnOnce(T) -> Option<T>,
+) -> Result<T, CodecError> {
+    decode(bytes).or_else(|error| decode(&[bytes, missing].concat()).ok().and_then(bring_up).ok_or(error))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_written_before_the_last_fields_were_there_is_read() {
+        let missing = encode(&Some(7_u8)).unwrap();
+        let read = |bytes: &[u8], of_age: bool| {
+            decode_older(bytes, &missing, |found: (u32, String, Option<u8>)| of_age.then_some(found))
+        };
+        let newer = encode(&(1_u32, "x", None::<u8>)).unwrap();
+        assert_eq!(read(&newer, false), Ok((1, "x".to_owned(), None)));
+        let older = encode(&(1_u32, "x")).unwrap();
+        assert_eq!(read(&older, true), Ok((1, "x".to_owned(), Some(7))));
+        // What is only cut off is not taken for older, nor is what has too much.
+        assert!(matches!(read(&older, false), Err(CodecError::Decode(_))));
+        assert!(matches!(read(&older[..2], true), Err(CodecError::Decode(_))));
+        assert_eq!(read(&[&newer[..], &[0]].concat(), true), Err(CodecError::Trailing(1)));
+    }
 
     #[test]
     fn left_over_bytes_are_an_error() {

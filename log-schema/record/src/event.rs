@@ -49,7 +49,7 @@ family! {
         /// A layout was made for an item.
         0x0105 "gate.layout-ready" 1 LayoutReady(gate::LayoutReady);
         /// A tenant's layout came into force.
-        0x0106 "gate.layout-activated" 1 LayoutActivated(gate::LayoutActivated);
+        0x0106 "gate.layout-activated" 2 LayoutActivated(gate::LayoutActivated) older { 1 => gate::older::LayoutActivated1 };
         /// Facts about changes are needed.
         0x0107 "gate.changes-wanted" 1 ChangesWanted(gate::ChangesWanted);
         /// Facts about changes were observed.
@@ -83,9 +83,9 @@ family! {
         /// A worker began an attempt.
         0x0118 "gate.build-started" 1 BuildStarted(gate::BuildStarted);
         /// An attempt ended.
-        0x0119 "gate.build-finished" 1 BuildFinished(gate::BuildFinished);
+        0x0119 "gate.build-finished" 2 BuildFinished(gate::BuildFinished) older { 1 => gate::older::BuildFinished1 };
         /// A build will never run, or never again.
-        0x011a "gate.build-settled" 1 BuildSettled(gate::BuildSettled);
+        0x011a "gate.build-settled" 2 BuildSettled(gate::BuildSettled) older { 1 => gate::older::BuildSettled1 };
         /// An outcome that came too late or twice.
         0x011b "gate.outcome-ignored" 1 OutcomeIgnored(gate::OutcomeIgnored);
         /// An item is failing, or no longer.
@@ -140,6 +140,10 @@ family! {
         0x0134 "gate.nodeset-changed" 1 NodesetChanged(gate::NodesetChanged);
         /// A worker has the nodes of an attempt, which waits for a semaphore.
         0x0135 "gate.build-ready" 1 BuildReady(gate::BuildReady);
+        /// A paused attempt needs no slot.
+        0x0136 "gate.lease-pause-wanted" 1 LeasePauseWanted(gate::LeasePauseWanted);
+        /// A paused attempt goes on.
+        0x0137 "gate.lease-resume-wanted" 1 LeaseResumeWanted(gate::LeaseResumeWanted);
         /// An attempt was given secrets or keys.
         0x0140 "gate.secrets-given" 1 SecretsGiven(gate::SecretsGiven);
     }
@@ -168,6 +172,10 @@ family! {
         0x0209 "capacity.release-noted" 1 ReleaseNoted(capacity::ReleaseNoted);
         /// A lease's nodes are kept although its attempt is over.
         0x020a "capacity.lease-held" 1 LeaseHeld(capacity::LeaseHeld);
+        /// A lease's attempt waits for other jobs: its slot is free.
+        0x020b "capacity.lease-paused" 1 LeasePaused(capacity::LeasePaused);
+        /// A lease's attempt goes on.
+        0x020c "capacity.lease-resumed" 1 LeaseResumed(capacity::LeaseResumed);
     }
 }
 

@@ -82,6 +82,10 @@ family! {
         0x8205 "capacity.in.lease-released" 1 LeaseReleased(capacity::LeaseReleased);
         /// An owner asks that a lease's nodes be kept.
         0x8206 "capacity.in.lease-hold-asked" 1 LeaseHoldAsked(capacity::LeaseHoldAsked);
+        /// An owner's attempt waits for other jobs and needs no slot.
+        0x8207 "capacity.in.lease-pause-asked" 1 LeasePauseAsked(capacity::LeasePauseAsked);
+        /// An owner's attempt that waited goes on.
+        0x8208 "capacity.in.lease-resume-asked" 1 LeaseResumeAsked(capacity::LeaseResumeAsked);
     }
 }
 

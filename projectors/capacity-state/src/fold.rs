@@ -3,8 +3,8 @@
 use std::ops::Bound;
 
 use gatelog_record::draft::capacity::{
-    LeaseEnded, LeaseGranted, LeaseHeld, LeaseQueued, LeaseRefused, LeaseRevoked, LeaseWaitChanged, ReleaseNoted,
-    WorkerJoined, WorkerLost, WorkerSeen,
+    LeaseEnded, LeaseGranted, LeaseHeld, LeasePaused, LeaseQueued, LeaseRefused, LeaseResumed, LeaseRevoked,
+    LeaseWaitChanged, ReleaseNoted, WorkerJoined, WorkerLost, WorkerSeen,
 };
 use gatelog_record::draft::gate::LeaseLost;
 use gatelog_record::event::CapacityEvent;
@@ -12,7 +12,7 @@ use gatelog_record::input::GateInput;
 use gatelog_record::{Event, EventRecord, LeaseId};
 use gatelog_tables::{Backing, FoldRefused, LiveTables, Table, TableExt};
 
-use crate::live::{CapacityLive, CapacityTables, Grant, LeaseRow, LeaseState, TurnRow, Wait, WorkerRow};
+use crate::live::{CapacityLive, CapacityTables, Grant, LeaseRow, LeaseState, Pause, TurnRow, Wait, WorkerRow};
 
 impl<B: Backing> LiveTables<B> for CapacityLive<B> {
     fn apply(&mut self, record: &EventRecord) -> Result<(), FoldRefused> {
@@ -36,6 +36,8 @@ impl<B: Backing> CapacityLive<B> {
             CapacityEvent::ReleaseNoted(noted) => self.own.released(noted),
             CapacityEvent::WaitChanged(changed) => self.own.waits(changed),
             CapacityEvent::LeaseHeld(held) => self.own.held(held),
+            CapacityEvent::LeasePaused(paused) => self.own.paused(paused),
+            CapacityEvent::LeaseResumed(resumed) => self.own.resumed(resumed),
             CapacityEvent::LeaseEnded(ended) => {
                 let lease = self.own.ended(ended)?;
                 if ended.tell_owner {
@@ -143,6 +145,7 @@ impl<B: Backing> CapacityTables<B> {
                 released: false,
                 end_reason: None,
                 held: None,
+                pause: Pause::None,
             },
         )?;
         let mut turn = self.turns.get(&ask.tenant)?.map(|row| *row).unwrap_or_default();
@@ -218,14 +221,41 @@ impl<B: Backing> CapacityTables<B> {
         Ok(self.leases.put(event.lease, row)?)
     }
 
-    /// A slot of a lease's worker is free again.
+    fn paused(&mut self, event: &LeasePaused) -> Result<(), FoldRefused> {
+        let mut row = self.leases.need(&event.lease)?.into_owned();
+        if row.state != LeaseState::Granted || row.released || row.pause != Pause::None {
+            return Err(FoldRefused::Illegal(format!("lease {} pauses but nothing runs under it", event.lease)));
+        }
+        self.gives_back(&row)?;
+        row.pause = Pause::Waits;
+        Ok(self.leases.put(event.lease, row)?)
+    }
+
+    fn resumed(&mut self, event: &LeaseResumed) -> Result<(), FoldRefused> {
+        let mut row = self.leases.need(&event.lease)?.into_owned();
+        if row.state != LeaseState::Granted || row.pause != Pause::Waits {
+            return Err(FoldRefused::Illegal(format!("lease {} goes on but does not pause", event.lease)));
+        }
+        row.pause = Pause::Over;
+        self.changes_used(&row, |used| used.saturating_add(1))?;
+        Ok(self.leases.put(event.lease, row)?)
+    }
+
+    /// A slot of a lease's worker is free again, unless it was given back when the attempt paused.
     fn gives_back(&mut self, row: &LeaseRow) -> Result<(), FoldRefused> {
+        if row.pause == Pause::Waits {
+            return Ok(());
+        }
+        self.changes_used(row, |used| used.saturating_sub(1))
+    }
+
+    fn changes_used(&mut self, row: &LeaseRow, change: impl FnOnce(u32) -> u32) -> Result<(), FoldRefused> {
         let Some(grant) = &row.grant else { return Ok(()) };
         // A lost worker's row is gone, or is that of another start: its slots went with it.
         if let Some(worker) = self.workers.get(&grant.worker)?.map(|row| row.into_owned())
             && worker.offer.incarnation == grant.incarnation
         {
-            let used = worker.used.saturating_sub(1);
+            let used = change(worker.used);
             self.workers.put(grant.worker.clone(), WorkerRow { used, ..worker })?;
         }
         Ok(())

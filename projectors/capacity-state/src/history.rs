@@ -37,6 +37,8 @@ pub enum LeasePhase {
     Ended,
     /// Its attempt was over, and its nodes were kept.
     Held,
+    /// Its attempt waited for other jobs: its nodes were its, its worker's slot was free.
+    Paused,
 }
 
 /// A lease over a stretch of events.
@@ -145,6 +147,10 @@ impl<B: Backing> ReadTables<B> for CapacityRead<B> {
                 row.phase = LeasePhase::Held;
                 row.detail.clone_from(&held.hold.reason);
             }),
+            CapacityEvent::LeasePaused(paused) => self.next(record, paused.lease, |row| row.phase = LeasePhase::Paused),
+            CapacityEvent::LeaseResumed(resumed) => {
+                self.next(record, resumed.lease, |row| row.phase = LeasePhase::Granted)
+            }
             CapacityEvent::LeaseEnded(ended) => self.next(record, ended.lease, |row| {
                 row.phase = LeasePhase::Ended;
                 row.ended_at = Some(record.recorded_at);

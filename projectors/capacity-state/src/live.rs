@@ -116,6 +116,20 @@ pub struct LeaseRow {
     pub end_reason: Option<String>,
     /// Why and until when its nodes are kept, or were until its owner asked for the end.
     pub held: Option<LeaseHoldAsked>,
+    /// Whether its attempt waits for other jobs, or has.
+    pub pause: Pause,
+}
+
+/// Whether an attempt waits for other jobs. Zuul: `zuul.pause`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Pause {
+    /// It has not yet.
+    #[default]
+    None,
+    /// It does: its worker's slot is free.
+    Waits,
+    /// It did, and goes on.
+    Over,
 }
 
 /// Queued leases in order: priority, tenant, the event that queued them.

@@ -100,6 +100,7 @@ fn strangers() -> Vec<GateEvent> {
                 outcome: LayoutOutcome::Failed { code: code.clone(), message: message.clone() },
             },
             generation: 1,
+            begun: None,
         }
         .into(),
         ChangesWanted {
@@ -146,6 +147,7 @@ fn strangers() -> Vec<GateEvent> {
             trigger: None,
             reason: text("trigger"),
             window: None,
+            parameters: std::collections::BTreeMap::new(),
         }
         .into(),
         BuildsetOpened { buildset: SET, item: ITEM, ahead: Vec::new() }.into(),
@@ -186,7 +188,15 @@ fn strangers() -> Vec<GateEvent> {
             .into(),
         LeaseWanted { item: ITEM, buildset: SET, ask }.into(),
         BuildStarted { started, item: ITEM, buildset: SET }.into(),
-        BuildFinished { finished, item: ITEM, buildset: SET, retry: false, result: Some(BuildResult::Success) }.into(),
+        BuildFinished {
+            finished,
+            item: ITEM,
+            buildset: SET,
+            retry: false,
+            result: Some(BuildResult::Success),
+            freed: Some(Vec::new()),
+        }
+        .into(),
         BuildSettled {
             build: BUILD,
             item: ITEM,
@@ -194,6 +204,7 @@ fn strangers() -> Vec<GateEvent> {
             result: BuildResult::Skipped,
             code: text("x"),
             detail: text(""),
+            freed: Some(Vec::new()),
         }
         .into(),
     ]

@@ -217,6 +217,8 @@ impl Index {
             CapacityEvent::LeaseRefused(refused) => Some(refused.ask.build),
             CapacityEvent::WaitChanged(changed) => self.leases.get(&changed.lease).copied(),
             CapacityEvent::LeaseHeld(held) => self.leases.get(&held.lease).copied(),
+            CapacityEvent::LeasePaused(paused) => self.leases.get(&paused.lease).copied(),
+            CapacityEvent::LeaseResumed(resumed) => self.leases.get(&resumed.lease).copied(),
             CapacityEvent::ReleaseNoted(noted) => self.leases.get(&noted.released.lease).copied(),
             CapacityEvent::WorkerJoined(_) | CapacityEvent::WorkerLost(_) => None,
         };
@@ -243,6 +245,8 @@ impl Index {
             GateEvent::Frozen(frozen) => Some(frozen.item),
             GateEvent::LeaseWanted(wanted) => Some(wanted.item),
             GateEvent::LeaseEndWanted(wanted) => of_build(&wanted.build),
+            GateEvent::LeasePauseWanted(wanted) => of_build(&wanted.build),
+            GateEvent::LeaseResumeWanted(wanted) => of_build(&wanted.build),
             GateEvent::BuildStarted(started) => Some(started.item),
             GateEvent::BuildFinished(finished) => Some(finished.item),
             GateEvent::SecretsGiven(given) => Some(given.item),

@@ -305,6 +305,7 @@ impl Telling<'_, '_> {
                 let note = Note { text: "its nodes are kept".to_owned(), ..note };
                 self.attempt(held.hold.build, held.hold.attempt, |attempt| attempt.ended.push(note));
             }
+            CapacityEvent::LeasePaused(_) | CapacityEvent::LeaseResumed(_) => {}
             CapacityEvent::ReleaseNoted(_) | CapacityEvent::WorkerJoined(_) | CapacityEvent::WorkerLost(_) => {}
         }
     }

@@ -10,7 +10,7 @@ use gatelog_record::draft::gate::{
 use gatelog_record::draft::intake::ForgeEvent;
 use gatelog_record::event::{CapacityEvent, GateEvent, PartitionEvent};
 use gatelog_record::input::{CapacityInput, GateInput, IntakeInput, PartitionInput};
-use gatelog_record::{BuildId, BuildsetId, Event, Input, ItemId, LeaseId};
+use gatelog_record::{BuildId, BuildsetId, Event, Input, ItemId, LeaseId, Value};
 
 /// How many names are kept of each kind; the oldest ids go first. Without a name an id is shown.
 const MAX_NAMES: usize = 200_000;
@@ -228,7 +228,8 @@ impl Names {
                     .map_or("first in its queue".to_owned(), |ahead| format!("behind {}", self.item(ahead)));
                 let live = if enqueued.live { "" } else { ", not live" };
                 let ItemEnqueued { queue, pipeline, reason, .. } = enqueued;
-                format!("{} entered queue {queue} of {pipeline}, {behind}{live} [{reason}]", subjects(enqueued))
+                let given = parameters(&enqueued.parameters);
+                format!("{} entered queue {queue} of {pipeline}, {behind}{live}{given} [{reason}]", subjects(enqueued))
             }
             GateEvent::BuildsetOpened(opened) => {
                 let on = match opened.ahead.as_slice() {
@@ -315,6 +316,12 @@ impl Names {
             }
             GateEvent::BuildPaused(paused) => {
                 format!("{} waits for the jobs that need it", self.build(paused.paused.build))
+            }
+            GateEvent::LeasePauseWanted(wanted) => {
+                format!("{} needs no slot while it waits (attempt {})", self.build(wanted.build), wanted.attempt)
+            }
+            GateEvent::LeaseResumeWanted(wanted) => {
+                format!("{} needs its slot again (attempt {})", self.build(wanted.build), wanted.attempt)
             }
             GateEvent::ArtifactsNoted(noted) => {
                 let names = noted
@@ -465,6 +472,10 @@ impl Names {
             CapacityEvent::LeaseHeld(held) => {
                 format!("{} is over, and worker {} keeps its nodes", self.lease(held.lease), held.worker)
             }
+            CapacityEvent::LeasePaused(paused) => {
+                format!("{} waits for other jobs, and its worker's slot is free", self.lease(paused.lease))
+            }
+            CapacityEvent::LeaseResumed(resumed) => format!("{} goes on", self.lease(resumed.lease)),
             CapacityEvent::ReleaseNoted(noted) => {
                 format!("{}: worker {} let go of it", self.lease(noted.released.lease), noted.released.worker)
             }
@@ -593,6 +604,12 @@ impl Names {
             CapacityInput::LeaseHoldAsked(asked) => {
                 format!("the nodes of attempt {} of {} are to be kept", asked.attempt, self.build(asked.build))
             }
+            CapacityInput::LeasePauseAsked(asked) => {
+                format!("attempt {} of {} waits for other jobs", asked.attempt, self.build(asked.build))
+            }
+            CapacityInput::LeaseResumeAsked(asked) => {
+                format!("attempt {} of {} need not wait any more", asked.attempt, self.build(asked.build))
+            }
             CapacityInput::LeaseReleased(released) => {
                 format!("worker {} let go of {}", released.worker, self.lease(released.lease))
             }
@@ -643,7 +660,14 @@ fn fate(triggers: TriggerIntake) -> &'static str {
 }
 
 fn enqueue_asked(asked: &EnqueueAsked) -> String {
-    format!("{} is asked into {}: {}", asked.change.change, asked.pipeline, asked.reason)
+    let given = parameters(&asked.parameters);
+    format!("{} is asked into {}{given}: {}", asked.change.change, asked.pipeline, asked.reason)
+}
+
+/// What was given for parameters.
+fn parameters(given: &BTreeMap<String, Value>) -> String {
+    let told: Vec<String> = given.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    if told.is_empty() { String::new() } else { format!(", with {}", told.join(", ")) }
 }
 
 fn forge_event(event: &ForgeEvent) -> String {

@@ -178,6 +178,7 @@ fn enqueued(item: ItemId, change: &str, ahead: Option<ItemId>, trigger: u64) -> 
         trigger: Some(trigger),
         reason: "trigger".into(),
         window: None,
+        parameters: std::collections::BTreeMap::new(),
     })
 }
 
@@ -284,6 +285,7 @@ fn story() -> Script {
         result: BuildResult::Canceled,
         code: "reset".into(),
         detail: "master/faster ahead of it is failing".into(),
+        freed: Some(Vec::new()),
     };
     let reset = ItemReset {
         item: ITEM,
@@ -446,7 +448,14 @@ fn test_once(
         artifacts: Vec::new(),
         log_url: Some("http://log/1".into()),
     };
-    let done = BuildFinished { finished: finished.clone(), item: ITEM, buildset, retry: false, result: Some(result) };
+    let done = BuildFinished {
+        finished: finished.clone(),
+        item: ITEM,
+        buildset,
+        retry: false,
+        result: Some(result),
+        freed: Some(Vec::new()),
+    };
     let input = GateInput::AttemptFinished(finished);
     script.after(1_800).decide(GATE, input, None, None, vec![gate(done)]);
     let ended = LeaseEnded { lease, reason: "finished".into(), tell_owner: false, message: String::new() };

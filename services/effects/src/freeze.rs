@@ -45,6 +45,7 @@ pub fn subject(wanted: &FreezeWanted) -> Result<(FreezeSubject, &Subject), Troub
         reference: own.subject.git_ref.clone(),
         updates_config: wanted.state.item_touches_config,
         files: wanted.state.files.clone(),
+        parameters: wanted.parameters.clone(),
         ..FreezeSubject::default()
     };
     Ok((subject, &own.subject))

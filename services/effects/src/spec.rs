@@ -131,11 +131,8 @@ impl JobSpec {
     /// # Errors
     /// It is none, or of a version that is not known here.
     pub fn read(bytes: &[u8]) -> Result<JobSpec, CodecError> {
-        codec::decode::<JobSpec>(bytes).or_else(|error| {
-            // Version 2 lacks the last field: with a nothing behind it, it is one of version 3.
-            let older = codec::decode::<JobSpec>(&[bytes, &[0]].concat());
-            older.ok().filter(|spec| spec.version == 2).ok_or(error)
-        })
+        // Version 2 lacks the last field: with a nothing behind it, it is one of version 3.
+        codec::decode_older(bytes, &[0], |spec: JobSpec| (spec.version == 2).then_some(spec))
     }
 
     /// What the executor runs.

@@ -15,12 +15,12 @@ use gatelog_event_log::Log;
 use gatelog_executing::spec::{Checkout, SshIdentity};
 use gatelog_executing::{
     AbortReason, BuildControl, BuildOutcome, BuildResult as Verdict, Executor, FailureCause, Purpose, RetryCause,
-    Workspace, WorkspaceError,
+    Returned, Workspace, WorkspaceError,
 };
 use gatelog_merging::{BranchState, MergeError, ObjectSharing, WorkspaceRequest};
 use gatelog_record::draft::capacity::{LeaseReleased, NodeGrant};
 use gatelog_record::draft::gate::{
-    Artifact, AttemptFailing, AttemptFinished, AttemptStarted, BuildResult, Given, SecretsOpened,
+    Artifact, AttemptFailing, AttemptFinished, AttemptPaused, AttemptStarted, BuildResult, Given, SecretsOpened,
 };
 use gatelog_record::input::{CapacityInput, GateInput};
 use gatelog_record::{
@@ -56,6 +56,8 @@ pub struct Held {
     pub revoked: bool,
     /// Whether its attempt is over and its nodes are to be left as they are.
     pub kept: bool,
+    /// Whether its attempt waited for other jobs and is to go on.
+    pub resumed: bool,
     /// The event that granted it, if known.
     pub granted_by: Option<u64>,
 }
@@ -203,6 +205,7 @@ impl Worker {
                         control.abort(AbortReason::Cancelled);
                         self.executor.abort(lease.build, lease.attempt, AbortReason::Cancelled);
                     }
+                    Some(Run::Running(control)) if lease.resumed => control.resume(),
                     Some(Run::Failed(_)) if lease.kept => {
                         known.insert(lease.lease, Run::Kept);
                     }
@@ -323,6 +326,14 @@ impl Worker {
             let reason = outer.wait().await;
             inner.abort(reason);
         });
+        let (inner, outer) = (build.control(), control.clone());
+        let (worker, told) = (self.clone(), lease.clone());
+        let pausing = tokio::spawn(async move {
+            let returned = inner.wait_paused().await;
+            let _ = tokio::task::spawn_blocking(move || worker.paused(&told, buildset, returned)).await;
+            outer.wait_resumed().await;
+            inner.resume();
+        });
         let (worker, told, early) = (self.clone(), lease.clone(), build.control());
         let telling = tokio::spawn(async move {
             let why = early.wait_failing().await;
@@ -331,6 +342,7 @@ impl Worker {
         let outcome = build.run().await;
         link.abort();
         telling.abort();
+        pausing.abort();
         Ok((outcome, buildset, web_root))
     }
 
@@ -434,6 +446,35 @@ impl Worker {
         self.tell_owner(lease, "failing", GateInput::AttemptFailing(failing));
     }
 
+    /// The attempt waits for the jobs that need it: what it returned so far is theirs.
+    fn paused(&self, lease: &Held, buildset: BuildsetId, returned: Returned) {
+        let artifacts = returned.artifacts().iter().filter_map(artifact).collect();
+        let secret_data = self.sealed(buildset, &returned).unwrap_or_else(|error| {
+            tracing::warn!(build = %lease.build, error, "secret_data of a paused build could not be sealed");
+            None
+        });
+        let paused = AttemptPaused {
+            tenant: lease.tenant.clone(),
+            build: lease.build,
+            attempt: lease.attempt,
+            worker: self.name.clone(),
+            data: returned.data,
+            secret_data,
+            artifacts,
+        };
+        self.tell_owner(lease, "paused", GateInput::AttemptPaused(paused));
+    }
+
+    /// What a job returned in secret, under the seal of its buildset.
+    fn sealed(&self, buildset: BuildsetId, returned: &Returned) -> Result<Option<gatelog_record::Sealed>, String> {
+        if returned.secret_data == Value::Null {
+            return Ok(None);
+        }
+        let text = returned.secret_data.to_json().to_string();
+        let sealed = self.keyring.seal(&Scope::Buildset(buildset), text.as_bytes(), SECRET_DATA);
+        sealed.map(Some).map_err(|error| chain(&error))
+    }
+
     /// The secrets of a job's playbooks in clear. From here they go into the build that was given them, and nowhere else.
     fn open_secrets(&self, spec: &JobSpec) -> Result<(BTreeMap<String, Value>, Vec<Given>), Failed> {
         let (mut opened, mut given) = (BTreeMap::new(), Vec::new());
@@ -518,18 +559,15 @@ impl Worker {
                     finished.log_url = Some(format!("{web_root}/t/{}/build/{}", lease.tenant, lease.build));
                 }
                 finished.artifacts = outcome.returned.artifacts().iter().filter_map(artifact).collect();
-                finished.data = outcome.returned.data;
-                if outcome.returned.secret_data != Value::Null {
-                    let text = outcome.returned.secret_data.to_json().to_string();
-                    match self.keyring.seal(&Scope::Buildset(buildset), text.as_bytes(), SECRET_DATA) {
-                        Ok(sealed) => finished.secret_data = Some(sealed),
-                        Err(error) => {
-                            // In clear it must not go anywhere; without it a child would miss it.
-                            finished.result = BuildResult::Error;
-                            finished.detail = Some(format!("secret_data could not be sealed: {}", chain(&error)));
-                        }
+                match self.sealed(buildset, &outcome.returned) {
+                    Ok(sealed) => finished.secret_data = sealed,
+                    Err(error) => {
+                        // In clear it must not go anywhere; without it a child would miss it.
+                        finished.result = BuildResult::Error;
+                        finished.detail = Some(format!("secret_data could not be sealed: {error}"));
                     }
                 }
+                finished.data = outcome.returned.data;
             }
         }
         finished

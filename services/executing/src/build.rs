@@ -170,6 +170,9 @@ impl Build {
             progress.detail.get_or_insert(why);
             verdict = Some(BuildResult::Failure(FailureCause::Run));
         }
+        if verdict.is_none() {
+            verdict = self.pause(&mut progress.warnings).await;
+        }
         // Zuul: nothing is run where nothing more can be written.
         let full = verdict == Some(BuildResult::Failure(FailureCause::DiskLimit));
         if verdict != Some(BuildResult::Aborted) && !full {
@@ -189,6 +192,21 @@ impl Build {
         }
         let returned = self.returned(&mut progress.warnings);
         (verdict.unwrap_or(BuildResult::Success), returned)
+    }
+
+    /// Waits for the jobs that need this one, if it asks for that. Zuul: `zuul.pause`; only what succeeded so far does.
+    async fn pause(&self, warnings: &mut Vec<String>) -> Option<BuildResult> {
+        let returned = self.returned(warnings);
+        if !returned.pauses() {
+            return None;
+        }
+        self.console.say("Job paused");
+        self.control.pause(returned).await;
+        if self.control.is_aborted() {
+            return Some(BuildResult::Aborted);
+        }
+        self.console.say("Job resumed");
+        None
     }
 
     /// All post-run playbooks, whatever the first of them does.

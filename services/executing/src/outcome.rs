@@ -266,6 +266,17 @@ impl Returned {
         self.zuul("artifacts").and_then(Value::as_list).unwrap_or_default().iter().filter(named).cloned().collect()
     }
 
+    /// `zuul.pause`: the job waits for those that need it before its post-run. Zuul: whatever is true to Python.
+    pub fn pauses(&self) -> bool {
+        match self.zuul("pause") {
+            None | Some(Value::Null | Value::Bool(false) | Value::Int(0)) => false,
+            Some(Value::Str(text)) => !text.is_empty(),
+            Some(Value::List(items)) => !items.is_empty(),
+            Some(Value::Map(map)) => !map.is_empty(),
+            Some(_) => true,
+        }
+    }
+
     /// `zuul.retry: false`: the job says that trying again would not help.
     pub fn forbids_retry(&self) -> bool {
         self.zuul("retry").and_then(Value::as_bool) == Some(false)

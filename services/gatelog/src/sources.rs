@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use gatelog_capacity_state::{Capacity, LeaseState};
+use gatelog_capacity_state::{Capacity, LeaseState, Pause};
 use gatelog_effects::chain::Chain;
 use gatelog_effects::dispatch::{Due, WorkSource};
 use gatelog_effects::worker::{Held, LeaseSource, Parents};
@@ -98,6 +98,7 @@ impl LeaseSource for WorkerLeases {
                     nodes: grant.nodes.clone(),
                     revoked: row.state == LeaseState::Revoked,
                     kept: row.state == LeaseState::Held,
+                    resumed: row.pause == Pause::Over,
                     granted_by: Some(grant.event),
                 })
             })

@@ -97,6 +97,7 @@ fn events(settings: BlobHash) -> Vec<Event> {
         trigger: None,
         reason: "admin".into(),
         window: None,
+        parameters: std::collections::BTreeMap::new(),
     };
     vec![
         PartitionEvent::from(started).into(),

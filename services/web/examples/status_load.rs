@@ -94,6 +94,7 @@ fn item(number: usize, jobs: usize, layout: BlobHash) -> Vec<GateEvent> {
             trigger: None,
             reason: "trigger".into(),
             window: Some(0),
+            parameters: std::collections::BTreeMap::new(),
         }),
         GateEvent::BuildsetOpened(BuildsetOpened { buildset: set, item, ahead }),
         GateEvent::PrepareRequested(PrepareRequested {
@@ -125,6 +126,7 @@ fn item(number: usize, jobs: usize, layout: BlobHash) -> Vec<GateEvent> {
             steps: vec![],
             state,
             projects: vec![],
+            parameters: std::collections::BTreeMap::new(),
         }),
         GateEvent::Frozen(Frozen {
             item,
@@ -231,6 +233,7 @@ async fn main() {
             },
         },
         generation: 1,
+        begun: None,
     })));
     for number in 0..items {
         for event in item(number, jobs, layout) {

@@ -212,13 +212,19 @@ pub(crate) fn buildset(id: BuildsetId, row: &BuildsetEntry, item: &ItemEntry, ev
         "first_build_start_time": row.first_start.map(iso),
         "last_build_end_time": row.last_end.map(iso),
         "user_id": null,
-        "parameters": null,
+        "parameters": parameters(item),
         "refs": item.subjects.iter().map(git_ref).collect::<Vec<_>>(),
         "started_ms": ms(row.opened_at),
         "finished_ms": row.finished_at.map(ms),
         "reset": row.reset.as_ref().map(|(code, detail)| json!({ "code": code, "detail": detail })),
         "end": end.map(|end| json!({ "code": end.code, "detail": end.detail, "merged": end.merged })),
     })
+}
+
+/// What was given for parameters; `null` where nothing was.
+fn parameters(item: &ItemEntry) -> Json {
+    let given = item.parameters.iter().map(|(name, value)| (name.clone(), value.to_json()));
+    if item.parameters.is_empty() { Json::Null } else { Json::Object(given.collect()) }
 }
 
 /// The outside event an item goes back to, as far as it is known.

@@ -338,6 +338,7 @@ impl Effects {
             containing_branches: containing,
             files,
             updates_config: wanted.state.item_touches_config,
+            parameters: wanted.parameters.clone(),
         }
     }
 

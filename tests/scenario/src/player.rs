@@ -295,7 +295,8 @@ impl Player<'_> {
         };
         if result == BuildResult::Success && pauses(&data) {
             let (tenant, worker) = (TENANT.into(), "worker".into());
-            let paused = AttemptPaused { tenant, build: id.0, attempt: id.1, worker, data };
+            let (build, attempt, secret_data, artifacts) = (id.0, id.1, None, Vec::new());
+            let paused = AttemptPaused { tenant, build, attempt, worker, data, secret_data, artifacts };
             self.shell.say(TENANT, GateInput::AttemptPaused(paused))?;
             return self.settle();
         }
@@ -318,6 +319,7 @@ impl Player<'_> {
         let (tenant, reason) = (TENANT.to_owned(), String::new());
         let input: GateInput = if step.name == "enqueue" {
             EnqueueAsked {
+                parameters: std::collections::BTreeMap::new(),
                 tenant,
                 pipeline,
                 connection: CONNECTION.into(),

@@ -359,6 +359,7 @@ impl Tools<'_> {
             reference: own.subject.git_ref.clone(),
             files: wanted.state.files.clone(),
             updates_config: wanted.state.item_touches_config,
+            parameters: wanted.parameters.clone(),
             ..config::FreezeSubject::default()
         };
         let options = config::FreezeOptions { ahead: ahead.as_ref(), ..config::FreezeOptions::default() };

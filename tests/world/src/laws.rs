@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gatelog_capacity_state::{CapacityLive, LeaseState};
+use gatelog_capacity_state::{CapacityLive, LeaseState, Pause};
 use gatelog_gate_state::live::{BuildState, GateLive, WaitKey};
 use gatelog_record::draft::gate::{BuildResult, ItemResult, ReportAction, SubmitOutcome, WaitSubject};
 use gatelog_record::event::{CapacityEvent, GateEvent, PartitionEvent};
@@ -296,8 +296,11 @@ pub fn capacity_holds(live: &CapacityLive<Maps>) -> Result<(), String> {
         }
     }
     for (name, worker) in &live.own.workers.rows {
-        // What is kept takes no slot; of what is held nothing is a lost start's.
-        let takes = |lease: &LeaseId| live.own.leases.rows.get(lease).is_none_or(|row| row.held.is_none());
+        // What is kept or waits for other jobs takes no slot; of what is held nothing is a lost start's.
+        let takes = |lease: &LeaseId| {
+            let row = live.own.leases.rows.get(lease);
+            row.is_none_or(|row| row.held.is_none() && row.pause != Pause::Waits)
+        };
         let of = |holder: &String, lease: &LeaseId| holder == name && takes(lease);
         let held = live.own.by_worker.rows.keys().filter(|(holder, lease)| of(holder, lease)).count() as u64;
         let current = live

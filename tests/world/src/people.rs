@@ -160,6 +160,7 @@ fn ask(world: &mut World, enqueue: bool) -> Result<Option<String>, String> {
     let input = if enqueue {
         let connection = CONNECTION.to_owned();
         GateInput::EnqueueAsked(EnqueueAsked {
+            parameters: std::collections::BTreeMap::new(),
             tenant: tenant.clone(),
             pipeline,
             connection,

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gatelog_capacity_state::{CapacityLive, LeaseState};
+use gatelog_capacity_state::{CapacityLive, LeaseState, Pause};
 use gatelog_event_log::{Blobs, MemoryBlobs};
 use gatelog_record::draft::capacity::{LeaseReleased, WorkerSeen};
-use gatelog_record::draft::gate::{AttemptFailing, AttemptFinished, AttemptStarted, BuildResult};
+use gatelog_record::draft::gate::{AttemptFailing, AttemptFinished, AttemptPaused, AttemptStarted, BuildResult};
 use gatelog_record::input::{CapacityInput, GateInput};
 use gatelog_record::{BlobHash, BuildId, Input, LeaseId, Timestamp, Value};
 use gatelog_tables::Maps;
@@ -32,6 +32,19 @@ struct Run {
     ends: i64,
     /// Whether the worker stopped it by itself.
     stopped: bool,
+    /// Whether it waits for the jobs that need it before it ends, or has.
+    pauses: Pausing,
+}
+
+/// Whether an attempt waits for the jobs that need it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pausing {
+    /// It does not.
+    Never,
+    /// It will when it is nearly done.
+    Soon,
+    /// It does, until capacity lets it go on.
+    Now,
 }
 
 /// A worker.
@@ -163,7 +176,7 @@ impl Worker {
 
     /// When the next of its attempts ends.
     pub fn next_end(&self) -> Option<i64> {
-        self.runs.values().map(|run| run.ends).min()
+        self.runs.values().filter(|run| run.pauses != Pausing::Now).map(|run| run.ends).min()
     }
 
     /// Does one thing, if there is one to do: a word for the trace, and what it says.
@@ -184,16 +197,16 @@ impl Worker {
             return Ok(Some((format!("{} is there", self.incarnation()), vec![self.seen()])));
         }
         let leases = &around.capacity.own.leases.rows;
-        let held: Vec<(LeaseId, LeaseState)> = leases
+        let held: Vec<(LeaseId, LeaseState, bool)> = leases
             .iter()
             .filter(|(_, row)| {
                 row.grant
                     .as_ref()
                     .is_some_and(|held| held.worker == self.name && held.incarnation == self.incarnation())
             })
-            .map(|(lease, row)| (*lease, row.state))
+            .map(|(lease, row)| (*lease, row.state, row.pause == Pause::Over))
             .collect();
-        let there: BTreeSet<LeaseId> = held.iter().map(|(lease, _)| *lease).collect();
+        let there: BTreeSet<LeaseId> = held.iter().map(|(lease, ..)| *lease).collect();
         self.over.retain(|lease| there.contains(lease));
         self.failed.retain(|lease| there.contains(lease));
         // Taken for lost although it was only slow to be heard: what it ran is another's now.
@@ -203,14 +216,15 @@ impl Worker {
         }
         let to_do: Vec<(LeaseId, bool)> = held
             .into_iter()
-            .map(|(lease, state)| (lease, state, state == LeaseState::Revoked))
-            .filter(|(lease, state, revoked)| match self.runs.get(lease) {
+            .map(|(lease, state, resumed)| (lease, state, resumed, state == LeaseState::Revoked))
+            .filter(|(lease, state, resumed, revoked)| match self.runs.get(lease) {
+                Some(run) if run.pauses == Pausing::Now => *revoked || *resumed || run.stopped,
                 Some(run) => *revoked || run.ends <= around.monotonic,
                 // What is kept is left as it is, and so is what may be.
                 None if *state == LeaseState::Held || self.failed.contains(lease) => *revoked,
                 None => !self.over.contains(lease),
             })
-            .map(|(lease, _, revoked)| (lease, revoked))
+            .map(|(lease, _, _, revoked)| (lease, revoked))
             .collect();
         let Some((lease, revoked)) = random.pick(&to_do).copied() else { return Ok(None) };
         match self.runs.remove(&lease) {
@@ -220,6 +234,12 @@ impl Worker {
                 Ok(Some((format!("{} lets go of {what}", self.name), vec![self.released(lease)])))
             }
             None => self.begin(around, random, lease).map(Some),
+            Some(run) if run.pauses == Pausing::Soon && !revoked && !run.stopped => {
+                let said = vec![self.paused(&run)];
+                let told = format!("{} pauses {} attempt {}", self.name, run.build, run.attempt);
+                self.runs.insert(lease, Run { pauses: Pausing::Now, ..run });
+                Ok(Some((told, said)))
+            }
             Some(run) => {
                 let result = match revoked || run.stopped {
                     true => BuildResult::Aborted,
@@ -261,7 +281,8 @@ impl Worker {
         random: &mut Random,
         lease: LeaseId,
     ) -> Result<(String, Vec<Said>), String> {
-        if self.runs.len() as u64 >= u64::from(self.slots) {
+        let at_work = self.runs.values().filter(|run| run.pauses != Pausing::Now).count();
+        if at_work as u64 >= u64::from(self.slots) {
             return Err(format!("worker {} is to run more than the {} attempts it offers", self.name, self.slots));
         }
         let row = around.capacity.own.leases.rows.get(&lease).ok_or("a lease is gone")?;
@@ -275,6 +296,11 @@ impl Worker {
             began: around.wall,
             ends: around.monotonic + long * 1_000_000,
             stopped: false,
+            // Only a job that holds no semaphore: what needs it may want the same one.
+            pauses: match around.noisy && row.ask.job == "tests" && random.chance(80) {
+                true => Pausing::Soon,
+                false => Pausing::Never,
+            },
         };
         let started = AttemptStarted {
             tenant: run.tenant.clone(),
@@ -346,6 +372,20 @@ impl Worker {
         };
         let id = format!("build/{}/{}/failing", run.build, run.attempt);
         (id, run.tenant.clone(), GateInput::AttemptFailing(failing).into())
+    }
+
+    fn paused(&self, run: &Run) -> Said {
+        let paused = AttemptPaused {
+            tenant: run.tenant.clone(),
+            build: run.build,
+            attempt: run.attempt,
+            worker: self.name.clone(),
+            data: Value::Null,
+            secret_data: None,
+            artifacts: Vec::new(),
+        };
+        let id = format!("build/{}/{}/paused", run.build, run.attempt);
+        (id, run.tenant.clone(), GateInput::AttemptPaused(paused).into())
     }
 
     fn finished(&self, run: &Run, result: BuildResult, now: Timestamp) -> Said {

@@ -7,13 +7,17 @@ use gatelog_world::{Coverage, explain, run, stories};
 const SEEDS: u64 = 60;
 
 /// Kinds of events without which a batch has not been anywhere.
-const MUST_HAPPEN: [&str; 24] = [
+const MUST_HAPPEN: [&str; 28] = [
     "gate.nodeset-changed",
     "gate.build-ready",
     "gate.autohold-set",
     "gate.nodes-held",
     "gate.hold-ended",
     "capacity.lease-held",
+    "gate.build-paused",
+    "gate.build-resumed",
+    "capacity.lease-paused",
+    "capacity.lease-resumed",
     "gate.layout-activated",
     "gate.layout-ready",
     "gate.enqueue-refused",

@@ -110,6 +110,25 @@ pub struct LeaseHoldAsked {
     pub reason: String,
 }
 
+/// An owner's attempt waits for other jobs: it keeps its nodes and needs no slot. Zuul: an executor does not count what
+/// is paused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeasePauseAsked {
+    /// The build.
+    pub build: BuildId,
+    /// Which attempt.
+    pub attempt: u32,
+}
+
+/// An owner's attempt that waited goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseResumeAsked {
+    /// The build.
+    pub build: BuildId,
+    /// Which attempt.
+    pub attempt: u32,
+}
+
 /// A worker has let go of everything a lease gave it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LeaseReleased {
@@ -207,6 +226,20 @@ pub struct LeaseHeld {
     pub worker: String,
     /// What was asked.
     pub hold: LeaseHoldAsked,
+}
+
+/// A lease's attempt waits for other jobs: its worker's slot is free, its nodes and semaphores stay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeasePaused {
+    /// The lease.
+    pub lease: LeaseId,
+}
+
+/// A lease's attempt goes on; its worker may have more at work than it offers slots until something there ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseResumed {
+    /// The lease.
+    pub lease: LeaseId,
 }
 
 /// A lease is over and what it held is free.

@@ -7,6 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use gatelog_record::draft::gate::{BuildFinished, BuildSettled, LayoutActivated, older};
+use gatelog_record::event::GateEvent;
 use gatelog_record::frozen::sample;
 use gatelog_record::{
     ChainLink, Envelope, Event, Input, InputFrame, KindVersion, Lifecycle, codec, event::PartitionEvent,
@@ -81,6 +83,42 @@ fn goldens() -> Vec<Golden> {
         });
     }
     goldens.push(sample_version_1());
+    goldens.extend(older_drafts());
+    goldens
+}
+
+/// Drafts as a gatelog wrote them that knew only version 1 of them.
+fn older_drafts() -> Vec<Golden> {
+    let written = |event: &Event| match event {
+        Event::Gate(GateEvent::BuildFinished(new)) => {
+            let BuildFinished { finished, item, buildset, retry, result, .. } = new.clone();
+            codec::encode(&older::BuildFinished1 { finished, item, buildset, retry, result }).ok()
+        }
+        Event::Gate(GateEvent::BuildSettled(new)) => {
+            let BuildSettled { build, item, buildset, result, code, detail, .. } = new.clone();
+            codec::encode(&older::BuildSettled1 { build, item, buildset, result, code, detail }).ok()
+        }
+        Event::Gate(GateEvent::LayoutActivated(new)) => {
+            let LayoutActivated { made, generation, .. } = new.clone();
+            codec::encode(&older::LayoutActivated1 { made, generation }).ok()
+        }
+        _ => None,
+    };
+    let mut goldens = Vec::new();
+    for kind in
+        records::events().into_iter().filter(|kind| kind.samples.first().is_some_and(|one| written(one).is_some()))
+    {
+        assert_eq!(kind.info.newest.version, 2, "{}", kind.info.name);
+        let envelopes = kind.samples.into_iter().enumerate().map(|(nth, event)| {
+            let body = written(&event).unwrap();
+            let mut envelope = event_record(nth, event).close().unwrap();
+            envelope.kind_version.version = 1;
+            envelope.body = body;
+            envelope
+        });
+        let name = format!("{}.v1", kind.info.name);
+        goldens.push(event_golden(&name, Lifecycle::Draft, envelopes.collect(), json!("see src/draft/gate/older.rs")));
+    }
     goldens
 }
 

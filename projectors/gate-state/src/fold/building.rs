@@ -2,10 +2,10 @@
 
 use std::ops::Bound;
 
-use gatelog_record::draft::capacity::LeaseEndAsked;
+use gatelog_record::draft::capacity::{LeaseEndAsked, LeasePauseAsked, LeaseResumeAsked};
 use gatelog_record::draft::gate::{
     ArtifactsNoted, BuildFailing, BuildFinished, BuildPaused, BuildReady, BuildResumed, BuildSettled, BuildStarted,
-    LeaseEndWanted, LeaseWanted, NodesetChanged, WaitSubject,
+    LeaseEndWanted, LeasePauseWanted, LeaseResumeWanted, LeaseWanted, NodesetChanged, SemaphoreFreed, WaitSubject,
 };
 use gatelog_record::input::CapacityInput;
 use gatelog_record::{BuildId, Domain, EventRecord, Partition, Value};
@@ -26,6 +26,16 @@ impl<B: Backing> GateLive<B> {
     pub(super) fn end_lease(&mut self, record: &EventRecord, event: &LeaseEndWanted) -> Result<(), FoldRefused> {
         let asked = LeaseEndAsked { build: event.build, attempt: event.attempt, reason: event.reason.clone() };
         self.partition.send(record, 0, CAPACITY, MAIN, CapacityInput::LeaseEndAsked(asked))
+    }
+
+    pub(super) fn pause_lease(&mut self, record: &EventRecord, event: &LeasePauseWanted) -> Result<(), FoldRefused> {
+        let asked = LeasePauseAsked { build: event.build, attempt: event.attempt };
+        self.partition.send(record, 0, CAPACITY, MAIN, CapacityInput::LeasePauseAsked(asked))
+    }
+
+    pub(super) fn resume_lease(&mut self, record: &EventRecord, event: &LeaseResumeWanted) -> Result<(), FoldRefused> {
+        let asked = LeaseResumeAsked { build: event.build, attempt: event.attempt };
+        self.partition.send(record, 0, CAPACITY, MAIN, CapacityInput::LeaseResumeAsked(asked))
     }
 }
 
@@ -142,9 +152,19 @@ impl<B: Backing> GateTables<B> {
         self.builds.update(&event.build, |row| row.paused = false)
     }
 
-    /// The build's newest attempt is over: what it held is free. Zuul: a job's name stands for it in its buildset, so
-    /// those of one name in a circle hold one slot together, and whichever ends first lets go of it.
-    fn let_go(&mut self, build: BuildId) -> Result<(), FoldRefused> {
+    /// The build's newest attempt is over: what it held is free.
+    fn let_go(&mut self, build: BuildId, freed: Option<&[SemaphoreFreed]>) -> Result<(), FoldRefused> {
+        let Some(freed) = freed else { return self.let_go_by_name(build) };
+        let tenant = self.builds.need(&build)?.tenant.clone();
+        for free in freed {
+            self.semaphores.remove(&(tenant.clone(), free.semaphore.clone(), free.build))?;
+        }
+        Ok(())
+    }
+
+    /// The same for events that do not say what becomes free: those of one name in a buildset held one slot together,
+    /// and whichever ended first let go of it.
+    fn let_go_by_name(&mut self, build: BuildId) -> Result<(), FoldRefused> {
         let row = self.builds.need(&build)?;
         let (tenant, buildset, job) = (&row.tenant, row.buildset, row.job.name.as_str());
         let mut free = Vec::new();
@@ -180,7 +200,7 @@ impl<B: Backing> GateTables<B> {
                 finished.build
             )));
         }
-        self.let_go(finished.build)?;
+        self.let_go(finished.build, event.freed.as_deref())?;
         if !event.retry {
             self.waits.delete(&WaitKey(WaitSubject::Build(finished.build)))?;
         }
@@ -217,7 +237,7 @@ impl<B: Backing> GateTables<B> {
         if self.builds.need(&event.build)?.state == BuildState::Done {
             return Err(FoldRefused::Illegal(format!("build {} has its result already", event.build)));
         }
-        self.let_go(event.build)?;
+        self.let_go(event.build, event.freed.as_deref())?;
         self.waits.delete(&WaitKey(WaitSubject::Build(event.build)))?;
         self.builds.update(&event.build, |row| {
             row.state = BuildState::Done;

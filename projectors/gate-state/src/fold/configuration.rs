@@ -224,7 +224,10 @@ impl<B: Backing> GateTables<B> {
                         activated: record.sequence,
                     },
                 )?;
-                self.queues_begin_anew(&made.tenant)?;
+                match &event.begun {
+                    Some(begun) => self.queues_begun(&made.tenant, begun)?,
+                    None => self.queues_begin_anew(&made.tenant)?,
+                }
                 None
             }
             LayoutOutcome::Failed { code, message } => Some((code.clone(), message.clone())),

@@ -74,6 +74,8 @@ impl<B: Backing> GateLive<B> {
                 self.ask_for_lease(record, event)
             }
             GateEvent::LeaseEndWanted(event) => self.end_lease(record, event),
+            GateEvent::LeasePauseWanted(event) => self.pause_lease(record, event),
+            GateEvent::LeaseResumeWanted(event) => self.resume_lease(record, event),
             GateEvent::BuildStarted(event) => gate.build_started(event),
             GateEvent::BuildReady(event) => gate.build_ready(event),
             GateEvent::BuildPaused(event) => gate.build_paused(event),

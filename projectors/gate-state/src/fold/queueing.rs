@@ -4,8 +4,9 @@ use std::ops::Bound;
 
 use gatelog_record::draft::gate::{
     BuildsetOpened, FailuresCounted, FreezeOutcome, FreezeWanted, Frozen, ItemDequeued, ItemEnqueued, ItemFailing,
-    ItemMoved, ItemReset, PrepareOutcome, PrepareRequested, Prepared, QueueReordered, ReportAction, ReportDelivered,
-    ReportRequested, ReportersStarted, Subject, SubmitOutcome, SubmitRequested, Submitted, WaitSubject, WindowChanged,
+    ItemMoved, ItemReset, PrepareOutcome, PrepareRequested, Prepared, QueueBegun, QueueReordered, ReportAction,
+    ReportDelivered, ReportRequested, ReportersStarted, Subject, SubmitOutcome, SubmitRequested, Submitted,
+    WaitSubject, WindowChanged,
 };
 use gatelog_record::{BuildsetId, EventRecord, ItemId, WorkId};
 use gatelog_tables::{Backing, FoldRefused, Table, TableExt};
@@ -81,6 +82,7 @@ impl<B: Backing> GateTables<B> {
                 resets: 0,
                 base_moved: 0,
                 reporting: None,
+                parameters: event.parameters.clone(),
             },
         )
     }
@@ -347,7 +349,17 @@ impl<B: Backing> GateTables<B> {
         self.items.update(&event.item, |row| row.queue.clone_from(&event.queue))
     }
 
-    /// With a new layout what is still in a queue counts as having entered it anew.
+    /// Queues count as begun anew, by what is first in them.
+    pub(super) fn queues_begun(&mut self, tenant: &str, begun: &[QueueBegun]) -> Result<(), FoldRefused> {
+        for one in begun {
+            let key = (tenant.to_owned(), one.pipeline.clone(), one.queue.clone());
+            self.queues.update(&key, |row| row.first.clone_from(&one.first))?;
+        }
+        Ok(())
+    }
+
+    /// The same for events that do not say which: with a new layout what was still in a queue counted as having entered
+    /// it anew.
     pub(super) fn queues_begin_anew(&mut self, tenant: &str) -> Result<(), FoldRefused> {
         let from = (tenant.to_owned(), String::new(), String::new());
         let mut queues = Vec::new();

@@ -1,9 +1,9 @@
 //! How the gate's events change the temporal tables.
 
 use gatelog_record::draft::gate::{
-    BuildFinished, BuildResult, BuildSettled, BuildStarted, BuildsetOpened, ConfigRead, EnqueueRefused, FreezeOutcome,
-    Frozen, ItemDequeued, ItemEnqueued, ItemFailing, ItemReset, LayoutActivated, LayoutOutcome, LayoutReady,
-    LeaseEndWanted, LeaseWanted, PrepareOutcome, Prepared, ReportAction, ReportDelivered, ReportRequested,
+    BuildFinished, BuildPaused, BuildResult, BuildSettled, BuildStarted, BuildsetOpened, ConfigRead, EnqueueRefused,
+    FreezeOutcome, Frozen, ItemDequeued, ItemEnqueued, ItemFailing, ItemReset, LayoutActivated, LayoutOutcome,
+    LayoutReady, LeaseEndWanted, LeaseWanted, PrepareOutcome, Prepared, ReportAction, ReportDelivered, ReportRequested,
     SubmitRequested, Submitted, TenantConfigured, TriggerSettled, TriggerWaiting, WaitChanged, WaitSubject,
 };
 use gatelog_record::event::GateEvent;
@@ -59,6 +59,7 @@ impl<B: Backing> GateRead<B> {
             GateEvent::LeaseWanted(event) => self.lease_wanted(record, event),
             GateEvent::LeaseEndWanted(event) => self.lease_end_wanted(record, event),
             GateEvent::BuildStarted(event) => self.build_started(record, event),
+            GateEvent::BuildPaused(event) => self.build_paused(record, event),
             GateEvent::BuildFinished(event) => self.build_finished(record, event),
             GateEvent::BuildSettled(event) => self.build_settled(record, event),
             GateEvent::ItemFailing(event) => self.item_failing(record, event),
@@ -85,7 +86,8 @@ impl<B: Backing> GateRead<B> {
             | GateEvent::QueueReordered(_)
             | GateEvent::FailuresCounted(_)
             | GateEvent::BuildReady(_)
-            | GateEvent::BuildPaused(_)
+            | GateEvent::LeasePauseWanted(_)
+            | GateEvent::LeaseResumeWanted(_)
             | GateEvent::BuildResumed(_)
             | GateEvent::BuildFailing(_)
             | GateEvent::SecretsGiven(_)
@@ -271,6 +273,7 @@ impl<B: Backing> GateRead<B> {
             resets: Vec::new(),
             submits: Vec::new(),
             end: None,
+            parameters: event.parameters.clone(),
         };
         begin(&mut self.items, event.item, sequence, row)
     }
@@ -533,6 +536,19 @@ impl<B: Backing> GateRead<B> {
         self.buildset_span(record, buildset, Some(started.started_at), None)
     }
 
+    /// What a job returned until it waits for those that need it is theirs at once.
+    fn build_paused(&mut self, record: &EventRecord, event: &BuildPaused) -> Result<(), FoldRefused> {
+        let paused = &event.paused;
+        next(&mut self.builds, paused.build, record.sequence, |row| {
+            open(row, "pauses")?;
+            let attempt = attempt(row, paused.attempt)?;
+            attempt.data = paused.data.clone();
+            attempt.secret_data.clone_from(&paused.secret_data);
+            attempt.artifacts.clone_from(&paused.artifacts);
+            Ok(())
+        })
+    }
+
     fn build_finished(&mut self, record: &EventRecord, event: &BuildFinished) -> Result<(), FoldRefused> {
         let finished = &event.finished;
         let (buildset, tenant, job) = next(&mut self.builds, finished.build, record.sequence, |row| {
@@ -697,6 +713,8 @@ fn about(event: &GateEvent) -> (Option<ItemId>, Option<gatelog_record::BuildId>)
         GateEvent::Frozen(event) => (Some(event.item), None),
         GateEvent::LeaseWanted(event) => (Some(event.item), Some(event.ask.build)),
         GateEvent::LeaseEndWanted(event) => (None, Some(event.build)),
+        GateEvent::LeasePauseWanted(event) => (None, Some(event.build)),
+        GateEvent::LeaseResumeWanted(event) => (None, Some(event.build)),
         GateEvent::BuildStarted(event) => (Some(event.item), Some(event.started.build)),
         GateEvent::BuildFinished(event) => (Some(event.item), Some(event.finished.build)),
         GateEvent::BuildReady(event) => (Some(event.item), Some(event.started.build)),

@@ -1,5 +1,7 @@
 //! What the temporal tables keep.
 
+use std::collections::BTreeMap;
+
 use gatelog_record::draft::capacity::{NodeWanted, SemaphoreWanted};
 use gatelog_record::draft::gate::{
     Artifact, BasePin, BuildResult, ItemResult, PipelineVerdict, PreparedBranch, ProjectProblem, ReportAction, Subject,
@@ -118,6 +120,8 @@ pub struct ItemEntry {
     pub submits: Vec<SubmitEntry>,
     /// How it ended, once it has.
     pub end: Option<EndEntry>,
+    /// What whoever enqueued it gave for the parameters its project declares.
+    pub parameters: BTreeMap<String, Value>,
 }
 
 /// Builds were given up.

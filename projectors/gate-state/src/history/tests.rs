@@ -156,6 +156,7 @@ impl Walk {
             trigger: None,
             reason: "trigger".into(),
             window: Some(20),
+            parameters: std::collections::BTreeMap::new(),
         }));
     }
 
@@ -222,6 +223,7 @@ impl Walk {
                     steps: Vec::new(),
                     state: state(),
                     projects: Vec::new(),
+                    parameters: std::collections::BTreeMap::new(),
                 }));
             }
             (Some(buildset), Some(work)) if !item.frozen => {
@@ -296,6 +298,7 @@ impl Walk {
                     result: BuildResult::Skipped,
                     code: "dependency-failed".into(),
                     detail: "a job it needs failed".into(),
+                    freed: Some(Vec::new()),
                 }));
             }
             Doing::Waits => {
@@ -351,6 +354,7 @@ impl Walk {
                     buildset,
                     retry,
                     result: (!retry).then_some(result),
+                    freed: Some(Vec::new()),
                 }));
                 self.say(GateEvent::LeaseEndWanted(LeaseEndWanted {
                     build,
@@ -621,6 +625,7 @@ fn an_event_about_what_is_not_there_or_is_over_is_refused_by_name() {
             result: BuildResult::Canceled,
             code: "dequeued".into(),
             detail: String::new(),
+            freed: Some(Vec::new()),
         })
     };
     let lease_end = GateEvent::LeaseEndWanted(LeaseEndWanted { build: done, attempt: 99, reason: "finished".into() });

@@ -1,7 +1,9 @@
 //! Queues, items, buildsets.
 
+use std::collections::BTreeMap;
+
 use gatelog_record::draft::gate::{ConfigRemark, MergeStep, PreparedState, Subject};
-use gatelog_record::{BlobHash, BuildId, BuildsetId, ItemId, Timestamp, WorkId};
+use gatelog_record::{BlobHash, BuildId, BuildsetId, ItemId, Timestamp, Value, WorkId};
 use gatelog_tables::TableDef;
 use gatelog_tables::table::Life;
 use serde::{Deserialize, Serialize};
@@ -100,6 +102,8 @@ pub struct ItemRow {
     pub base_moved: u32,
     /// Once it was reported as a success and its reporter jobs run: whether gatelog merged it.
     pub reporting: Option<bool>,
+    /// What whoever enqueued it gave for the parameters its project declares.
+    pub parameters: BTreeMap<String, Value>,
 }
 
 /// What a change or a ref is called within its project: the change's id, or the ref.

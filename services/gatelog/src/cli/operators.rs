@@ -58,12 +58,21 @@ pub struct ChangeArgs {
     pub reference: Option<String>,
 }
 
+fn parameter(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write NAME=VALUE".to_owned()),
+    }
+}
+
 /// `enqueue`
 #[derive(Clone, Debug, Args)]
 #[command(after_help = concat_examples!(
     "  gatelog enqueue --dir /srv/ci --pipeline gate --project org/app --change 1234,5 --reason 'the cloud is back'",
     "  gatelog enqueue --url https://ci.example.org --tenant demo --pipeline post --project org/app \\",
-    "      --ref refs/heads/master --reason 'publish again'"
+    "      --ref refs/heads/master --reason 'publish again'",
+    "  gatelog enqueue --dir /srv/ci --pipeline release --project org/app --ref refs/heads/master \\",
+    "      --parameter version=1.0 --parameter targets=docs --parameter targets=pypi"
 ))]
 pub struct EnqueueArgs {
     /// What.
@@ -75,6 +84,10 @@ pub struct EnqueueArgs {
     /// Of a ref: the commit it is at
     #[arg(long, value_name = "COMMIT", requires = "reference")]
     pub newrev: Option<String>,
+    /// Of a branch or tag: a value for a parameter that its project declares for the pipeline; can be given more than
+    /// once, for one with several values by the same name
+    #[arg(long = "parameter", value_name = "NAME=VALUE", requires = "reference", value_parser = parameter)]
+    pub parameters: Vec<(String, String)>,
     /// Whose, why.
     #[command(flatten)]
     pub asking: OperatorArgs,

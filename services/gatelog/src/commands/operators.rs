@@ -29,6 +29,17 @@ pub fn enqueue(site: &SiteArgs, args: &EnqueueArgs) -> Result<ExitCode, Failure>
             body[name] = json!(value);
         }
     }
+    let mut parameters = serde_json::Map::new();
+    for (name, value) in &args.parameters {
+        match parameters.get_mut(name) {
+            None => drop(parameters.insert(name.clone(), json!(value))),
+            Some(Json::Array(all)) => all.push(json!(value)),
+            Some(one) => *one = json!([one.take(), value]),
+        }
+    }
+    if !parameters.is_empty() {
+        body["parameters"] = Json::Object(parameters);
+    }
     of_project(site, &args.what, &args.asking, "enqueue", &body, "was enqueued in")
 }
 

@@ -1,11 +1,11 @@
 //! What owners and workers say of leases.
 
-use gatelog_capacity_state::LeaseState;
+use gatelog_capacity_state::{LeaseState, Pause};
 use gatelog_deciding::Refusal;
 use gatelog_record::LeaseId;
 use gatelog_record::draft::capacity::{
-    LeaseAsked, LeaseEndAsked, LeaseEnded, LeaseHeld, LeaseHoldAsked, LeaseQueued, LeaseRefused, LeaseReleased,
-    LeaseRevoked, ReleaseNoted,
+    LeaseAsked, LeaseEndAsked, LeaseEnded, LeaseHeld, LeaseHoldAsked, LeasePauseAsked, LeasePaused, LeaseQueued,
+    LeaseRefused, LeaseReleased, LeaseResumeAsked, LeaseResumed, LeaseRevoked, ReleaseNoted,
 };
 use gatelog_record::event::CapacityEvent;
 
@@ -111,6 +111,34 @@ pub(crate) fn hold_asked(making: &mut Making<'_>, limits: &Limits, hold: &LeaseH
         (LeaseState::Revoked | LeaseState::Held, _) => return nothing(making, "already-had"),
     }
     grant(making, limits, None)
+}
+
+/// An attempt waits for other jobs: it keeps its nodes and semaphores, and its slot goes to whoever is next. Otherwise a
+/// worker whose every slot is taken by attempts that wait could never run what they wait for. Zuul: an executor counts
+/// what starts, not what is paused.
+pub(crate) fn pause_asked(making: &mut Making<'_>, limits: &Limits, asked: &LeasePauseAsked) -> Result<(), Refusal> {
+    let Some(lease) = making.state.own.by_build.row(&(asked.build, asked.attempt)).copied() else {
+        return nothing(making, "unknown-lease");
+    };
+    let Some(row) = making.state.own.leases.row(&lease) else { return nothing(making, "unknown-lease") };
+    if row.state != LeaseState::Granted || row.released || row.pause != Pause::None {
+        return nothing(making, "nothing-to-pause");
+    }
+    making.emit(CapacityEvent::LeasePaused(LeasePaused { lease }))?;
+    grant(making, limits, None)
+}
+
+/// An attempt that waited goes on, at once: only its end is left to do, and what took its slot is not stopped for it.
+pub(crate) fn resume_asked(making: &mut Making<'_>, asked: &LeaseResumeAsked) -> Result<(), Refusal> {
+    let Some(lease) = making.state.own.by_build.row(&(asked.build, asked.attempt)).copied() else {
+        return nothing(making, "unknown-lease");
+    };
+    match making.state.own.leases.row(&lease) {
+        Some(row) if row.state == LeaseState::Granted && row.pause == Pause::Waits => {
+            making.emit(CapacityEvent::LeaseResumed(LeaseResumed { lease }))
+        }
+        _ => nothing(making, "not-paused"),
+    }
 }
 
 /// A worker has let go of a lease. It ends once its owner has asked for that too.

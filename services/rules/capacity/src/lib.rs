@@ -73,6 +73,8 @@ impl Rules for CapacityRules {
             Input::Capacity(CapacityInput::LeaseAsked(ask)) => asks::asked(&mut making, limits, ask)?,
             Input::Capacity(CapacityInput::LeaseEndAsked(end)) => asks::end_asked(&mut making, limits, end)?,
             Input::Capacity(CapacityInput::LeaseHoldAsked(hold)) => asks::hold_asked(&mut making, limits, hold)?,
+            Input::Capacity(CapacityInput::LeasePauseAsked(asked)) => asks::pause_asked(&mut making, limits, asked)?,
+            Input::Capacity(CapacityInput::LeaseResumeAsked(asked)) => asks::resume_asked(&mut making, asked)?,
             Input::Capacity(CapacityInput::LeaseReleased(released)) => asks::released(&mut making, limits, released)?,
             Input::Partition(_) => {}
             other => return Err(Refusal::NotOurs(other.name())),

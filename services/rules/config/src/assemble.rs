@@ -379,7 +379,8 @@ impl<'a> Assembly<'a> {
             return;
         }
         self.layout.pipeline_order.push(pipeline.name.clone());
-        self.layout.pipelines.insert(pipeline.name.clone(), pipeline.clone());
+        let full = drivers::said_in_full(self.tenant, pipeline);
+        self.layout.pipelines.insert(pipeline.name.clone(), full);
     }
 
     fn connection_not_allowed(&mut self, pipeline: &Pipeline) -> bool {

@@ -7,9 +7,10 @@ use gatelog_record::Value;
 use crate::cache::Patterns;
 use crate::findings::Findings;
 use crate::objects::Pipeline;
-use crate::objects::pipeline::ACTIONS;
+use crate::objects::pipeline::{ACTIONS, Manager};
 use crate::problem::{Problem, Severity, UNKNOWN, did_you_mean};
 use crate::regexes::{Anchor, Pattern, Verdict};
+use crate::shared::Shared;
 use crate::tenant::TenantSettings;
 
 /// Connections that exist in every tenant, which are called like their drivers.
@@ -386,6 +387,41 @@ pub(crate) fn check(tenant: &TenantSettings, pipeline: &Pipeline, patterns: &mut
             checker.filter(name, filter);
         }
     }
+}
+
+/// The pipeline with what a driver takes for granted where it would merge: to say nothing of it is to say no. Zuul: the
+/// reporters' `submit` and `merge` are false. Where nobody knows the driver, or the forge is one of ours, on which the
+/// gate merges, it stays as it is written.
+pub(crate) fn said_in_full(tenant: &TenantSettings, pipeline: &Shared<Pipeline>) -> Shared<Pipeline> {
+    let key = |connection: &String| match tenant.drivers.get(connection).map(String::as_str) {
+        Some("gerrit") => Some("submit"),
+        Some("github" | "gitlab" | "pagure") => Some("merge"),
+        _ => None,
+    };
+    let silent = |connection: &String, said: &Value| {
+        key(connection).filter(|key| match said {
+            Value::Null => true,
+            Value::Map(map) => !map.contains_key(*key),
+            _ => false,
+        })
+    };
+    let success = pipeline.reporters("success");
+    let no = Value::Bool(false);
+    let filled: Vec<(String, Value)> = success
+        .iter()
+        .filter(|_| pipeline.manager == Manager::Dependent)
+        .filter_map(|(connection, said)| {
+            let mut map = said.as_map().cloned().unwrap_or_default();
+            map.insert(silent(connection, said)?.to_owned(), no.clone());
+            Some((connection.clone(), Value::Map(map)))
+        })
+        .collect();
+    if filled.is_empty() {
+        return pipeline.clone();
+    }
+    let mut full = Pipeline::clone(pipeline);
+    full.actions.entry("success".to_owned()).or_default().extend(filled);
+    Shared::new(full)
 }
 
 struct Checker<'a> {

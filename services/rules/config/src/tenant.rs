@@ -92,11 +92,10 @@ impl TenantSettings {
     /// # Errors
     /// They are no settings.
     pub fn read(bytes: &[u8]) -> Result<TenantSettings, CodecError> {
-        codec::decode::<TenantSettings>(bytes).or_else(|error| {
-            let nothing = codec::encode(&Authorization::default())?;
-            let mut older = codec::decode::<TenantSettings>(&[bytes, &nothing].concat()).map_err(|_| error)?;
+        let nothing = codec::encode(&Authorization::default())?;
+        codec::decode_older(bytes, &nothing, |mut older: TenantSettings| {
             older.authorization.tenants.insert(older.name.clone(), Access::default());
-            Ok(older)
+            Some(older)
         })
     }
 }

@@ -154,6 +154,10 @@ fn question(words: &[String]) -> (FreezeSubject, String) {
                 subject.reference = format!("refs/tags/{name}");
             }
             None if word == "changes-config" => subject.updates_config = true,
+            Some((given, value)) if given.starts_with("given.") => {
+                let name = given.trim_start_matches("given.").to_owned();
+                subject.parameters.insert(name, Value::from(value));
+            }
             Some(("in", list)) => subject.containing_branches = list.split(',').map(str::to_owned).collect(),
             other => panic!("unknown option {other:?}"),
         }
@@ -319,7 +323,10 @@ fn of_pipeline(pipeline: &Pipeline, name: &str) -> String {
         "trigger" => pipeline.triggers.keys().cloned().collect::<Vec<_>>().join(", "),
         "require" => connections(&pipeline.require),
         "reject" => connections(&pipeline.reject),
-        action => connections(pipeline.reporters(action)),
+        one => match one.split_once('.') {
+            Some((action, connection)) => option(pipeline.reporters(action).get(connection)),
+            None => connections(pipeline.reporters(one)),
+        },
     }
 }
 

@@ -7,8 +7,8 @@ use gatelog_deciding::Refusal;
 use gatelog_gate_state::live::{PendingRow, Work};
 use gatelog_record::draft::gate::{
     BranchMoved, ConfigFile, ConfigFileSet, ConfigFilesFound, ConfigRead, ConfigReadWanted, ConfigScope,
-    LayoutActivated, LayoutMade, LayoutOutcome, LayoutPurpose, LayoutWanted, ProjectBranch, ReconfigureAsked,
-    TenantConfigured, TenantLoaded, TenantProject,
+    LayoutActivated, LayoutMade, LayoutOutcome, LayoutPurpose, LayoutWanted, ProjectBranch, QueueBegun,
+    ReconfigureAsked, TenantConfigured, TenantLoaded, TenantProject,
 };
 use gatelog_record::draft::intake::ForgeEvent;
 use gatelog_record::event::GateEvent;
@@ -172,12 +172,27 @@ impl Decision<'_> {
         let before = self.gate().layouts.row(&made.tenant).map_or(0, |row| row.generation);
         let generation = if failed { before } else { before + 1 };
         let windows = self.windows(&made.tenant);
-        self.emit(GateEvent::LayoutActivated(LayoutActivated { made: made.clone(), generation }))?;
+        let begun = Some(if failed { Vec::new() } else { self.begun_anew(&made.tenant) });
+        self.emit(GateEvent::LayoutActivated(LayoutActivated { made: made.clone(), generation, begun }))?;
         if failed {
             return Ok(());
         }
         self.lay_queues(&made.tenant)?;
         self.renew_windows(&made.tenant, windows)
+    }
+
+    /// With a new layout what is still in a queue counts as having entered it anew.
+    fn begun_anew(&self, tenant: &str) -> Vec<QueueBegun> {
+        let from = (tenant.to_owned(), String::new(), String::new());
+        let queues = self.gate().queues.rows(Bound::Included(&from), Bound::Unbounded);
+        let own = queues.take_while(|(key, _)| key.0 == tenant);
+        own.filter_map(|((_, pipeline, queue), row)| {
+            let subject = row.items.first().and_then(|item| self.item(*item)).and_then(|item| item.subjects.first());
+            let first = subject.map(|subject| (subject.project.clone(), subject.branch.clone()));
+            let begun = QueueBegun { pipeline: pipeline.clone(), queue: queue.clone(), first };
+            (begun.first != row.first).then_some(begun)
+        })
+        .collect()
     }
 
     /// A branch moved, or came, or went: that is recorded, and its configuration is read again, unless

@@ -77,6 +77,7 @@ impl Decision<'_> {
             None => known,
         };
         let steps = set.steps.clone();
+        let parameters = self.item(item).map(|row| row.parameters.clone()).unwrap_or_default();
         let projects = self.tenant(walk.tenant).map(|row| row.loaded.projects.clone()).unwrap_or_default();
         let work = self.deciding.id();
         self.emit(GateEvent::FreezeWanted(FreezeWanted {
@@ -90,6 +91,7 @@ impl Decision<'_> {
             steps,
             state,
             projects,
+            parameters,
         }))
     }
 

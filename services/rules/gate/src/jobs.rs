@@ -8,7 +8,8 @@ use gatelog_record::draft::capacity::{LeaseAsked, SemaphoreWanted};
 use gatelog_record::draft::gate::{
     AttemptFailing, AttemptFinished, AttemptPaused, AttemptStarted, BuildFailing, BuildFinished, BuildPaused,
     BuildReady, BuildResult, BuildResumed, BuildSettled, BuildStarted, ItemDequeued, ItemResult, LeaseEndWanted,
-    LeaseLost, LeaseWanted, NodesetChanged, ReportAction, SecretsGiven, SecretsOpened,
+    LeaseLost, LeasePauseWanted, LeaseResumeWanted, LeaseWanted, NodesetChanged, ReportAction, SecretsGiven,
+    SecretsOpened, SemaphoreFreed,
 };
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BuildId, BuildsetId, Domain, ItemId, Partition, Value};
@@ -153,6 +154,7 @@ impl Decision<'_> {
                     result: BuildResult::Skipped,
                     code: "merge-conflict".into(),
                     detail: "Skipped because the change does not merge".into(),
+                    freed: self.freed(*build),
                 }))?;
             }
         }
@@ -198,6 +200,7 @@ impl Decision<'_> {
         }
         for (build, attempt) in resumed {
             self.emit(GateEvent::BuildResumed(BuildResumed { build, attempt, item, buildset }))?;
+            self.emit(GateEvent::LeaseResumeWanted(LeaseResumeWanted { build, attempt }))?;
         }
         Ok(())
     }
@@ -227,8 +230,9 @@ impl Decision<'_> {
         if row.state != BuildState::Waiting {
             return Ok(());
         }
+        let freed = self.freed(build);
         let settle = |result, code: &str, detail: String| {
-            GateEvent::BuildSettled(BuildSettled { build, item, buildset, result, code: code.into(), detail })
+            GateEvent::BuildSettled(BuildSettled { build, item, buildset, result, code: code.into(), detail, freed })
         };
         match self.next(walk, buildset, row, following) {
             Next::Wait => Ok(()),
@@ -338,6 +342,27 @@ impl Decision<'_> {
         row.job.semaphores.iter().filter(now).find(taken).map(|semaphore| semaphore.name.clone())
     }
 
+    /// What lets go of which semaphore when a build's attempt is over. Zuul: a job's name stands for it in its buildset,
+    /// so those of one name in a circle hold one slot together, and whichever ends first lets go of it.
+    pub(crate) fn freed(&self, build: BuildId) -> Option<Vec<SemaphoreFreed>> {
+        let row = self.build(build)?;
+        let stands_for_it = |other: &BuildId| {
+            self.build(*other).is_some_and(|other| other.buildset == row.buildset && other.job.name == row.job.name)
+        };
+        let mut freed = Vec::new();
+        for semaphore in &row.job.semaphores {
+            let key = |id: [u8; 16]| (row.tenant.clone(), semaphore.name.clone(), BuildId(id));
+            let (from, to) = (key([0; 16]), key([255; 16]));
+            let rows = self.gate().semaphores.rows(std::ops::Bound::Included(&from), std::ops::Bound::Included(&to));
+            let held = rows.map(|((_, _, build), ())| *build).filter(stands_for_it);
+            freed.extend(held.map(|build| SemaphoreFreed { semaphore: semaphore.name.clone(), build }));
+        }
+        // A job may name a semaphore twice.
+        freed.sort_unstable();
+        freed.dedup();
+        Some(freed)
+    }
+
     // ---- what workers and capacity say ----
 
     /// A worker began an attempt.
@@ -369,11 +394,18 @@ impl Decision<'_> {
     pub(crate) fn attempt_paused(&mut self, paused: &AttemptPaused) -> Result<(), Refusal> {
         let subject = format!("pause of build {} attempt {}", paused.build, paused.attempt);
         let Some(row) = self.current_attempt(paused.build, paused.attempt, &subject)? else { return Ok(()) };
-        if row.state != BuildState::Running || row.paused {
+        if row.paused {
             return self.ignore(subject, "already-had");
         }
-        let (item, buildset) = (row.item, row.buildset);
-        self.emit(GateEvent::BuildPaused(BuildPaused { paused: paused.clone(), item, buildset }))
+        let (item, buildset, build, attempt) = (row.item, row.buildset, paused.build, paused.attempt);
+        if row.state == BuildState::Running {
+            self.emit(GateEvent::BuildPaused(BuildPaused { paused: paused.clone(), item, buildset }))?;
+            return self.emit(GateEvent::LeasePauseWanted(LeasePauseWanted { build, attempt }));
+        }
+        // Heard of before its start was: nobody knows yet that it runs, so nobody is let run beside it. Its worker must
+        // not wait for ever.
+        self.emit(GateEvent::LeasePauseWanted(LeasePauseWanted { build, attempt }))?;
+        self.emit(GateEvent::LeaseResumeWanted(LeaseResumeWanted { build, attempt }))
     }
 
     /// A worker says that an attempt will fail. Zuul: `pre_fail`.
@@ -438,6 +470,7 @@ impl Decision<'_> {
             buildset,
             retry,
             result,
+            freed: self.freed(build),
         }))?;
         let code = match finished.result {
             BuildResult::NodeFailure => "node-failure",
@@ -475,6 +508,7 @@ impl Decision<'_> {
                 result: BuildResult::NodeFailure,
                 code: "lease-refused".into(),
                 detail: lost.message.clone(),
+                freed: self.freed(lost.build),
             }));
         }
         let now = self.now();

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gatelog_record::codec;
+use gatelog_record::draft::gate::EnqueueAsked;
+use gatelog_record::{Value, codec};
 use gatelog_rules_config::freeze::matchers::{BranchMatcher, stanza_matcher};
+use gatelog_rules_config::objects::parameter::{self, Parameter};
 use gatelog_rules_config::objects::queue::{Queue, QueueType};
 use gatelog_rules_config::{FreezeSubject, Layout, Pipeline, Shared};
 
@@ -19,6 +21,8 @@ pub struct LayoutView {
     semaphores: BTreeMap<String, u64>,
     max_changes_per_pipeline: Option<u64>,
     max_dependencies: Option<u64>,
+    /// By project and pipeline; of one that is declared for several branches in different ways, each.
+    parameters: BTreeMap<(String, String), Vec<Parameter>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -111,9 +115,40 @@ impl LayoutView {
                 let templates = stanza.templates.iter().filter_map(|name| layout.templates.get(name));
                 let templates = templates.flatten().flat_map(|template| template.pipelines.keys());
                 view.in_pipeline.extend(own.chain(templates).map(|pipeline| (project.clone(), pipeline.clone())));
+                let templates = stanza.templates.iter().filter_map(|name| layout.templates.get(name)).flatten();
+                let templates = templates.flat_map(|template| &template.pipelines);
+                for (pipeline, entry) in stanza.pipelines.iter().chain(templates) {
+                    let declared: Vec<Parameter> = entry.parameters.iter().filter_map(Parameter::read).collect();
+                    if !declared.is_empty() {
+                        view.parameters.entry((project.clone(), pipeline.clone())).or_default().extend(declared);
+                    }
+                }
             }
         }
         view
+    }
+
+    /// What somebody who asks for a branch or tag gives for the parameters that its project declares for the pipeline, on
+    /// whatever branch, as values of the types declared. Which of them are declared for the branch itself shows when its jobs are frozen.
+    ///
+    /// # Errors
+    /// Why it cannot be taken, for people. Zuul: what is not declared, or none of the values listed, is dropped without
+    /// a word.
+    pub fn parameters(&self, asked: &EnqueueAsked) -> Result<BTreeMap<String, Value>, String> {
+        if asked.parameters.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        if !asked.takes_parameters() {
+            return Err("parameters are for branches and tags: name one with its full ref".to_owned());
+        }
+        let (project, pipeline) = (&asked.change.project, &asked.pipeline);
+        let declared = self.parameters.get(&(project.clone(), pipeline.clone()));
+        let declared = declared.map(Vec::as_slice).unwrap_or_default();
+        if declared.is_empty() {
+            return Err(format!("{project} declares no parameters for {pipeline}"));
+        }
+        let given = asked.parameters.iter();
+        given.map(|(name, value)| Ok((name.clone(), parameter::take(declared, name, value)?))).collect()
     }
 
     /// The pipelines in the order of their definition.

@@ -66,6 +66,7 @@ impl Decision<'_> {
                 result: BuildResult::Canceled,
                 code: code.into(),
                 detail: detail.into(),
+                freed: self.freed(build),
             }))?;
             if held {
                 self.emit(GateEvent::LeaseEndWanted(LeaseEndWanted { build, attempt, reason: "canceled".into() }))?;
@@ -139,6 +140,7 @@ impl Decision<'_> {
                 trigger: again.trigger,
                 reason: "circle-changed",
                 asked: true,
+                parameters: None,
             })?;
         }
         Ok(())
@@ -162,6 +164,7 @@ impl Decision<'_> {
                 trigger: row.trigger,
                 reason: "circle-changed",
                 asked: true,
+                parameters: None,
             })?;
         }
         Ok(())

@@ -124,8 +124,16 @@ impl Decision<'_> {
         let rows = items.iter().filter_map(|item| self.item(*item)).filter(|row| row.live);
         let subjects: Vec<Subject> = rows.flat_map(|row| row.subjects.iter().cloned()).collect();
         for subject in &subjects {
-            let entry =
-                Entry { tenant: &asked.tenant, layout, pipeline, subject, trigger: None, reason: "admin", asked: true };
+            let entry = Entry {
+                tenant: &asked.tenant,
+                layout,
+                pipeline,
+                subject,
+                trigger: None,
+                reason: "admin",
+                asked: true,
+                parameters: None,
+            };
             self.pull_in_behind(&entry, &mut Pulling::default())?;
         }
         Ok(())

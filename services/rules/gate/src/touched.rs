@@ -169,6 +169,8 @@ impl Decision<'_> {
             | GateEvent::ReportRequested(_)
             | GateEvent::ReportDelivered(_)
             | GateEvent::LeaseEndWanted(_)
+            | GateEvent::LeasePauseWanted(_)
+            | GateEvent::LeaseResumeWanted(_)
             | GateEvent::AutoholdSet(_)
             | GateEvent::NodesHeld(_)
             | GateEvent::HoldEnded(_)

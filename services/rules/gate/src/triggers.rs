@@ -184,6 +184,7 @@ impl Decision<'_> {
                             trigger: Some(trigger),
                             reason: "trigger",
                             asked: false,
+                            parameters: None,
                         })?,
                     });
                 }
@@ -243,7 +244,8 @@ impl Decision<'_> {
             }
             return Ok(vec![verdict(&asked.pipeline, "change-missing", detail)]);
         };
-        Ok(vec![self.enter(&Entry {
+        let given = layout.parameters(asked);
+        let entry = Entry {
             tenant,
             layout,
             pipeline,
@@ -251,7 +253,12 @@ impl Decision<'_> {
             trigger: Some(trigger),
             reason: "admin",
             asked: true,
-        })?])
+            parameters: given.as_ref().ok(),
+        };
+        Ok(vec![match &given {
+            Ok(_) => self.enter(&entry)?,
+            Err(why) => self.turn_away(&entry, "parameters", why, false)?,
+        }])
     }
 
     /// A ref that somebody names: where they say it is; a branch otherwise where it is now.

@@ -1,5 +1,8 @@
 //! Bodies of requests, of which nothing is passed over in silence.
 
+use std::collections::BTreeMap;
+
+use gatelog_record::Value;
 use gatelog_record::draft::gate::ChangeKey;
 use serde_json::{Map, Value as Json};
 
@@ -99,6 +102,21 @@ impl Fields {
             Some(Json::Bool(value)) => Ok(Some(*value)),
             Some(_) => Err(bad(format!("`{name}` must be true or false"))),
         }
+    }
+
+    /// Values for the parameters of a pipeline, by name; which there are, and what may be given for each, the gate knows.
+    pub(super) fn parameters(&self) -> Result<BTreeMap<String, Value>, ApiError> {
+        // Zuul's page sends an empty list where it knows of none.
+        let Some(given) = self.map.get("parameters").filter(|given| **given != Json::Array(Vec::new())) else {
+            return Ok(BTreeMap::new());
+        };
+        let map = given.as_object().ok_or_else(|| bad("`parameters` must be an object of names and values"))?;
+        if map.len() > MANY {
+            return Err(bad(format!("`parameters` has {} names, more than {MANY}", map.len())));
+        }
+        // A parameter nobody filled in is none.
+        let filled = map.iter().filter(|(_, value)| !value.is_null());
+        Ok(filled.map(|(name, value)| (name.clone(), Value::from_json(value))).collect())
     }
 
     /// A ref, by its full name.

@@ -268,10 +268,7 @@ async fn enqueue(asking: Asking, project: &str, body: Fields) -> Answered {
     body.only(&["pipeline", "change", "ref", "oldrev", "newrev", "parameters", "reason"])?;
     let pipeline = body.needed("pipeline")?;
     let reason = body.reason()?;
-    if body.get("parameters").is_some_and(|given| given != &json!({}) && given != &json!([])) {
-        let what = "`parameters` cannot be given: pipelines of this gatelog take none yet";
-        return Err(ApiError::BadRequest(what.into()));
-    }
+    let parameters = body.parameters()?;
     let (old_commit, new_commit) = (body.commit("oldrev")?, body.commit("newrev")?);
     let project = placed(&asking, project, &pipeline).await?;
     let change = change_or_ref(&body, &project.project)?;
@@ -286,7 +283,11 @@ async fn enqueue(asking: Asking, project: &str, body: Fields) -> Answered {
         reason,
         old_commit,
         new_commit,
+        parameters,
     };
+    if !asked.parameters.is_empty() && !asked.takes_parameters() {
+        return Err(ApiError::BadRequest("`parameters` are for branches and tags: say `ref`".into()));
+    }
     asking.ask(GateInput::EnqueueAsked(asked), json!(true)).await
 }
 

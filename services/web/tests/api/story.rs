@@ -149,6 +149,7 @@ fn enqueued(item: ItemId, of: Subject, ahead: Option<ItemId>, trigger: Option<u6
         trigger,
         reason: "trigger".into(),
         window: Some(20),
+        parameters: std::collections::BTreeMap::new(),
     })
 }
 
@@ -233,6 +234,7 @@ fn freeze(
             steps: vec![],
             state: state("library"),
             projects: vec![],
+            parameters: std::collections::BTreeMap::new(),
         }),
         GateEvent::Frozen(Frozen {
             item,
@@ -300,7 +302,14 @@ fn ended(
         log_url: Some(format!("logs/{build}/{attempt}")),
     };
     [
-        GateEvent::BuildFinished(BuildFinished { finished, item, buildset, retry, result: (!retry).then_some(result) }),
+        GateEvent::BuildFinished(BuildFinished {
+            finished,
+            item,
+            buildset,
+            retry,
+            result: (!retry).then_some(result),
+            freed: Some(Vec::new()),
+        }),
         GateEvent::LeaseEndWanted(LeaseEndWanted { build, attempt, reason: "finished".into() }),
     ]
 }
@@ -364,6 +373,7 @@ pub fn layout_activated(tenant: &str, layout: BlobHash, problems: BlobHash) -> G
             },
         },
         generation: 1,
+        begun: None,
     })
 }
 
@@ -440,6 +450,7 @@ pub fn events(layout: BlobHash, problems: BlobHash) -> Vec<GateEvent> {
             result: BuildResult::Canceled,
             code: "reset".into(),
             detail: "the change ahead failed".into(),
+            freed: Some(Vec::new()),
         }),
         GateEvent::ItemReset(ItemReset {
             item: C,
@@ -466,6 +477,7 @@ pub fn events(layout: BlobHash, problems: BlobHash) -> Vec<GateEvent> {
         result: BuildResult::Skipped,
         code: "dependency-failed".into(),
         detail: String::new(),
+        freed: Some(Vec::new()),
     })]);
     let targets = vec![SubmitTarget {
         subject: subject("library", "add-miles"),

@@ -136,6 +136,7 @@ pub fn events(text: &str, url: &str, layout: BlobHash, problems: BlobHash) -> Ve
             trigger: None,
             reason: t(),
             window: Some(1),
+            parameters: std::collections::BTreeMap::new(),
         })
     };
     let job = |name: String, after: &[&str]| FrozenJob {
@@ -236,6 +237,7 @@ pub fn events(text: &str, url: &str, layout: BlobHash, problems: BlobHash) -> Ve
             steps: vec![],
             state,
             projects: vec![],
+            parameters: std::collections::BTreeMap::new(),
         }),
         GateEvent::Frozen(Frozen {
             item: ITEM,
@@ -275,6 +277,7 @@ pub fn events(text: &str, url: &str, layout: BlobHash, problems: BlobHash) -> Ve
             buildset: SET,
             retry: false,
             result: Some(BuildResult::Failure),
+            freed: Some(Vec::new()),
         }),
         lease(RUNNING, &second),
         wait(WaitSubject::Build(RUNNING), WaitCode::Running),

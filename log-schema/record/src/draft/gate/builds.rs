@@ -84,6 +84,25 @@ pub struct LeaseEndWanted {
     pub reason: String,
 }
 
+/// A paused attempt needs its worker's slot no longer, and keeps its nodes. Goes to capacity by the outbox. Zuul: an
+/// executor does not count what is paused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeasePauseWanted {
+    /// The build.
+    pub build: BuildId,
+    /// Which attempt.
+    pub attempt: u32,
+}
+
+/// A paused attempt goes on: its worker is told by capacity. Goes there by the outbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseResumeWanted {
+    /// The build.
+    pub build: BuildId,
+    /// Which attempt.
+    pub attempt: u32,
+}
+
 /// Input: a worker began an attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttemptStarted {
@@ -186,6 +205,10 @@ pub struct AttemptPaused {
     pub worker: String,
     /// What the job returned so far.
     pub data: Value,
+    /// What it returned so far under seal.
+    pub secret_data: Option<Sealed>,
+    /// What it left behind so far.
+    pub artifacts: Vec<Artifact>,
 }
 
 /// An attempt waits for the jobs that need it; they may run.
@@ -288,6 +311,15 @@ pub struct AttemptFinished {
     pub log_url: Option<String>,
 }
 
+/// A build no longer holds a slot of a semaphore of its tenant.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SemaphoreFreed {
+    /// The semaphore.
+    pub semaphore: String,
+    /// The build that held it: the one that is over, or another that stood for the same slot.
+    pub build: BuildId,
+}
+
 /// An attempt ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BuildFinished {
@@ -301,6 +333,8 @@ pub struct BuildFinished {
     pub retry: bool,
     /// The build's result if there is none.
     pub result: Option<BuildResult>,
+    /// Who lets go of which semaphore with that; `None` in version 1, which left it to whoever folds it.
+    pub freed: Option<Vec<SemaphoreFreed>>,
 }
 
 /// The next attempt of a build asks for other nodes: those it had, or was to have, could not be had or reached.
@@ -335,6 +369,8 @@ pub struct BuildSettled {
     pub code: String,
     /// A sentence.
     pub detail: String,
+    /// Who lets go of which semaphore with that; `None` in version 1, which left it to whoever folds it.
+    pub freed: Option<Vec<SemaphoreFreed>>,
 }
 
 /// Input: capacity lost a lease or refused it.

@@ -253,6 +253,17 @@ pub struct LayoutReady {
     pub problem: Option<String>,
 }
 
+/// A queue counts as begun by what is first in it now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueBegun {
+    /// The pipeline.
+    pub pipeline: String,
+    /// The queue.
+    pub queue: String,
+    /// Project and branch of what is first in it; none while it is empty.
+    pub first: Option<(String, Option<String>)>,
+}
+
 /// A tenant's layout came into force, or could not be made (then the old one stays).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LayoutActivated {
@@ -260,4 +271,6 @@ pub struct LayoutActivated {
     pub made: LayoutMade,
     /// How many layouts the tenant has had, with this one.
     pub generation: u64,
+    /// The queues that count as begun anew with it; `None` in version 1, which left it to whoever folds it.
+    pub begun: Option<Vec<QueueBegun>>,
 }

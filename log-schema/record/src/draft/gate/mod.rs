@@ -4,6 +4,7 @@ mod builds;
 mod configuration;
 mod holds;
 mod leaving;
+pub mod older;
 mod preparing;
 mod queueing;
 mod subjects;

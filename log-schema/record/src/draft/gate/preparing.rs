@@ -1,11 +1,14 @@
 //! Items, buildsets, prepared states, frozen jobs.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::configuration::{ConfigFileSet, TenantProject};
 use super::subjects::{ProjectBranch, Subject};
 use crate::id::{BlobHash, BuildId, BuildsetId, ItemId, WorkId};
 use crate::time::Timestamp;
+use crate::value::Value;
 
 /// An item entered a pipeline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,6 +34,9 @@ pub struct ItemEnqueued {
     pub reason: String,
     /// The queue's window when the item is the first of a new queue.
     pub window: Option<u32>,
+    /// What whoever enqueued it gave for the parameters that its project declares for the pipeline, as values of the
+    /// types declared. Zuul: `allow-parameters`.
+    pub parameters: BTreeMap<String, Value>,
 }
 
 /// A buildset was begun for an item, on top of what is ahead of it.
@@ -183,6 +189,8 @@ pub struct FreezeWanted {
     pub state: PreparedState,
     /// The tenant's projects, for required projects and roles.
     pub projects: Vec<TenantProject>,
+    /// The item's parameters: variables of its jobs, as far as they are declared for its branch.
+    pub parameters: BTreeMap<String, Value>,
 }
 
 /// What the gate must know of a frozen job; everything else is in its spec.

@@ -1,9 +1,12 @@
 //! Triggers, facts about changes, and what became of both.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::subjects::{ChangeFacts, ChangeKey, ProjectBranch, Subject};
 use crate::id::{ItemId, WorkId};
+use crate::value::Value;
 
 /// Input: an outside event, routed to a tenant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -200,6 +203,16 @@ pub struct EnqueueAsked {
     pub old_commit: Option<String>,
     /// Of a ref: where it is; of a branch it may be left out. Zuul: `newrev`.
     pub new_commit: Option<String>,
+    /// Of a branch or tag: values for the parameters that its project declares for the pipeline, as they were sent.
+    pub parameters: BTreeMap<String, Value>,
+}
+
+impl EnqueueAsked {
+    /// Whether what is asked for can have parameters. Zuul: branches and tags alone.
+    pub fn takes_parameters(&self) -> bool {
+        let name = &self.change.change;
+        name.starts_with("refs/heads/") || name.starts_with("refs/tags/")
+    }
 }
 
 /// Input: somebody asks to dequeue a change.

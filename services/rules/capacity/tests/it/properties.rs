@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 
 use crate::common::{Desk, ask, build, node, offer, semaphore};
-use gatelog_capacity_state::LeaseState;
+use gatelog_capacity_state::{LeaseState, Pause};
 use gatelog_record::Event;
-use gatelog_record::draft::capacity::{LeaseEndAsked, LeaseHoldAsked, LeaseReleased, WorkerSilent};
+use gatelog_record::draft::capacity::{
+    LeaseEndAsked, LeaseHoldAsked, LeasePauseAsked, LeaseReleased, LeaseResumeAsked, WorkerSilent,
+};
 use gatelog_record::event::CapacityEvent;
 use gatelog_record::input::CapacityInput;
 use gatelog_rules_capacity::Limits;
@@ -19,6 +21,8 @@ enum Said {
     Asks { tenant: u8, build: u8, attempt: u32, label: bool, semaphores: u8, priority: u8 },
     Ends { build: u8, attempt: u32 },
     Keeps { build: u8, attempt: u32 },
+    Pauses { build: u8, attempt: u32 },
+    Resumes { build: u8, attempt: u32 },
     Releases { build: u8, attempt: u32, current: bool },
 }
 
@@ -34,6 +38,8 @@ fn said() -> impl Strategy<Value = Said> {
         ),
         3 => (0..24_u8, 1..3_u32).prop_map(|(build, attempt)| Said::Ends { build, attempt }),
         2 => (0..24_u8, 1..3_u32).prop_map(|(build, attempt)| Said::Keeps { build, attempt }),
+        2 => (0..24_u8, 1..3_u32).prop_map(|(build, attempt)| Said::Pauses { build, attempt }),
+        1 => (0..24_u8, 1..3_u32).prop_map(|(build, attempt)| Said::Resumes { build, attempt }),
         4 => (0..24_u8, 1..3_u32, prop::bool::weighted(0.9))
             .prop_map(|(build, attempt, current)| Said::Releases { build, attempt, current }),
     ]
@@ -70,6 +76,12 @@ fn input(desk: &Desk, said: &Said) -> Option<CapacityInput> {
             request: 7,
             reason: "somebody looks".to_owned(),
         }),
+        Said::Pauses { build: name, attempt } => {
+            CapacityInput::LeasePauseAsked(LeasePauseAsked { build: build(&format!("b{name}")), attempt: *attempt })
+        }
+        Said::Resumes { build: name, attempt } => {
+            CapacityInput::LeaseResumeAsked(LeaseResumeAsked { build: build(&format!("b{name}")), attempt: *attempt })
+        }
         Said::Releases { build, attempt, current } => {
             let (lease, row) = desk.lease(&format!("b{build}"), *attempt)?;
             let grant = row.grant?;
@@ -102,7 +114,8 @@ fn check(desk: &Desk, events: &[Event]) {
             if row.held.is_some() {
                 continue;
             }
-            *used.entry(&grant.worker).or_default() += 1;
+            // What waits for other jobs has its semaphores, and no slot.
+            *used.entry(&grant.worker).or_default() += u32::from(row.pause != Pause::Waits);
             for wanted in &row.ask.semaphores {
                 let entry = semaphores.entry(&wanted.name).or_insert((0, wanted.max));
                 entry.0 += 1;

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::common::{Desk, GATE, ask, build, node, offer, semaphore};
 use gatelog_capacity_state::LeasePhase;
 use gatelog_record::draft::capacity::{
-    LeaseAsked, LeaseEndAsked, LeaseHoldAsked, LeaseReleased, WorkerSeen, WorkerSilent,
+    LeaseAsked, LeaseEndAsked, LeaseHoldAsked, LeasePauseAsked, LeaseReleased, LeaseResumeAsked, WorkerSeen,
+    WorkerSilent,
 };
 use gatelog_record::event::{CapacityEvent, PartitionEvent};
 use gatelog_record::input::{CapacityInput, GateInput};
@@ -54,6 +55,8 @@ impl Story {
             CapacityEvent::LeaseRevoked(revoked) => {
                 Some(format!("revoked {} from {} {}", name(&revoked.lease), revoked.worker, revoked.reason))
             }
+            CapacityEvent::LeasePaused(paused) => Some(format!("paused {}", name(&paused.lease))),
+            CapacityEvent::LeaseResumed(resumed) => Some(format!("resumed {}", name(&resumed.lease))),
             CapacityEvent::LeaseHeld(held) => Some(format!("held {} on {}", name(&held.lease), held.worker)),
             CapacityEvent::LeaseEnded(ended) if ended.tell_owner => Some(format!("lost {}", name(&ended.lease))),
             CapacityEvent::LeaseEnded(ended) => Some(format!("ended {} {}", name(&ended.lease), ended.reason)),
@@ -131,6 +134,14 @@ impl Story {
                     request,
                     reason,
                 }));
+            }
+            ["owner", "pauses", name] => {
+                let (build, attempt) = self.asks.get(*name).map_or((build(name), 1), |ask| (ask.build, ask.attempt));
+                self.take(CapacityInput::LeasePauseAsked(LeasePauseAsked { build, attempt }));
+            }
+            ["owner", "resumes", name] => {
+                let (build, attempt) = self.asks.get(*name).map_or((build(name), 1), |ask| (ask.build, ask.attempt));
+                self.take(CapacityInput::LeaseResumeAsked(LeaseResumeAsked { build, attempt }));
             }
             ["owner", "lets", "go", "of", name] => self.end(name, "hold-expired"),
             ["owner", "cancels", name] => self.end(name, "canceled"),
@@ -222,6 +233,7 @@ impl Story {
                 LeasePhase::Released => "released",
                 LeasePhase::Ended => "ended",
                 LeasePhase::Held => "held",
+                LeasePhase::Paused => "paused",
             })
             .collect();
         found.dedup();
@@ -310,6 +322,7 @@ macro_rules! stories {
 
 stories! {
     a_build_gets_a_slot
+    a_paused_build_needs_no_slot
     fairness_between_tenants
     priorities
     semaphores

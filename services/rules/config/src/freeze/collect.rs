@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use gatelog_record::Value;
+
 use super::matchers::{definition_matcher, stanza_matcher};
-use super::trace::{DefinitionLook, JobTrace, ProjectVars, StanzaLook};
+use super::trace::{DefinitionLook, JobTrace, ParameterLook, ProjectVars, StanzaLook};
 use super::{FreezeSubject, Refusal};
 use crate::layout::Layout;
 use crate::objects::JobDefinition;
 use crate::objects::job::{JobAttribute, Parent};
 use crate::objects::job_parts::AttributeValue;
+use crate::objects::parameter::Parameter;
 use crate::objects::project::ProjectPipeline;
 use crate::place::Place;
 use crate::problem::{Problem, UNKNOWN};
@@ -25,8 +28,12 @@ pub(crate) struct PipelineConfig {
     origins: BTreeMap<String, Vec<Place>>,
     pub debug: bool,
     pub fail_fast: Option<bool>,
-    /// Variables of stanzas and templates, the earlier below the later.
+    /// Variables of stanzas and templates, the earlier below the later; last what is given for parameters.
     pub vars: Vec<ProjectVars>,
+    /// The parameters declared, each with the entry that does. Zuul: the first that declares one counts.
+    declared: Vec<(Parameter, Place)>,
+    /// What is given for them.
+    pub parameters: Vec<ParameterLook>,
 }
 
 /// Merges what the stanzas of the subject's project say for a pipeline; none when no stanza that
@@ -81,15 +88,38 @@ pub(crate) fn pipeline_config(
             config.merge(entry, &stanza.place);
         }
     }
+    config.take_parameters(&subject.parameters);
     Ok(present.then_some(config))
 }
 
 impl PipelineConfig {
-    fn add_vars(&mut self, template: Option<&str>, place: &Place, vars: &BTreeMap<String, gatelog_record::Value>) {
+    fn add_vars(&mut self, template: Option<&str>, place: &Place, vars: &BTreeMap<String, Value>) {
         if !vars.is_empty() {
             let (template, place) = (template.map(str::to_owned), place.clone());
             self.vars.push(ProjectVars { template, place, vars: vars.clone() });
         }
+    }
+
+    /// What is given for parameters goes above the variables of project and templates. Zuul: what is not declared, or is
+    /// none of the values listed, is left out without a word.
+    fn take_parameters(&mut self, given: &BTreeMap<String, Value>) {
+        let mut vars: Vec<ProjectVars> = Vec::new();
+        for (name, value) in given {
+            let declared = self.declared.iter().find(|(one, _)| one.name == *name);
+            let taken = declared.map(|(one, _)| one.take(value));
+            let place = declared.map(|(_, place)| place.clone());
+            let left_out = match &taken {
+                Some(Ok(_)) => None,
+                Some(Err(why)) => Some(why.clone()),
+                None => Some("nothing that is for this branch declares it for the pipeline".to_owned()),
+            };
+            if let (Some(Ok(value)), Some(place)) = (taken, &place) {
+                let map = BTreeMap::from([(name.clone(), value)]);
+                vars.push(ProjectVars { template: None, place: place.clone(), vars: map });
+            }
+            self.parameters.push(ParameterLook { name: name.clone(), given: value.clone(), place, left_out });
+        }
+        self.vars.append(&mut vars);
     }
 
     /// Adds one entry. Zuul: a variant that the same stanza has brought before counts once.
@@ -106,6 +136,14 @@ impl PipelineConfig {
                 origins.push(origin.clone());
             }
         }
+        let mut declared: Vec<(Parameter, Place)> = Vec::new();
+        for parameter in entry.parameters.iter().filter_map(Parameter::read) {
+            // Zuul: of two in one list the last counts.
+            declared.retain(|(known, _)| known.name != parameter.name);
+            declared.push((parameter, entry.place.clone()));
+        }
+        declared.retain(|(one, _)| !self.declared.iter().any(|(known, _)| known.name == one.name));
+        self.declared.append(&mut declared);
         self.debug |= entry.debug;
         self.fail_fast = self.fail_fast.or(entry.fail_fast);
     }

@@ -13,8 +13,9 @@ pub mod story;
 mod tell;
 pub mod trace;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use gatelog_record::Value;
 use serde::{Deserialize, Serialize};
 
 use crate::layout::Layout;
@@ -44,6 +45,8 @@ pub struct FreezeSubject {
     /// Whether it changes configuration: then a job whose definition changes runs whatever its file
     /// matchers say.
     pub updates_config: bool,
+    /// What whoever enqueued it gave for parameters. Zuul: of a branch or tag alone.
+    pub parameters: BTreeMap<String, Value>,
 }
 
 /// How to freeze.
@@ -133,6 +136,7 @@ pub fn freeze(layout: &Layout, subject: &FreezeSubject, pipeline: &str, options:
         return FreezeOutcome::NotInPipeline { trace };
     };
     trace.vars.clone_from(&config.vars);
+    trace.parameters.clone_from(&config.parameters);
     match freeze_jobs(layout, subject, settings, &config, options, &mut trace) {
         Err(refusal) => {
             // What had been decided for the others no longer counts.

@@ -7,7 +7,9 @@ use gatelog_record::Value;
 
 use super::fold;
 use super::matchers::FileAnswer;
-use super::trace::{Action, DefinitionLook, Effect, FileLook, FreezeTrace, JobFate, JobTrace, StanzaLook, Step};
+use super::trace::{
+    Action, DefinitionLook, Effect, FileLook, FreezeTrace, JobFate, JobTrace, ParameterLook, StanzaLook, Step,
+};
 use crate::objects::job::{JobAttribute, JobDefinition, Mode};
 use crate::objects::job_parts::AttributeValue;
 use crate::place::Place;
@@ -254,9 +256,13 @@ impl FreezeTrace {
                     tell(*attribute, place, *action, value(definition, *attribute, effect), reason);
                 }
                 Step::ProjectVars => {
-                    for vars in &self.vars {
+                    let given = self.parameters.iter().filter(|one| one.left_out.is_none()).count();
+                    for (at, vars) in self.vars.iter().enumerate() {
                         let title = template_title(vars.template.as_deref());
-                        let reason = format!("variables of a {title} go below those of its jobs");
+                        let reason = match at + given >= self.vars.len() {
+                            false => format!("variables of a {title} go below those of its jobs"),
+                            true => "given for a parameter: above the project's variables, below the job's".to_owned(),
+                        };
                         let value = Value::Map(vars.vars.clone()).to_string();
                         tell(JobAttribute::Vars, vars.place.clone(), Action::Ruled, value, &reason);
                     }
@@ -292,6 +298,7 @@ impl FreezeTrace {
         let _ = writeln!(out, "{name} {} for {} {} in {}", job.fate.words(), self.project, self.branch, self.pipeline);
         let _ = writeln!(out, "  {} [{}]", job.reason, job.code);
         self.render_stanzas(&mut out);
+        section(&mut out, "parameters given", &self.parameter_looks());
         section(&mut out, "definitions looked at", &job.looks);
         if !job.applied.is_empty() {
             let _ = writeln!(out, "definitions applied, in order:");
@@ -304,6 +311,18 @@ impl FreezeTrace {
         Some(out)
     }
 
+    fn parameter_looks(&self) -> Vec<Look> {
+        let look = |one: &ParameterLook| Look {
+            what: format!("{} = {}", one.name, one.given),
+            place: one.place.clone().unwrap_or_default(),
+            matched: one.left_out.is_none(),
+            code: if one.left_out.is_none() { "parameter-taken" } else { "parameter-left-out" },
+            reason: one.left_out.clone().unwrap_or_else(|| "a variable of every job".to_owned()),
+            path: Vec::new(),
+        };
+        self.parameters.iter().map(look).collect()
+    }
+
     pub(crate) fn render_stanzas(&self, out: &mut String) {
         section(out, "project stanzas and templates", &self.stanza_looks());
     }
@@ -313,7 +332,7 @@ impl FreezeTrace {
         use serde_json::json;
         json!({
             "project": self.project, "branch": self.branch, "pipeline": self.pipeline,
-            "stanzas": looks_json(&self.stanza_looks()),
+            "stanzas": looks_json(&self.stanza_looks()), "parameters": looks_json(&self.parameter_looks()),
             "jobs": self.jobs.iter().map(|job| self.job_story(job).to_json()).collect::<Vec<_>>(),
         })
     }

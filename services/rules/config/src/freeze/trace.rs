@@ -237,6 +237,21 @@ pub struct FreezeTrace {
     pub definitions: Vec<Shared<JobDefinition>>,
     /// Jobs considered, in the order of the graph.
     pub jobs: Vec<JobTrace>,
+    /// What whoever enqueued the subject gave for parameters. What was taken are the last of [`FreezeTrace::vars`].
+    pub parameters: Vec<ParameterLook>,
+}
+
+/// What was given for a parameter, and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParameterLook {
+    /// Its name.
+    pub name: String,
+    /// What was given.
+    pub given: Value,
+    /// The entry for the pipeline that declares it, if one does.
+    pub place: Option<Place>,
+    /// Why it was left out, if it was.
+    pub left_out: Option<String>,
 }
 
 impl FreezeTrace {

@@ -4,6 +4,7 @@ pub mod job;
 pub mod job_parts;
 pub mod named;
 pub mod nodeset;
+pub mod parameter;
 pub mod pipeline;
 pub mod pragma;
 pub mod project;

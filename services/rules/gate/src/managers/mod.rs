@@ -8,12 +8,13 @@ mod supercedent;
 
 pub(crate) use dependent::Pulling;
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use gatelog_deciding::Refusal;
-use gatelog_record::ItemId;
 use gatelog_record::draft::gate::{ChangeKey, EnqueueRefused, ItemEnqueued, PipelineVerdict, ReportAction, Subject};
 use gatelog_record::event::GateEvent;
+use gatelog_record::{ItemId, Value};
 use gatelog_rules_config::Pipeline;
 use gatelog_rules_config::objects::pipeline::Manager;
 
@@ -39,6 +40,8 @@ pub(crate) struct Entry<'e> {
     pub reason: &'static str,
     /// Whether somebody asked: then the pipeline's requirements do not count.
     pub asked: bool,
+    /// What they gave for the parameters of the pipeline, if anything.
+    pub parameters: Option<&'e BTreeMap<String, Value>>,
 }
 
 impl Entry<'_> {
@@ -222,6 +225,7 @@ impl Decision<'_> {
             trigger: if place.reason == entry.reason { entry.trigger } else { None },
             reason: place.reason.to_owned(),
             window,
+            parameters: entry.parameters.filter(|_| place.reason == entry.reason).cloned().unwrap_or_default(),
         }))?;
         if place.live {
             self.report_enqueue(entry.tenant, entry.pipeline, item, place.subjects)?;

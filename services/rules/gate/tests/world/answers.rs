@@ -364,6 +364,7 @@ impl World {
                 branch: own.subject.branch.clone(),
                 files: wanted.state.files.clone(),
                 updates_config: wanted.state.item_touches_config,
+                parameters: wanted.parameters.clone(),
                 ..config::FreezeSubject::default()
             };
             let graph = match config::freeze(&layout, &subject, &wanted.pipeline, options) {

@@ -1,16 +1,26 @@
 //! What operators ask for, and what comes of it.
 
+use std::collections::BTreeMap;
+
 use gatelog_gate_state::live::AutoholdRow;
-use gatelog_record::Event;
 use gatelog_record::draft::gate::{
     AutoholdAsked, AutoholdDeleteAsked, ChangeKey, DequeueAsked, EnqueueAsked, IntakeAsked, LeaseLost, PromoteAsked,
     ReconfigureAsked, TriggerIntake,
 };
 use gatelog_record::event::GateEvent;
 use gatelog_record::input::GateInput;
+use gatelog_record::{Event, Value};
 
 use super::forge::{CONNECTION, canonical};
 use super::script::{Story, TENANT, equal};
+
+/// A value as it is written: several are separated by commas.
+fn given(text: &str) -> Value {
+    match text.contains(',') {
+        true => Value::List(text.split(',').map(Value::from).collect()),
+        false => Value::from(text),
+    }
+}
 
 impl Story {
     /// One sentence of an operator.
@@ -26,10 +36,15 @@ impl Story {
                     reason: String::new(),
                     old_commit: None,
                     new_commit: None,
+                    parameters: BTreeMap::new(),
                 };
                 self.world.say(TENANT, GateInput::EnqueueAsked(asked))
             }
             ["ask", "enqueue", "ref", git_ref, "of", project, rest @ .., "in", pipeline] => {
+                let is_parameter = |word: &&&str| word.contains('=');
+                let parameters = rest.iter().filter(is_parameter).filter_map(|word| word.split_once('='));
+                let parameters = parameters.map(|(name, value)| (name.to_owned(), given(value))).collect();
+                let rest: Vec<&str> = rest.iter().filter(|word| !is_parameter(word)).copied().collect();
                 let at = |word: &str| {
                     rest.chunks(2).find_map(|pair| match pair {
                         [key, commit] if *key == word => Some((*commit).to_owned()),
@@ -44,6 +59,7 @@ impl Story {
                     reason: String::new(),
                     old_commit: at("from"),
                     new_commit: at("at"),
+                    parameters,
                 };
                 self.world.say(TENANT, GateInput::EnqueueAsked(asked))
             }

@@ -500,7 +500,8 @@ impl Story {
                     _ => Value::Null,
                 };
                 let (tenant, worker) = (TENANT.into(), "worker-1".into());
-                let paused = AttemptPaused { tenant, build, attempt: row.attempt, worker, data };
+                let (attempt, secret_data, artifacts) = (row.attempt, None, Vec::new());
+                let paused = AttemptPaused { tenant, build, attempt, worker, data, secret_data, artifacts };
                 self.world.say(TENANT, GateInput::AttemptPaused(paused))
             }
             ["will", "fail"] => {

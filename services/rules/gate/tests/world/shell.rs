@@ -49,6 +49,8 @@ pub struct World {
     pub read: BTreeSet<(String, String)>,
     /// Leases the gate asked for and did not end: build, attempt.
     pub leases: BTreeSet<(gatelog_record::BuildId, u32)>,
+    /// Those of them whose attempts wait for other jobs.
+    pub paused: BTreeSet<(gatelog_record::BuildId, u32)>,
     /// Reports as they were delivered and not yet expected.
     pub reports: Vec<ReportRequested>,
     pub last_report: Option<ReportRequested>,
@@ -87,6 +89,7 @@ impl World {
             padded_jobs: 0,
             read: BTreeSet::new(),
             leases: BTreeSet::new(),
+            paused: BTreeSet::new(),
             reports: Vec::new(),
             last_report: None,
             merged: Vec::new(),
@@ -255,7 +258,19 @@ impl World {
                         return Err(format!("a lease is to be kept that nobody has: {hold:?}"));
                     }
                 }
+                Input::Capacity(CapacityInput::LeasePauseAsked(pause)) => {
+                    let lease = (pause.build, pause.attempt);
+                    if !self.leases.contains(&lease) || !self.paused.insert(lease) {
+                        return Err(format!("a lease pauses that nobody has, or that did: {pause:?}"));
+                    }
+                }
+                Input::Capacity(CapacityInput::LeaseResumeAsked(resume)) => {
+                    if !self.paused.remove(&(resume.build, resume.attempt)) {
+                        return Err(format!("a lease goes on that does not pause: {resume:?}"));
+                    }
+                }
                 Input::Capacity(CapacityInput::LeaseEndAsked(end)) => {
+                    self.paused.remove(&(end.build, end.attempt));
                     if !self.leases.remove(&(end.build, end.attempt)) {
                         return Err(format!("the end of a lease is asked for that nobody has: {end:?}"));
                     }
