@@ -73,7 +73,19 @@ impl Decision<'_> {
             self.pull_in_again(asked, layout, pipeline, there.get(same..).unwrap_or_default())?;
         }
         let before = self.gate().queues.row(&key).map(|row| row.items.clone()).unwrap_or_default();
-        let after = self.promoted(&asked.tenant, &before, wanted, same);
+        let after = match pipeline.manager {
+            Manager::Dependent => self.promoted(&asked.tenant, &before, wanted, same),
+            // Zuul: where nothing is pulled in they go in the order in which they are named.
+            _ => {
+                let mut order: Vec<ItemId> = before.iter().take(same).copied().collect();
+                for item in wanted.iter().chain(&before).filter(|item| before.contains(item)) {
+                    if !order.contains(item) {
+                        order.push(*item);
+                    }
+                }
+                order
+            }
+        };
         // What is being merged is out of everybody's hands.
         let reporting = |item: &ItemId| self.item(*item).is_some_and(|row| row.reporting.is_some());
         let fixed = before.iter().take_while(|item| self.is_merging(**item) || reporting(item)).count();
