@@ -44,6 +44,8 @@ pub struct Build {
     end_round: Option<u64>,
     /// Whether it waits for others before it ends.
     pub paused: bool,
+    /// Whether it has all it needs to run.
+    pub begun: bool,
 }
 
 impl Build {
@@ -52,9 +54,9 @@ impl Build {
         (&self.key, &self.pipeline, &self.job, self.for_members.join("+"))
     }
 
-    /// Whether it has not ended.
+    /// Whether it began and has not ended.
     pub fn open(&self) -> bool {
-        self.result.is_none()
+        self.begun && self.result.is_none()
     }
 }
 
@@ -173,7 +175,22 @@ impl Observer {
                     end: None,
                     end_round: None,
                     paused: false,
+                    begun: true,
                 });
+            }
+            // It has its nodes and waits for a semaphore.
+            GateEvent::BuildReady(event) => {
+                let id = (event.started.build, event.started.attempt);
+                if let Some(build) = self.builds.iter_mut().rev().find(|build| build.id == id) {
+                    build.begun = false;
+                }
+            }
+            GateEvent::BuildStarted(event) => {
+                let (id, step) = ((event.started.build, event.started.attempt), self.step);
+                if let Some(build) = self.builds.iter_mut().rev().find(|build| build.id == id && !build.begun) {
+                    build.begun = true;
+                    build.start = step;
+                }
             }
             GateEvent::BuildFinished(event) => {
                 self.end((event.finished.build, event.finished.attempt), event.finished.result.word());
@@ -276,7 +293,8 @@ impl Observer {
             }
             _ if needs_failing => class.push("dependency-failed"),
             "cannot-merge" => class.push("missing-requirement"),
-            "needs-other-queue" => class.push("no-shared-queue"),
+            // Each of them is told.
+            "needs-other-queue" => class.extend(detail.matches("which is gated in queue").map(|_| "no-shared-queue")),
             "dependency-cycle" => class.push("cycle-not-allowed"),
             "limit" => class.push("pipeline-limit"),
             _ => {}
@@ -342,10 +360,12 @@ impl Observer {
             }
             let status = match (build.state, build.result) {
                 (_, Some(result)) => result.word(),
-                (BuildState::Running | BuildState::Leased, None) => match self.is_paused(*id) {
-                    true => "PAUSED",
-                    false => "RUNNING",
-                },
+                (BuildState::Running | BuildState::Leased, None) if build.ready.is_none() => {
+                    match self.is_paused(*id) {
+                        true => "PAUSED",
+                        false => "RUNNING",
+                    }
+                }
                 _ => "WAITING",
             };
             let mut job = serde_json::Map::new();
@@ -439,7 +459,7 @@ impl Observer {
 
     /// The builds, as they are written down.
     pub fn builds_json(&self) -> Vec<Json> {
-        let mut builds: Vec<&Build> = self.builds.iter().collect();
+        let mut builds: Vec<&Build> = self.builds.iter().filter(|build| build.begun).collect();
         builds.sort_by(|one, two| {
             let key = |build: &Build| (build.end_round.is_none(), build.end_round.unwrap_or_default());
             key(one).cmp(&key(two)).then_with(|| one.order().cmp(&two.order()))
@@ -487,7 +507,7 @@ pub fn config_error(problem: &Problem) -> Json {
     }
     json!({
         "name": error_name(problem), "severity": problem.severity.to_string(), "project": local(&context.project),
-        "branch": context.branch, "path": context.path,
+        "branch": context.branch, "path": problem.zuul_path(),
     })
 }
 
@@ -508,6 +528,13 @@ fn error_name(problem: &Problem) -> String {
             let (job, ours, theirs) = (quoted(), local(&problem.place.context.project), theirs.unwrap_or_default());
             format!("Job {job} in {ours} is not permitted to shadow job {job} in {theirs}")
         }
+        // What a whole file is refused for.
+        "not-a-list" => "Configuration file is not a list.  Each zuul.yaml configuration".into(),
+        "not-a-dictionary" if problem.cure.contains("rest of the file") => {
+            "Configuration item is not a dictionary.  Each zuul.yaml".into()
+        }
+        "multiple-keys" => "Configuration item has more than one key.  Each zuul.yaml".into(),
+        "unknown-object" => "Configuration item not recognized.  Each zuul.yaml".into(),
         "unknown-attribute" | "wrong-type" | "missing-attribute" | "unknown-value" | "out-of-range"
         | "misplaced-tag" | "not-a-dictionary" => "schema-error".into(),
         code if code.starts_with("yaml-") => "yaml-error".into(),

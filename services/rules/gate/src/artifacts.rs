@@ -79,29 +79,26 @@ impl Decision<'_> {
         }
     }
 
+    /// Zuul: the nearest item is asked first, and who cannot tell yet ends it. As long as an item is there its jobs may
+    /// begin again, so that one of them failed says nothing before it left.
     fn made(&self, ahead: &[ItemId], artifact: &String) -> Made {
-        let mut made = Made::Yes;
-        for item in ahead {
+        for item in ahead.iter().rev() {
             let builds = match self.builds_for(*item) {
                 Stand::Jobs(builds) => builds,
-                Stand::Unknown => {
-                    made = Made::NotYet;
-                    continue;
-                }
+                Stand::Unknown => return Made::NotYet,
                 // What became of it when its own time was counts.
                 Stand::Over if self.remembered(*item, artifact) == Some(false) => return Made::Never,
                 Stand::Over => continue,
             };
-            for build in builds.iter().filter(|build| build.job.traits.provides.contains(artifact)) {
-                match (build.state, build.result) {
-                    (BuildState::Done, Some(BuildResult::Success)) => {}
-                    (BuildState::Done, _) => return Made::Never,
-                    _ if build.paused => {}
-                    _ => made = Made::NotYet,
-                }
+            let there = |build: &&BuildRow| match build.state {
+                BuildState::Done => build.result == Some(BuildResult::Success),
+                _ => build.paused,
+            };
+            if !builds.iter().filter(|build| build.job.traits.provides.contains(artifact)).all(there) {
+                return Made::NotYet;
             }
         }
-        made
+        Made::Yes
     }
 
     /// What became of an artifact of an item's changes, when they were tested themselves.

@@ -1,16 +1,19 @@
 //! Facts about changes: asked for, taken in, dropped when nothing refers to them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use gatelog_deciding::Refusal;
 use gatelog_gate_state::live::{ChangeRow, Work};
 use gatelog_record::draft::gate::{
-    ChangeKey, ChangesForgotten, ChangesFound, ChangesObserved, ChangesWanted, FactsPurpose, ItemResult, TriggerCause,
+    ChangeFacts, ChangeKey, ChangesForgotten, ChangesFound, ChangesObserved, ChangesWanted, FactsPurpose, ItemResult,
+    TriggerCause,
 };
 use gatelog_record::event::GateEvent;
 
 use crate::decision::Decision;
+use crate::filters;
+use crate::managers::same;
 
 /// The most changes one answer may hold.
 const MAX_FOUND: usize = 2_000;
@@ -66,6 +69,9 @@ impl Decision<'_> {
             found.changes.clear();
         }
         let failure = found.failed.clone();
+        if let Work::Changes(wanted) = &row.work {
+            self.keep_known_needs(wanted, &mut found)?;
+        }
         self.emit(GateEvent::ChangesObserved(ChangesObserved { found }))?;
         if let (Some((_, message)), Work::Changes(wanted)) = (failure, &row.work)
             && let FactsPurpose::BeforeSubmit { item } = wanted.purpose
@@ -74,6 +80,72 @@ impl Decision<'_> {
             return self.leave_failing(item, ItemResult::MergeFailure, "facts-unavailable", &detail, false);
         }
         Ok(())
+    }
+
+    /// Zuul: that a change in a pipeline needs one which was proposed only later is noticed with the next news of
+    /// the change itself, or when it is needed by something that enters. Until then it goes on without.
+    fn keep_known_needs(&self, wanted: &ChangesWanted, found: &mut ChangesFound) -> Result<(), Refusal> {
+        let tenant = wanted.tenant.as_str();
+        let mut looked_at: BTreeSet<ChangeKey> = match wanted.purpose {
+            FactsPurpose::Trigger { .. } | FactsPurpose::Refresh => wanted.changes.iter().cloned().collect(),
+            FactsPurpose::BeforeSubmit { .. } => BTreeSet::new(),
+        };
+        if let FactsPurpose::Trigger { trigger } = wanted.purpose {
+            let known: BTreeMap<ChangeKey, &ChangeFacts> =
+                found.changes.iter().filter_map(|facts| Some((facts.subject.change_key()?, facts))).collect();
+            let asked: Vec<&ChangeFacts> = wanted.changes.iter().filter_map(|key| known.get(key).copied()).collect();
+            if self.sets_off(tenant, trigger, &asked)? {
+                let mut todo: Vec<ChangeKey> = wanted.changes.clone();
+                while let Some(key) = todo.pop() {
+                    let needs = known.get(&key).map(|facts| facts.needs.as_slice()).unwrap_or_default();
+                    todo.extend(needs.iter().filter(|need| looked_at.insert((*need).clone())).cloned());
+                }
+            }
+        }
+        for facts in &mut found.changes {
+            let Some(key) = facts.subject.change_key().filter(|key| !looked_at.contains(key)) else { continue };
+            let Some(row) = self.change(tenant, &key) else { continue };
+            let is_as_before =
+                row.facts.subject.patchset == facts.subject.patchset && row.facts.depends_on == facts.depends_on;
+            // Zuul: a new patchset of what it is known to need is news of it, too.
+            let known = &row.facts.needs;
+            let renewed =
+                known.iter().any(|need| looked_at.contains(need) && self.has_new_patchset(tenant, need, wanted));
+            if is_as_before && !renewed && !self.items_of(tenant, &key).is_empty() {
+                facts.needs.retain(|need| known.contains(need));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a trigger is about a new patchset of a change.
+    fn has_new_patchset(&self, tenant: &str, change: &ChangeKey, wanted: &ChangesWanted) -> bool {
+        let FactsPurpose::Trigger { trigger } = wanted.purpose else { return false };
+        let Some(row) = self.gate().triggers.row(&(tenant.to_owned(), trigger)) else { return false };
+        let TriggerCause::Forge(received) = &row.cause else { return false };
+        let known = self.change(tenant, change).and_then(|row| row.facts.subject.patchset.as_ref());
+        wanted.changes.contains(change)
+            && received.event.patchset.is_some()
+            && received.event.patchset.as_ref() != known
+    }
+
+    /// Whether a trigger lets changes enter a pipeline, as far as they are not in it already.
+    fn sets_off(&self, tenant: &str, trigger: u64, changes: &[&ChangeFacts]) -> Result<bool, Refusal> {
+        let Some(row) = self.gate().triggers.row(&(tenant.to_owned(), trigger)) else { return Ok(false) };
+        let received = match &row.cause {
+            TriggerCause::Asked(_) => return Ok(true),
+            TriggerCause::Forge(received) => received,
+        };
+        let Some(layout) = self.layout(tenant)? else { return Ok(false) };
+        let is_in = |pipeline: &str, facts: &ChangeFacts| {
+            let there = self.items_in(tenant, pipeline, &facts.subject);
+            there
+                .into_iter()
+                .filter_map(|item| self.item(item))
+                .any(|row| row.live && row.subjects.iter().any(|one| same(one, &facts.subject)))
+        };
+        let mut takers = layout.pipelines().into_iter().filter(|one| filters::takes(one, &received.event).is_ok());
+        Ok(takers.any(|one| changes.iter().any(|facts| !is_in(&one.name, facts))))
     }
 
     /// The rows of facts of a tenant.

@@ -22,8 +22,6 @@ pub(crate) type Group = Vec<ChangeKey>;
 pub(crate) enum NeedsError {
     /// A needed change does not exist, or nothing is known of it.
     Missing(ChangeKey),
-    /// A needed change was closed without being merged.
-    Closed(ChangeKey, String),
     /// There are too many.
     TooMany,
     /// More than the tenant allows need others. Zuul: `max-dependencies`.
@@ -37,7 +35,6 @@ impl NeedsError {
             NeedsError::Missing(key) => {
                 ("needs-missing", format!("It depends on {} of {}, which does not exist.", key.change, key.project))
             }
-            NeedsError::Closed(_, name) => ("needs-abandoned", format!("It depends on {name}, which was abandoned.")),
             NeedsError::OverLimit(limit) => {
                 ("needs-limit", format!("Of what it depends on more than the tenant's limit of {limit} need others."))
             }
@@ -129,7 +126,11 @@ impl Decision<'_> {
                 }
                 continue;
             };
+            // Zuul: who is merged holds nothing together any more, not even a circle.
             let merged = self.change(tenant, &next).map(|row| row.facts.merged);
+            if merged == Some(true) {
+                continue;
+            }
             if merged == Some(false) {
                 if let Some(limit) = limit.filter(|limit| needy.len() as u64 > *limit) {
                     return Err(NeedsError::OverLimit(limit));
@@ -142,13 +143,8 @@ impl Decision<'_> {
                 }
                 continue;
             }
-            let Some(row) = self.change(tenant, &next) else { return Err(NeedsError::Missing(next)) };
-            if row.facts.merged {
-                continue;
-            }
-            if !row.facts.open {
-                let name = row.facts.subject.url.clone();
-                return Err(NeedsError::Closed(next, name));
+            if merged.is_none() {
+                return Err(NeedsError::Missing(next));
             }
             if seen.len() > MAX_NEEDS {
                 return Err(NeedsError::TooMany);

@@ -236,7 +236,7 @@ pub(crate) fn can_merge(pipeline: &Pipeline, facts: &ChangeFacts) -> Result<(), 
         .filter_map(Value::as_str)
         .filter(|label| sets.is_none_or(|sets| !sets.contains_key(*label)))
         .collect();
-    if !missing.is_empty() && !facts.merged {
+    if !missing.is_empty() {
         return Err(format!("it lacks {}", missing.join(", ")));
     }
     if goes_by_approvals(pipeline, connection) && !facts.approved {

@@ -38,8 +38,8 @@ impl Decision<'_> {
                 return outdated("gone", "The change does not exist any more.".into());
             };
             let facts = &change.facts;
-            // Zuul: what enters though it was abandoned before stays.
-            if !facts.open && !facts.merged && change.closed.is_some_and(|closed| closed > row.enqueued) {
+            // Zuul: what enters though it was abandoned before stays, and so does what others stand on.
+            if row.live && !facts.open && !facts.merged && change.closed.is_some_and(|closed| closed > row.enqueued) {
                 return outdated("abandoned", "The change was abandoned.".into());
             }
             let moved_on = facts.subject.patchset != subject.patchset;

@@ -95,8 +95,11 @@ impl Decision<'_> {
         // A build that is skipped or done at once may decide about others: a round for each at most.
         for _ in 0..=builds.len() {
             let before = self.deciding.events().len();
-            for build in builds {
-                self.run_job(walk, of, *build, following)?;
+            // Zuul: who has no nodes yet takes its semaphores before those who wait with theirs.
+            let waits_with_nodes = |build: &BuildId| self.build(*build).is_some_and(|row| row.ready.is_some());
+            let (with, without): (Vec<BuildId>, Vec<BuildId>) = builds.iter().copied().partition(waits_with_nodes);
+            for build in without.into_iter().chain(with) {
+                self.run_job(walk, of, build, following)?;
             }
             if self.deciding.events().len() == before {
                 break;

@@ -309,7 +309,8 @@ impl Decision<'_> {
             let told = self.told_as(&row.tenant, pipeline, ReportAction::Success);
             self.report_to(&row.tenant, pipeline, Some(item), told, &row.subjects, message)?;
             self.count_failures(&row.tenant, pipeline, false)?;
-            if !matches!(code, "already-merged" | "disabled") {
+            // What somebody else merged in between is no success of the queue's own.
+            if code != "disabled" && (merged || code != "already-merged") {
                 self.grow_window(&row, pipeline)?;
             }
         }

@@ -159,7 +159,8 @@ impl Decision<'_> {
     ) -> Vec<ItemId> {
         let mut order: Vec<ItemId> = items.iter().take(stay).copied().collect();
         for item in wanted.iter().chain(items).filter(|item| items.contains(item)) {
-            if minds_needs(pipeline) {
+            // Zuul: where nothing is pulled in they go in the order in which they are named.
+            if pipeline.manager == Manager::Dependent && minds_needs(pipeline) {
                 self.place(tenant, items, *item, MAX_DEPTH, &mut order);
             } else if !order.contains(item) {
                 order.push(*item);

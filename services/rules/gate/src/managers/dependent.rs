@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use gatelog_deciding::Refusal;
 use gatelog_gate_state::live::ChangeRow;
-use gatelog_record::draft::gate::{ChangeKey, PipelineVerdict, Subject};
+use gatelog_record::draft::gate::{ChangeKey, FactsPurpose, PipelineVerdict, Subject};
 
 use super::{Entry, Place};
 use crate::decision::Decision;
@@ -38,6 +38,28 @@ enum Ahead {
 /// Why a change may not enter: a code, a sentence, and whether it is reported.
 type Hindrance = (&'static str, String, bool);
 
+/// The code of what is gated elsewhere.
+pub(super) const OTHER_QUEUE: &str = "needs-other-queue";
+
+/// Of two hindrances the one to tell. Zuul: everything that is needed is looked at, and what is gated elsewhere is
+/// told, each of it, whatever else is wrong.
+fn worse(before: Option<Hindrance>, found: Hindrance) -> Hindrance {
+    match before {
+        None => found,
+        Some((OTHER_QUEUE, detail, report)) => match found.0 {
+            OTHER_QUEUE => (OTHER_QUEUE, format!("{detail} {}", found.1), report),
+            _ => (OTHER_QUEUE, detail, report),
+        },
+        Some(before) => {
+            if found.0 == OTHER_QUEUE {
+                found
+            } else {
+                before
+            }
+        }
+    }
+}
+
 impl Decision<'_> {
     pub(crate) fn enter_dependent(&mut self, entry: &Entry<'_>) -> Result<PipelineVerdict, Refusal> {
         let Some(key) = entry.subject.change_key() else {
@@ -68,9 +90,7 @@ impl Decision<'_> {
                 }
                 Err(why) => {
                     let (code, detail) = why.describe();
-                    // Zuul: what a change needs and cannot merge means silence.
-                    let silent = matches!(why, NeedsError::Closed(..) | NeedsError::OverLimit(_));
-                    return self.turn_away(entry, code, &detail, !silent);
+                    return self.turn_away(entry, code, &detail, !matches!(why, NeedsError::OverLimit(_)));
                 }
             }
         };
@@ -97,17 +117,19 @@ impl Decision<'_> {
         if let Some(verdict) = self.refuse_group(entry, group)? {
             return Ok(Some(verdict));
         }
-        let needs = match entry.pipeline.ignore_dependencies {
-            true => BTreeSet::new(),
-            false => self.needs_of_group(entry.tenant, group),
-        };
         let mut pulled = Vec::new();
-        for need in needs {
-            match self.fits_ahead(entry, &need, &queue) {
-                Ok(Ahead::Merged | Ahead::There) => {}
-                Ok(Ahead::Wanted(subject)) => pulled.push((need, subject)),
-                Err((code, detail, report)) => return self.turn_away(entry, code, &detail, report).map(Some),
+        let mut hindrance = None;
+        for (need, member) in self.needs_of_members(entry, group) {
+            match self.fits_ahead(entry, &need, &member, group) {
+                Ok(Ahead::Wanted(subject)) if pulled.last().is_none_or(|(last, _)| *last != need) => {
+                    pulled.push((need, subject));
+                }
+                Ok(_) => {}
+                Err(why) => hindrance = Some(worse(hindrance, why)),
             }
+        }
+        if let Some((code, detail, report)) = hindrance {
+            return self.turn_away(entry, code, &detail, report).map(Some);
         }
         for (need, subject) in pulled {
             // A circle that was pulled in for the need before may hold this one too.
@@ -173,8 +195,26 @@ impl Decision<'_> {
             .any(|item| item.queue == queue && item.subjects.iter().any(|one| super::same(one, subject)))
     }
 
-    /// What is to be done about a change that is needed.
-    fn fits_ahead(&self, entry: &Entry<'_>, need: &ChangeKey, queue: &str) -> Result<Ahead, Hindrance> {
+    /// What each change of a group needs, and who needs it.
+    fn needs_of_members(&self, entry: &Entry<'_>, group: &[ChangeKey]) -> BTreeSet<(ChangeKey, ChangeKey)> {
+        if entry.pipeline.ignore_dependencies {
+            return BTreeSet::new();
+        }
+        let needs = |member: &ChangeKey| {
+            let needs = self.needs_of(entry.tenant, member).into_iter();
+            needs.map(|need| (need, member.clone())).collect::<Vec<_>>()
+        };
+        group.iter().flat_map(needs).collect()
+    }
+
+    /// What is to be done about a change that one of a group needs.
+    fn fits_ahead(
+        &self,
+        entry: &Entry<'_>,
+        need: &ChangeKey,
+        member: &ChangeKey,
+        group: &[ChangeKey],
+    ) -> Result<Ahead, Hindrance> {
         let Some(row) = self.change(entry.tenant, need) else {
             let detail = format!("It depends on {} of {}, which does not exist.", need.change, need.project);
             return Err(("needs-missing", detail, true));
@@ -183,19 +223,31 @@ impl Decision<'_> {
             return Ok(Ahead::Merged);
         }
         let subject = &row.facts.subject;
-        let theirs = entry.queue_of(subject);
+        let whose = self.change(entry.tenant, member).map_or(entry.subject, |row| &row.facts.subject);
+        let (theirs, queue) = (entry.queue_of(subject), entry.queue_of(whose));
+        // Zuul: so it is inside of a circle, too.
         if theirs != queue {
+            let who = if group.len() > 1 { whose.url.as_str() } else { "It" };
             let detail =
-                format!("It depends on {}, which is gated in queue {theirs:?}, not in {queue:?}.", subject.url);
-            return Err(("needs-other-queue", detail, true));
+                format!("{who} depends on {}, which is gated in queue {theirs:?}, not in {queue:?}.", subject.url);
+            return Err((OTHER_QUEUE, detail, true));
         }
-        if self.is_in_queue(entry, subject, queue) {
+        if group.contains(need) || self.is_in_queue(entry, subject, &queue) {
             return Ok(Ahead::There);
+        }
+        if !row.facts.open {
+            let detail = format!("It depends on {}, which was abandoned.", subject.url);
+            return Err(("needs-abandoned", detail, false));
         }
         if let Err(why) = filters::can_merge(entry.pipeline, &row.facts) {
             let detail = format!("It depends on {}, and {why}.", subject.url);
             // Zuul: silence; it enters by itself once what it needs does.
             return Err(("needs-unapproved", detail, false));
+        }
+        // Zuul: an older patchset that was not approved in its time is not pulled in, nor is the newest in its place.
+        if self.stood_on(entry.tenant, std::iter::once(member), subject).is_some() {
+            let detail = format!("It stands on an older patchset of {}: rebase it.", subject.url);
+            return Err(("needs-outdated", detail, false));
         }
         Ok(Ahead::Wanted(subject.clone()))
     }
@@ -211,7 +263,7 @@ impl Decision<'_> {
         for other in self.found_behind(entry.tenant, &key) {
             let Some(row) = self.change(entry.tenant, &other) else { continue };
             let subject = &row.facts.subject;
-            let fits = row.facts.open && filters::can_merge(entry.pipeline, &row.facts).is_ok();
+            let fits = filters::can_merge(entry.pipeline, &row.facts).is_ok();
             if fits && !needs.contains(&other) && entry.queue_of(subject) == queue {
                 ready.push((other, subject.clone()));
             }
@@ -221,6 +273,10 @@ impl Decision<'_> {
                 continue;
             }
             pulling.behind += 1;
+            // Where it is already, nobody knew that it needs this one: by now it is known.
+            if !self.needs_of(entry.tenant, &other).contains(&key) && !self.items_of(entry.tenant, &other).is_empty() {
+                self.want_changes(entry.tenant, &subject.connection, other.clone(), false, FactsPurpose::Refresh)?;
+            }
             // Zuul: whoever asked, what is pulled in behind must meet the requirements.
             let pulled = Entry { subject: &subject, reason: "needed-by", asked: false, ..*entry };
             // Zuul: where nothing was counted each begins by itself.
@@ -243,6 +299,10 @@ impl Decision<'_> {
             texts.iter().any(|text| !text.is_empty() && url.ends_with(text.as_str()))
         };
         let stands_on = |other: &&ChangeKey| {
+            // Zuul: a commit that stands on it counts as long as it is open.
+            if self.change(tenant, other).is_some_and(|row| !row.facts.open) {
+                return false;
+            }
             let needs = |row: &ChangeRow| row.facts.needs.contains(key) && !names(other, key);
             let told = other.project == key.project && self.stacked_on(tenant, other).as_ref() == Some(&key.change);
             told || self.change(tenant, other).is_some_and(needs)

@@ -115,9 +115,10 @@ impl Decision<'_> {
             code: code.to_owned(),
             detail: detail.to_owned(),
         }))?;
-        // Zuul: only a project that takes part in the pipeline is told, and only of what it set off.
+        // Zuul: only a project that takes part in the pipeline is told; and of limits only who set it off, while what
+        // cannot be tested like that is told to everybody whom it concerns.
         if report
-            && entry.reason != "needed-by"
+            && (entry.reason != "needed-by" || matches!(code, dependent::OTHER_QUEUE | "dependency-cycle"))
             && entry.layout.in_pipeline(&entry.subject.project, &entry.pipeline.name)
         {
             let message = crate::report::plain(&entry.pipeline.messages.failure, detail, entry.pipeline);
