@@ -34,6 +34,16 @@ pub enum ReplayError {
         /// The newest event's sequence.
         newest: u64,
     },
+    /// This is a slice of a log, and what was asked for lies before it.
+    #[error(
+        "this is a slice of a log: {partition} begins after event {begins}, and what came before cannot be told from it; ask          the site it is of"
+    )]
+    Slice {
+        /// The partition.
+        partition: Partition,
+        /// The newest event that is not there.
+        begins: u64,
+    },
     /// An event does not fit the state.
     #[error(
         "{partition}: event {sequence} ({kind}) does not fit the state: {refused}; this is a fault in gatelog, see `gatelog log cat --from {sequence}`"

@@ -5,7 +5,7 @@ use gatelog_record::{ChainLink, Envelope, EventRecord, EventRef, InputFrame, Inp
 
 use crate::error::ReplayError;
 
-/// Reads checked history after a tail, in the log's order, until `each` says stop or the log ends.
+/// Reads checked history after a tail (that of no event: from where the log begins), in the log's order, until `each` says stop or the log ends.
 /// Gives where the history stands after the last event given.
 pub(crate) fn read_history(
     log: &dyn Log,
@@ -14,6 +14,7 @@ pub(crate) fn read_history(
     mut each: impl FnMut(EventRecord, ChainLink, &[u8]) -> Result<bool, ReplayError>,
 ) -> Result<Tail, ReplayError> {
     let stream = Stream::Events(partition);
+    let tail = if tail == Tail::GENESIS { log.begins(partition) } else { tail };
     let mut reader = HistoryReader::after(partition, tail);
     let mut from =
         if tail.sequence == 0 { Offset::default() } else { log.seek(partition, tail.sequence.saturating_add(1))? };

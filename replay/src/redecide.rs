@@ -84,6 +84,10 @@ pub fn redecide<R: Rules>(
     factory: RulesFactory<R>,
     tables: PartitionOf<R::State>,
 ) -> Result<Redecided, ReplayError> {
+    let begins = log.begins(partition).sequence;
+    if begins > 0 {
+        return Err(ReplayError::Slice { partition, begins });
+    }
     let mut again = Again {
         log,
         blobs,

@@ -101,6 +101,7 @@ impl<S: DomainState> Timeline<S> {
                 Err(error) => return Err(error),
             }
         }
+        self.begins_at_the_first_event()?;
         let (live, position) = self.fold(S::Live::open(&mut Maps)?, Position::default(), sequence)?;
         Ok(At { live, position: bare(position), rung: None, warnings })
     }
@@ -112,6 +113,7 @@ impl<S: DomainState> Timeline<S> {
     /// As [`Timeline::state_at`].
     pub fn full_at(&self, moment: Moment) -> Result<Full<S>, ReplayError> {
         let sequence = self.sequence(moment)?;
+        self.begins_at_the_first_event()?;
         let mut live = S::Live::<Maps>::open(&mut Maps)?;
         let mut temporal = S::Read::<Maps>::open(&mut Maps)?;
         let position = self.each(Position::default(), sequence, |record| {
@@ -135,6 +137,15 @@ impl<S: DomainState> Timeline<S> {
     /// `Log`, `Frame`.
     pub fn newest(&self) -> Result<u64, ReplayError> {
         newest(&*self.log, self.partition)
+    }
+
+    /// Without a rung everything must be folded; a slice of a log does not have everything.
+    fn begins_at_the_first_event(&self) -> Result<(), ReplayError> {
+        let begins = self.log.begins(self.partition).sequence;
+        match begins {
+            0 => Ok(()),
+            _ => Err(ReplayError::Slice { partition: self.partition, begins }),
+        }
     }
 
     /// What a moment is as a sequence; `None` for the newest.
@@ -221,33 +232,31 @@ fn bare(position: Position) -> Position {
 /// The sequence of the newest event on the log; 0 when there is none. Doubling steps, then halving
 /// ones: a log is asked for its place of a sequence, never read through.
 pub(crate) fn newest(log: &dyn Log, partition: Partition) -> Result<u64, ReplayError> {
-    let there = |sequence| envelope_at(log, partition, sequence).map(|found| found.is_some());
-    let mut beyond = 1_u64;
-    while there(beyond)? {
-        beyond = beyond.saturating_mul(2);
-    }
-    last_with(beyond / 2, beyond, there)
+    last_with(log, partition, |sequence| envelope_at(log, partition, sequence).map(|found| found.is_some()))
 }
 
 /// The sequence of the last event recorded at or before a time; 0 when there was none yet. Times
 /// never go back along a history.
 pub(crate) fn sequence_at_time(log: &dyn Log, partition: Partition, at: Timestamp) -> Result<u64, ReplayError> {
-    let before = |sequence| {
+    last_with(log, partition, |sequence| {
         envelope_at(log, partition, sequence).map(|found| found.is_some_and(|(envelope, _)| envelope.recorded_at <= at))
-    };
-    let mut beyond = 1_u64;
-    while before(beyond)? {
-        beyond = beyond.saturating_mul(2);
-    }
-    last_with(beyond / 2, beyond, before)
+    })
 }
 
-/// The last sequence in `yes..no` for which the question, answered yes up to somewhere, is yes.
+/// The last sequence for which the question, answered yes up to somewhere, is yes; what stands before the first event
+/// where it never is.
 fn last_with(
-    mut yes: u64,
-    mut no: u64,
+    log: &dyn Log,
+    partition: Partition,
     question: impl Fn(u64) -> Result<bool, ReplayError>,
 ) -> Result<u64, ReplayError> {
+    let mut yes = log.begins(partition).sequence;
+    let mut step = 1_u64;
+    while question(yes.saturating_add(step))? {
+        yes = yes.saturating_add(step);
+        step = step.saturating_mul(2);
+    }
+    let mut no = yes.saturating_add(step);
     while yes + 1 < no {
         let middle = yes + (no - yes) / 2;
         if question(middle)? { yes = middle } else { no = middle }

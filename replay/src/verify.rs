@@ -58,6 +58,10 @@ pub fn verify<S: DomainState>(
             Err(error) => warnings.push(StoreWarning::RungPassedOver(error)),
         }
     }
+    let begins = log.begins(partition).sequence;
+    if begins > 0 {
+        return Err(ReplayError::Slice { partition, begins });
+    }
     let mut live = S::Live::<Maps>::open(&mut Maps)?;
     let mut temporal = S::Read::<Maps>::open(&mut Maps)?;
     let mut recorded_at = Timestamp::ZERO;

@@ -37,6 +37,7 @@
 
 use gatelog_record::{ChainLink, Partition, SiteId, Stream};
 
+use crate::history::Tail;
 use crate::pending::Pending;
 
 /// The largest record any log takes, in bytes: the largest body and room for what stands around it.
@@ -279,6 +280,11 @@ pub trait Log: Send + Sync {
     /// # Errors
     /// `System`.
     fn streams(&self) -> Result<Vec<Stream>, LogError>;
+
+    /// What the first event of a partition on this log follows: nothing, but for a slice, which begins late.
+    fn begins(&self, _partition: Partition) -> Tail {
+        Tail::GENESIS
+    }
 }
 
 /// The one who may append a partition's events.

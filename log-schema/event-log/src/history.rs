@@ -212,6 +212,11 @@ impl HistoryReader {
         HistoryReader::after(partition, Tail::GENESIS)
     }
 
+    /// A reader from the first event on that this log has.
+    pub fn from_the_beginning(log: &dyn Log, partition: Partition) -> HistoryReader {
+        HistoryReader::after(partition, log.begins(partition))
+    }
+
     /// A reader of what follows this tail. The record given first must be the one after it (see
     /// [`Log::seek`]), or older records of a lower term.
     pub fn after(partition: Partition, tail: Tail) -> HistoryReader {
@@ -328,7 +333,7 @@ pub struct Report {
 
 /// Reads a whole stream of events from the beginning and checks every record.
 pub fn verify(log: &dyn Log, partition: Partition) -> Report {
-    let mut reader = HistoryReader::from_genesis(partition);
+    let mut reader = HistoryReader::from_the_beginning(log, partition);
     verify_stream(log, Stream::Events(partition), |report, record| {
         let step = reader.next(record)?;
         report.tail = reader.tail();

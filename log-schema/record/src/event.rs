@@ -146,6 +146,8 @@ family! {
         0x0137 "gate.lease-resume-wanted" 1 LeaseResumeWanted(gate::LeaseResumeWanted);
         /// An attempt was given secrets or keys.
         0x0140 "gate.secrets-given" 1 SecretsGiven(gate::SecretsGiven);
+        /// Something left the site, or was made unreadable for ever.
+        0x0150 "gate.accessed" 1 Accessed(gate::Accessed);
     }
 }
 

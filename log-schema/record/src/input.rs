@@ -64,6 +64,8 @@ family! {
         0x8120 "gate.in.reconfigure-asked" 1 ReconfigureAsked(gate::ReconfigureAsked);
         /// A worker opened what an attempt is given.
         0x8121 "gate.in.secrets-opened" 1 SecretsOpened(gate::SecretsOpened);
+        /// Something left the site, or was made unreadable for ever.
+        0x8130 "gate.in.access-told" 1 AccessTold(gate::AccessTold);
     }
 }
 

@@ -146,6 +146,16 @@ impl EncodedRung {
     ) -> Result<EncodedRung, StoreError> {
         RungRows::take::<S, B>(partition, position, live)?.encode()
     }
+
+    /// The name of its file in a [`RungDir`].
+    pub fn file_name(&self) -> String {
+        format!("{:020}-l{}.rung", self.sequence, self.live_schema)
+    }
+
+    /// What stands in its file.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
 }
 
 /// A directory of rungs of one partition.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use gatelog_record::draft::gate::{
-    ChangesWanted, ConfigScope, EnqueueAsked, FactsPurpose, FreezeOutcome, Frozen, Given, ItemEnqueued, LayoutMade,
-    LayoutOutcome, PrepareOutcome, Prepared, Subject, SubmitOutcome, Submitted, TriggerCause, TriggerIntake,
-    WaitChanged, WaitSubject,
+    AccessTold, ChangesWanted, ConfigScope, EnqueueAsked, FactsPurpose, FreezeOutcome, Frozen, Given, ItemEnqueued,
+    LayoutMade, LayoutOutcome, PrepareOutcome, Prepared, Subject, SubmitOutcome, Submitted, TriggerCause,
+    TriggerIntake, WaitChanged, WaitSubject,
 };
 use gatelog_record::draft::intake::ForgeEvent;
 use gatelog_record::event::{CapacityEvent, GateEvent, PartitionEvent};
@@ -370,6 +370,7 @@ impl Names {
                 let opened = &event.opened;
                 format!("attempt {} of {} is given {}", opened.attempt, self.build(opened.build), given(&opened.given))
             }
+            GateEvent::Accessed(event) => access(&event.told),
             GateEvent::BuildResumed(resumed) => format!("{} goes on", self.build(resumed.build)),
             GateEvent::WaitChanged(changed) => self.wait(changed),
             GateEvent::SubmitRequested(wanted) => {
@@ -567,6 +568,7 @@ impl Names {
             GateInput::ReconfigureAsked(asked) => {
                 format!("it is asked that tenant {} is configured anew: {}", asked.tenant, asked.reason)
             }
+            GateInput::AccessTold(told) => access(told),
             GateInput::SecretsOpened(opened) => {
                 let (worker, build) = (&opened.worker, self.build(opened.build));
                 format!("worker {worker} opened for attempt {} of {build} {}", opened.attempt, given(&opened.given))
@@ -773,4 +775,17 @@ fn partition_event(event: &PartitionEvent) -> String {
         }
         PartitionEvent::Sample(_) => "a sample".to_owned(),
     }
+}
+
+/// What left the site, or was made unreadable.
+fn access(told: &AccessTold) -> String {
+    let subject = if told.subject.is_empty() { "the site" } else { &told.subject };
+    let what = match told.what.as_str() {
+        "audit-exported" => "an export for auditors was made of",
+        "log-exported" => "a slice of the log was exported of",
+        "key-shown" => "a key was shown of",
+        "key-forgotten" => "the key was forgotten of",
+        other => other,
+    };
+    if told.detail.is_empty() { format!("{what} {subject}") } else { format!("{what} {subject}: {}", told.detail) }
 }

@@ -78,6 +78,9 @@ pub enum KeyringError {
     /// A key pair could not be made.
     #[error("a key pair could not be made: {0}")]
     Make(String),
+    /// A message could not be signed.
+    #[error("the site's key does not sign: {0}")]
+    Sign(String),
     /// What was to be taken over is no key that can be.
     #[error("the key cannot be taken over: {why}")]
     Import {

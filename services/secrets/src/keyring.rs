@@ -13,6 +13,7 @@ use crate::error::KeyringError;
 use crate::files::{self, Identity};
 use crate::project_key::ProjectKey;
 use crate::scope::Scope;
+use crate::signing_key::SigningKey;
 use crate::ssh_key::SshKey;
 
 /// The most that is sealed into one record, in bytes.
@@ -55,6 +56,7 @@ pub struct Keyring {
     kept: Mutex<BTreeMap<String, ScopeKey>>,
     pub(crate) projects: Mutex<BTreeMap<String, Arc<ProjectKey>>>,
     pub(crate) ssh: Mutex<BTreeMap<String, Arc<SshKey>>>,
+    pub(crate) signing: Mutex<BTreeMap<String, Arc<SigningKey>>>,
     /// Held while a key pair is made: one at a time, for each takes a processor for seconds.
     pub(crate) making: Mutex<()>,
 }
@@ -96,6 +98,7 @@ impl Keyring {
             kept: Mutex::default(),
             projects: Mutex::default(),
             ssh: Mutex::default(),
+            signing: Mutex::default(),
             making: Mutex::default(),
         })
     }

@@ -16,6 +16,8 @@
 //! - `<hash of connection and project>.key`: a project's RSA key pair, sealed under the master key. Nothing but the
 //!   loss of this file makes the secrets in that project's repository unreadable; nothing here deletes it.
 //! - `<hash of the owner>.key`: the SSH key pair of a project or tenant, sealed likewise.
+//! - `<hash of "signing-key/site">.key`: the key pair the site signs checkpoints and exports of its log with, sealed
+//!   likewise.
 //! - `imported/`: what `gatelog keys import` asks of the process that owns the gate; nothing secret.
 //!
 //! A file whose name ends in `.new` was left by a process that died while it made a key. It is sealed like the others,
@@ -47,6 +49,7 @@ mod people;
 mod project_key;
 mod scope;
 mod signing;
+mod signing_key;
 mod ssh_key;
 
 pub use cipher::Plaintext;
@@ -56,4 +59,5 @@ pub use oaep::{MAX_CHUNKS, encipher};
 pub use project_key::{KeyOwner, ProjectKey};
 pub use scope::Scope;
 pub use signing::{Hs256, NoPublicKey, Rs256};
+pub use signing_key::SigningKey;
 pub use ssh_key::{SshKey, SshOwner};

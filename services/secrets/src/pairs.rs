@@ -9,6 +9,7 @@ use crate::error::KeyringError;
 use crate::files::{self, Identity};
 use crate::keyring::{KEPT, Keyring};
 use crate::project_key::{self, BITS, KeyOwner, ProjectKey};
+use crate::signing_key::{SIGNING_BITS, SIGNING_NAME, SigningKey};
 use crate::ssh_key::{SSH_BITS, SshKey, SshOwner};
 
 /// What kinds of key pairs have in common.
@@ -81,6 +82,25 @@ impl Keyring {
     /// No such key in `pem`, somebody who has a key already, a name that cannot have one, trouble with its file.
     pub fn import_ssh_key(&self, owner: &SshOwner, pem: &str, replace: bool) -> Result<Arc<SshKey>, KeyringError> {
         self.import_pair(&owner.name()?, &owner.to_string(), pem, replace)
+    }
+}
+
+/// The key pair a site signs with.
+impl Keyring {
+    /// The site's key pair for signing, made if there is none; see [`Keyring::project_key`].
+    ///
+    /// # Errors
+    /// Trouble with its file.
+    pub fn signing_key(&self) -> Result<Arc<SigningKey>, KeyringError> {
+        self.pair(SIGNING_NAME, SIGNING_BITS)
+    }
+
+    /// The site's key pair for signing, if there is one: nothing can have been signed without.
+    ///
+    /// # Errors
+    /// Trouble with its file.
+    pub fn known_signing_key(&self) -> Result<Option<Arc<SigningKey>>, KeyringError> {
+        self.known_pair(SIGNING_NAME)
     }
 }
 

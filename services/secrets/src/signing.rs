@@ -1,4 +1,5 @@
-//! Keys of tokens: HS256 and RS256 of JSON Web Algorithms (RFC 7518), and no other.
+//! Keys of signatures: HS256 and RS256 of JSON Web Algorithms (RFC 7518), and no other. Tokens have both; what a site
+//! signs itself (checkpoints and exports of its log) has the latter.
 //!
 //! Tokens are taken apart and put together by `jsonwebtoken`; this is what it signs and verifies with. Its own backends
 //! would put a second RSA, SHA-2 and HMAC and three elliptic curves into the binary, and trust RSA keys of any size up to
@@ -109,6 +110,15 @@ impl Rs256 {
         let number = BoxedUint::from_be_slice_vartime;
         let key = RsaPublicKey::new_with_size_limits(number(modulus), number(exponent), SMALLEST..=LARGEST);
         key.map_err(|_| NoPublicKey).and_then(Rs256::sized)
+    }
+
+    /// From SubjectPublicKeyInfo in DER.
+    ///
+    /// # Errors
+    /// [`NoPublicKey`]
+    pub fn from_der(der: &[u8]) -> Result<Rs256, NoPublicKey> {
+        let der = Some(der).filter(|der| der.len() <= LONGEST_PEM).ok_or(NoPublicKey)?;
+        RsaPublicKey::from_public_key_der(der).map_err(|_| NoPublicKey).and_then(Rs256::sized)
     }
 
     fn sized(key: RsaPublicKey) -> Result<Rs256, NoPublicKey> {

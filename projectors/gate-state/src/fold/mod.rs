@@ -48,7 +48,7 @@ impl<B: Backing> GateLive<B> {
             // These say what was not done; nothing live remembers it.
             GateEvent::Unrouted(_) | GateEvent::EnqueueRefused(_) | GateEvent::OutcomeIgnored(_) => Ok(()),
             // For whoever asks later; that it happened is in the history's moments.
-            GateEvent::SecretsGiven(_) => Ok(()),
+            GateEvent::SecretsGiven(_) | GateEvent::Accessed(_) => Ok(()),
 
             GateEvent::ItemEnqueued(event) => gate.item_enqueued(record, event),
             GateEvent::BuildsetOpened(event) => gate.buildset_opened(record, event),

@@ -48,6 +48,7 @@ mod read;
 mod recover;
 mod refresh;
 mod scan;
+mod slice;
 mod verify;
 
 #[cfg(test)]
@@ -56,4 +57,5 @@ mod tests;
 pub use blobs::FileBlobs;
 pub use log::EmbeddedLog;
 pub use options::{Known, Options, ReaderOptions, Stats};
+pub use slice::{Piece, SliceHead, SliceLog, SliceWriter, read_slice};
 pub use verify::VerifyReport;

@@ -114,6 +114,15 @@ impl EmbeddedLog {
         EmbeddedLog::start(shared, None, "log-follow", move || polling.poll(&options))
     }
 
+    /// The site and generation of the log in this directory, without opening it; `None` when there is none.
+    ///
+    /// # Errors
+    /// `Damaged`, `System`.
+    pub fn identity(dir: impl AsRef<Path>) -> Result<Option<(gatelog_record::SiteId, u32)>, LogError> {
+        let header = Home::new(dir.as_ref()).read_header()?;
+        Ok(header.map(|header| (header.site, header.generation)))
+    }
+
     /// Adopts a restored or forked log that nobody holds: its generation is raised, which is recorded
     /// with the reason in the log's header, and what was known of the log before no longer counts. The
     /// caller then records `LogRestored` in each partition. Gives the new generation.

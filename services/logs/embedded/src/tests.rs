@@ -1,6 +1,7 @@
 //! The embedded log against its promises and against what disks and people do to it.
 
 mod contract;
+mod corruption;
 mod damage;
 mod kill;
 mod model;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gatelog_deciding::{Context, Deciding, Refusal};
 use gatelog_gate_state::Gate;
 use gatelog_gate_state::live::{BuildRow, BuildsetRow, GateLive, GateTables, ItemRow, PendingRow, TenantRow};
-use gatelog_record::draft::gate::{NotRouted, OutcomeIgnored, Unrouted};
+use gatelog_record::draft::gate::{AccessTold, Accessed, NotRouted, OutcomeIgnored, Unrouted};
 use gatelog_record::draft::partition::{InputRefused, InputTaken, OutboxCleared, OutboxDelivered};
 use gatelog_record::event::{GateEvent, PartitionEvent};
 use gatelog_record::input::{GateInput, PartitionInput};
@@ -72,6 +72,8 @@ impl<'a> Decision<'a> {
         let mut decision = Decision::begin(rules, state, input, context);
         match &input.input {
             Input::Gate(GateInput::NotRouted(what)) => decision.not_routed(what)?,
+            // Of the site, and of no tenant's queues.
+            Input::Gate(GateInput::AccessTold(told)) => decision.access_told(told)?,
             Input::Gate(body) if tenant_named(body).is_some_and(|tenant| tenant != input.key) => {
                 let message = format!(
                     "the input came under key {:?} but is for tenant {:?}: send it under the tenant's name",
@@ -103,6 +105,7 @@ impl<'a> Decision<'a> {
             GateInput::LayoutMade(made) => self.layout_made(made),
             GateInput::TriggerReceived(received) => self.trigger_received(received),
             GateInput::NotRouted(what) => self.not_routed(what),
+            GateInput::AccessTold(told) => self.access_told(told),
             GateInput::ChangesFound(found) => self.changes_found(found),
             GateInput::EnqueueAsked(asked) => self.enqueue_asked(asked),
             GateInput::DequeueAsked(asked) => self.dequeue_asked(asked),
@@ -150,6 +153,11 @@ impl<'a> Decision<'a> {
     fn not_routed(&mut self, what: &NotRouted) -> Result<(), Refusal> {
         let reason = if what.table_version == 0 { "no-tenant-file" } else { "project-in-no-tenant" };
         self.emit(GateEvent::Unrouted(Unrouted { what: what.clone(), reason: reason.into() }))
+    }
+
+    /// It has happened: nothing is decided, but it is told.
+    fn access_told(&mut self, told: &AccessTold) -> Result<(), Refusal> {
+        self.emit(GateEvent::Accessed(Accessed { told: told.clone() }))
     }
 
     fn outbox_delivered(&mut self, delivered: &OutboxDelivered) -> Result<(), Refusal> {
@@ -243,7 +251,7 @@ fn tenant_named(input: &GateInput) -> Option<&str> {
     Some(match input {
         GateInput::TenantLoaded(body) => &body.tenant,
         GateInput::TriggerReceived(body) => &body.tenant,
-        GateInput::NotRouted(_) => return None,
+        GateInput::NotRouted(_) | GateInput::AccessTold(_) => return None,
         GateInput::ChangesFound(body) => &body.tenant,
         GateInput::ConfigFilesFound(body) => &body.tenant,
         GateInput::LayoutMade(body) => &body.tenant,

@@ -176,6 +176,7 @@ impl Decision<'_> {
             | GateEvent::HoldEnded(_)
             | GateEvent::AutoholdEnded(_)
             | GateEvent::SecretsGiven(_)
+            | GateEvent::Accessed(_)
             // The item leaves next.
             | GateEvent::ArtifactsNoted(_) => {}
         }

@@ -12,6 +12,11 @@ use cargo_metadata::{DependencyKind, Metadata, Package};
 const TABLE: &[(&str, &[&str], Outside)] = &[
     ("log-schema/record", &[], Only(&["bincode", "crc32c", "hex", "serde", "serde_json", "sha2", "thiserror"])),
     ("log-schema/event-log", &[RECORD], Only(&["thiserror"])),
+    (
+        "log-schema/audit",
+        &[RECORD, "log-schema/event-log"],
+        Only(&["base64", "hex", "serde_json", "sha2", "thiserror"]),
+    ),
     ("projectors/tables", &[RECORD], Only(&["serde", "sha2", "thiserror"])),
     (
         "projectors/store",

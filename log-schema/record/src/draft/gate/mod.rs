@@ -1,5 +1,6 @@
 //! The gate's own words: tenants, changes, items, buildsets, builds, reports.
 
+mod access;
 mod builds;
 mod configuration;
 mod holds;
@@ -10,6 +11,7 @@ mod queueing;
 mod subjects;
 mod triggers;
 
+pub use access::*;
 pub use builds::*;
 pub use configuration::*;
 pub use holds::*;

@@ -1,0 +1,7 @@
+//! Exports as auditors get them, and as those would like them who have something to hide.
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up shall fail")]
+
+mod desk;
+mod insiders;
+mod mutations;
+mod selections;
