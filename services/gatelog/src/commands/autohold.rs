@@ -54,8 +54,11 @@ pub fn info(site: &SiteArgs, args: &AutoholdInfoArgs) -> Result<ExitCode, Failur
     }
     let mut lines = vec![line(&found)];
     for held in found["nodes"].as_array().map(Vec::as_slice).unwrap_or_default() {
-        let worker = held["worker"].as_str().map(|worker| format!(" on worker {worker}")).unwrap_or_default();
-        lines.push(format!("  keeps the nodes of build {}{worker}", text(&held["build"])));
+        let worker = held["worker"].as_str().map_or_else(|| "its worker".to_owned(), clean);
+        for node in held["nodes"].as_array().map(Vec::as_slice).unwrap_or_default().iter().map(text) {
+            let build = text(&held["build"]);
+            lines.push(format!("  keeps node {node} of build {build}: nodes/{node}/home in the directory of {worker}"));
+        }
     }
     tell(&lines)
 }

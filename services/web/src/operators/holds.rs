@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use gatelog_gate_state::GateLive;
 use gatelog_gate_state::live::AutoholdRow;
+use gatelog_record::LeaseId;
 use gatelog_record::draft::gate::{AutoholdAsked, AutoholdDeleteAsked, TenantProject};
 use gatelog_record::input::GateInput;
 use gatelog_tables::{Backing, Table};
@@ -19,7 +20,7 @@ use crate::error::ApiError;
 use crate::keys::project_of;
 use crate::query::Query;
 use crate::reading::{App, Live, Needs, Reading, answer};
-use crate::shape::short;
+use crate::shape::{ms, short};
 
 const READS: &str = "GET, HEAD, OPTIONS";
 pub(super) const ONE: &str = "GET, HEAD, DELETE, OPTIONS";
@@ -32,17 +33,27 @@ fn number(request: u64) -> String {
     format!("{request:010}")
 }
 
-fn document(request: u64, row: &AutoholdRow) -> Value {
+/// The nodes that a lease has, as long as capacity has the lease: asked as of now, whatever moment the rest is of.
+fn nodes_of(app: &App, lease: LeaseId) -> Result<Vec<String>, ApiError> {
+    let view = app.site.capacity.view();
+    let row = view.live().own.leases.get(&lease)?;
+    let grant = row.as_ref().and_then(|row| row.grant.as_ref());
+    Ok(grant.into_iter().flat_map(|grant| &grant.nodes).map(|one| one.node.to_string()).collect())
+}
+
+fn document(app: &App, request: u64, row: &AutoholdRow) -> Result<Value, ApiError> {
     let asked = &row.asked;
     let held = |one: &gatelog_gate_state::live::HeldBuild| {
-        json!({
+        Ok(json!({
             "build": one.hold.build.to_string(),
-            "nodes": one.lease.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "nodes": one.lease.map_or_else(|| Ok(Vec::new()), |lease| nodes_of(app, lease))?,
+            "lease": one.lease.map(|lease| lease.to_string()),
             "worker": one.worker,
-            "until_ms": one.hold.until.map(crate::shape::ms),
-        })
+            "since_ms": ms(one.since),
+            "until_ms": one.hold.until.map(ms),
+        }))
     };
-    json!({
+    Ok(json!({
         "id": number(request),
         "tenant": asked.tenant,
         "project": asked.project,
@@ -53,9 +64,9 @@ fn document(request: u64, row: &AutoholdRow) -> Value {
         "reason": asked.reason,
         "node_expiration": asked.node_expiration,
         "expired": null,
-        "nodes": row.held.iter().map(held).collect::<Vec<_>>(),
-        "asked_ms": crate::shape::ms(row.asked_at),
-    })
+        "nodes": row.held.iter().map(held).collect::<Result<Vec<_>, ApiError>>()?,
+        "asked_ms": ms(row.asked_at),
+    }))
 }
 
 fn rows<B: Backing>(live: &GateLive<B>, tenant: &str) -> Result<Vec<(u64, AutoholdRow)>, ApiError> {
@@ -77,10 +88,10 @@ fn all(reading: &Reading<'_>, tenant: &str) -> Result<Vec<(u64, AutoholdRow)>, A
 }
 
 /// Those of a tenant; with a project, those of projects whose names end so. Zuul: it looks at the end of the name, too.
-fn list(reading: &Reading<'_>, tenant: &str, project: Option<&str>) -> Result<Value, ApiError> {
+pub(crate) fn list(reading: &Reading<'_>, tenant: &str, project: Option<&str>) -> Result<Value, ApiError> {
     let fits = |row: &AutoholdRow| project.is_none_or(|project| row.asked.project.ends_with(project));
     let found = all(reading, tenant)?;
-    Ok(found.iter().filter(|(_, row)| fits(row)).map(|(request, row)| document(*request, row)).collect())
+    found.iter().filter(|(_, row)| fits(row)).map(|(request, row)| document(reading.app, *request, row)).collect()
 }
 
 /// `autohold`
@@ -135,7 +146,8 @@ pub(super) async fn one(
         return answer(app, headers, query, Needs::Live, move |reading, _| {
             let found = all(reading, &tenant)?;
             let row = found.iter().find(|(one, _)| Ok(*one) == request);
-            row.map(|(request, row)| document(*request, row)).ok_or_else(unknown)
+            let (request, row) = row.ok_or_else(unknown)?;
+            document(reading.app, *request, row)
         })
         .await;
     }

@@ -7,7 +7,7 @@
 
 mod ask;
 mod body;
-mod holds;
+pub(crate) mod holds;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -100,6 +100,16 @@ pub(crate) fn page(
         let edge = if stand == Stand::Bad { "bad-edge" } else { "note" };
         put!(main, r#"<p class="card {}">{} {}</p>"#, edge, stand.mark(), detail);
     }
+    // Capacity tells how it is now, not how it was.
+    if let Some(held) = leases.iter().find(|lease| !frame.then && lease.phase == "held") {
+        put!(
+            main,
+            r#"<p class="card warn-edge">Its nodes are kept{}{} <span class="muted">Where they are is told</span> <a href="{}#kept">with the request</a>.</p>"#,
+            if held.detail.is_empty() { "." } else { ": " },
+            held.detail,
+            frame.to("/status")
+        );
+    }
     let estimate = Estimates::default().of(reading, tenant, &entry.job)?;
     put!(main, "{}", progress(frame, &entry, estimate));
     let mut after = Html::new();
@@ -226,9 +236,9 @@ fn leases_table(frame: &Frame, leases: &[Lease]) -> Html {
         let ended = lease.ended_at.filter(|at| *at <= until);
         let phase = match (granted, ended) {
             (_, Some(_)) => "ended",
-            (Some(_), None) => "granted",
+            (Some(_), None) if frame.then => "granted",
             (None, None) if frame.then => "asked",
-            (None, None) => &lease.phase,
+            (_, None) => &lease.phase,
         };
         put!(
             rows,

@@ -9,6 +9,7 @@
 //! slider that need not be sent, consoles that go on.
 
 mod ansi;
+mod asked;
 mod assets;
 mod build;
 mod buildset;

@@ -6,9 +6,9 @@ use serde_json::Value as Json;
 
 use super::frame::{Content, Frame, Tab};
 use super::html::{Html, html, outside, put};
-use super::lists;
 use super::parts::{list, meter, reference, text};
 use super::words::{self, Stand};
+use super::{asked, lists};
 use crate::error::ApiError;
 use crate::estimate::Estimate;
 use crate::query::Query;
@@ -31,6 +31,7 @@ pub(crate) fn page(reading: &Reading<'_>, frame: &Frame, tenant: &str, query: &Q
         Html::new()
     };
     let mut main = html!(r#"<div class="head"><h1>Status</h1>{}{}</div>"#, summary(&document), own);
+    put!(main, "{}", asked::intake(&document));
     if let Some(wait) = document.get("wait").filter(|wait| !wait.is_null()) {
         put!(main, r#"<div class="card note">The tenant waits: {}</div>"#, waiting(frame, wait));
     }
@@ -74,7 +75,7 @@ pub(crate) fn page(reading: &Reading<'_>, frame: &Frame, tenant: &str, query: &Q
             rows
         );
     }
-    put!(main, "{}", lists::lately(reading, frame, tenant)?);
+    put!(main, "{}{}", asked::kept(reading, frame, tenant)?, lists::lately(reading, frame, tenant)?);
     Ok(Content { title: format!("{tenant} status"), tab: Tab::Status, kind: "status", main, item: None, live: true })
 }
 
