@@ -29,7 +29,9 @@ macro_rules! concat_examples {
     };
 }
 
+pub mod audit;
 pub mod operators;
+pub mod slice;
 
 /// A project-gating CI/CD system on an append-only log.
 ///
@@ -86,6 +88,9 @@ pub enum Command {
     /// Go back in time
     #[command(subcommand, arg_required_else_help = true)]
     Replay(ReplayCommand),
+    /// Proof for others: signed checkpoints, exports, and what may be forgotten
+    #[command(subcommand, arg_required_else_help = true)]
+    Audit(audit::AuditCommand),
     /// Say why: everything that happened to a change, item, build or event, back to its cause
     Explain(ExplainArgs),
     /// Say what is wrong with a configuration, before it is pushed
@@ -147,6 +152,10 @@ pub enum LogCommand {
     Init(LogInitArgs),
     /// Say what is wrong with the log's topics and brokers, with the cure
     Check(LogCheckArgs),
+    /// Write a slice of the log with its blobs and the state before it into one file, without any keys
+    Export(slice::LogExportArgs),
+    /// Put a slice into a directory of its own, to look around in it
+    Import(slice::LogImportArgs),
 }
 
 /// Ways back in time.
@@ -688,7 +697,10 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Log(LogCommand::Cat(args)) => commands::log_cat::run(&cli.site, args),
         Command::Log(LogCommand::Verify(args)) => commands::log_verify::run(&cli.site, args),
         Command::Log(LogCommand::Init(args)) => commands::log_topics::init(&cli.site, args),
+        Command::Log(LogCommand::Export(args)) => commands::log_slice::export(&cli.site, args),
+        Command::Log(LogCommand::Import(args)) => commands::log_slice::import(&cli.site, args),
         Command::Log(LogCommand::Check(args)) => commands::log_topics::check(&cli.site, args),
+        Command::Audit(command) => dispatch_audit(&cli.site, command),
         Command::Replay(ReplayCommand::State(args)) => commands::replay::state(&cli.site, args),
         Command::Replay(ReplayCommand::Verify(args)) => commands::replay::verify(&cli.site, args),
         Command::Explain(ExplainArgs { other: Some(ExplainCommand::Job(args)), .. }) => {
@@ -714,6 +726,16 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Keys(KeysCommand::ImportTenant(args)) => commands::keys::import_tenant(&cli.site, args),
         Command::Keys(KeysCommand::ShowTenant(args)) => commands::keys::show_tenant(&cli.site, args),
         Command::Doctor(args) => commands::doctor::run(&cli.site, args),
+    }
+}
+
+fn dispatch_audit(site: &SiteArgs, command: &audit::AuditCommand) -> Result<ExitCode, Failure> {
+    match command {
+        audit::AuditCommand::Checkpoint(args) => commands::audit::checkpoint(site, args),
+        audit::AuditCommand::Export(args) => commands::audit::make_export(site, args),
+        audit::AuditCommand::Verify(args) => commands::audit::verify(args),
+        audit::AuditCommand::Forget(args) => commands::retention::forget(site, args),
+        audit::AuditCommand::Retention(args) => commands::retention::retention(site, args),
     }
 }
 

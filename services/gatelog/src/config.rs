@@ -8,8 +8,10 @@ use std::time::Duration;
 use gatelog_executing::{ByteSize, CgroupSetting, CountLimit, ExecutorConfig, Limits, SandboxMode, SizeLimit};
 use serde::Deserialize;
 
+mod audit;
 mod auth;
 
+pub use audit::AuditSection;
 pub use auth::{AuthConfig, AuthDriver};
 
 /// The file's name in a site's directory.
@@ -42,6 +44,9 @@ pub struct SiteConfig {
     /// The log.
     #[serde(default)]
     pub log: LogSection,
+    /// What goes outside as a proof of the log.
+    #[serde(default)]
+    pub audit: AuditSection,
     /// What all processes of the site see.
     #[serde(default)]
     pub shared: Option<SharedSection>,
@@ -376,7 +381,7 @@ impl SiteConfig {
         let text = std::fs::read_to_string(&path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
         let config: SiteConfig = toml::from_str(&text)
             .map_err(|error| ConfigError::Parse { path: path.clone(), message: error.to_string() })?;
-        match config.contradiction() {
+        match config.contradiction().or_else(|| config.audit.contradiction(site)) {
             Some((message, cure)) => Err(ConfigError::Meaning { path, message, cure }),
             None => Ok(config),
         }

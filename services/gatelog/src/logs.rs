@@ -123,6 +123,14 @@ pub enum OpenError {
         /// How many it has.
         found: u32,
     },
+    /// It is a slice of another site's log.
+    #[error(
+        "{directory} holds a slice of a log, which can be read but not served; name the directory of a site with --dir"
+    )]
+    Slice {
+        /// The site's directory.
+        directory: String,
+    },
     /// Its blobs cannot be opened.
     #[error("blob store: {0}")]
     Blobs(String),
@@ -169,6 +177,9 @@ pub fn kafka(section: &KafkaSection, known: Vec<Known>) -> KafkaConfig {
 /// [`OpenError`].
 pub fn open(paths: &SitePaths, config: &SiteConfig, known: Vec<Known>) -> Result<Opened, OpenError> {
     let Some(section) = &config.log.kafka else {
+        if paths.root.join(crate::commands::log_slice::FILE).exists() {
+            return Err(OpenError::Slice { directory: paths.root.display().to_string() });
+        }
         let mut options = EmbeddedOptions::default();
         options.known = known
             .into_iter()

@@ -1,5 +1,6 @@
 //! gatelog: the command line, and the composition root that puts the house together.
 
+mod audit;
 mod auth;
 mod cli;
 mod client;

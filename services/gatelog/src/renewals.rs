@@ -1,5 +1,5 @@
 //! A project's key was imported: the tenants that have the project are configured anew, for whether a secret deciphers
-//! is told with a layout.
+//! is told with a layout. And something left the site ([`told`]): that goes onto the log.
 //!
 //! Whoever imports a key may have no way to the log: on one machine a running server alone appends. So a note is left
 //! beside the keys, and the process that owns the gate turns it into inputs, now or at its next start. A note is taken
@@ -20,6 +20,7 @@ use gatelog_tables::TableExt;
 use gatelog_writer::Published as WriterPublished;
 use serde::{Deserialize, Serialize};
 
+use crate::audit::told::{self, Told};
 use crate::roles::{Folded, GATE};
 use crate::server::draw;
 
@@ -49,9 +50,14 @@ pub struct Imported {
 
 /// Leaves a note, durable when this returns.
 pub fn leave(keys: &Path, imported: &Imported) -> Result<(), String> {
-    let folder = keys.join(FOLDER);
+    leave_in(keys, FOLDER, imported)
+}
+
+/// Leaves a note in a folder below the keys, durable when this returns.
+pub fn leave_in(keys: &Path, folder: &str, note: &impl Serialize) -> Result<(), String> {
+    let folder = keys.join(folder);
     let name = draw().map_err(|error| error.to_string())?;
-    let text = serde_json::to_string(imported).map_err(|error| error.to_string())?;
+    let text = serde_json::to_string(note).map_err(|error| error.to_string())?;
     let (part, whole) = (folder.join(format!("{name}.part")), folder.join(format!("{name}.json")));
     let write = || -> std::io::Result<()> {
         std::fs::create_dir_all(&folder)?;
@@ -83,7 +89,7 @@ impl Renewals {
     pub fn run(&self, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             if let Err(message) = self.look() {
-                tracing::warn!(message, "tenants whose keys were imported are not configured anew; it is tried again");
+                tracing::warn!(message, "what was left beside the keys is not on the log yet; it is tried again");
             }
             let mut waited = Duration::ZERO;
             while waited < LOOK && !stop.load(Ordering::Relaxed) {
@@ -94,16 +100,10 @@ impl Renewals {
     }
 
     fn look(&self) -> Result<(), String> {
-        let entries = match std::fs::read_dir(self.keys.join(FOLDER)) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error.to_string()),
-        };
-        let notes: Vec<PathBuf> = entries
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|path| path.extension().is_some_and(|ending| ending == "json"))
-            .take(AT_ONCE)
-            .collect();
+        for note in self.notes(told::FOLDER)? {
+            self.tell(&note)?;
+        }
+        let notes = self.notes(FOLDER)?;
         // Which tenants there are is known once all that is on the log is folded.
         if notes.is_empty() || self.owner.mark(GATE).is_none() {
             return Ok(());
@@ -115,11 +115,36 @@ impl Renewals {
         notes.iter().try_for_each(|note| self.renew(note))
     }
 
+    fn notes(&self, folder: &str) -> Result<Vec<PathBuf>, String> {
+        let entries = match std::fs::read_dir(self.keys.join(folder)) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error.to_string()),
+        };
+        Ok(entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.extension().is_some_and(|ending| ending == "json"))
+            .take(AT_ONCE)
+            .collect())
+    }
+
+    /// Puts what left the site onto the log.
+    fn tell(&self, note: &Path) -> Result<(), String> {
+        let failed = |error: &dyn std::error::Error| format!("{}: {}", note.display(), chain(error));
+        match serde_json::from_slice::<Told>(&read(note).map_err(|error| failed(&error))?) {
+            Ok(told) => {
+                let frame = told.input(&note.file_stem().unwrap_or_default().to_string_lossy())?;
+                let taken = self.log.append_inputs(Stream::Inputs(GATE), vec![frame]).wait();
+                taken.ok_or("the log is closing")?.map_err(|error| failed(&error))?;
+            }
+            Err(error) => tracing::warn!(note = %note.display(), %error, "a note of what left the site cannot be read"),
+        }
+        std::fs::remove_file(note).map_err(|error| failed(&error))
+    }
+
     fn renew(&self, note: &Path) -> Result<(), String> {
         let failed = |error: &dyn std::error::Error| format!("{}: {}", note.display(), chain(error));
-        let size = std::fs::metadata(note).map_err(|error| failed(&error))?.len();
-        let text = if size <= LONGEST { std::fs::read(note).map_err(|error| failed(&error))? } else { Vec::new() };
-        match serde_json::from_slice::<Imported>(&text) {
+        match serde_json::from_slice::<Imported>(&read(note).map_err(|error| failed(&error))?) {
             Ok(imported) => {
                 let name = note.file_stem().unwrap_or_default().to_string_lossy();
                 let frames = self.inputs(&name, &imported)?;
@@ -161,4 +186,9 @@ impl Renewals {
         }
         Ok(frames)
     }
+}
+
+/// A note's text; of one that is longer than any, nothing.
+fn read(note: &Path) -> std::io::Result<Vec<u8>> {
+    if std::fs::metadata(note)?.len() <= LONGEST { std::fs::read(note) } else { Ok(Vec::new()) }
 }

@@ -21,6 +21,7 @@ use gatelog_secrets::Keyring;
 use gatelog_writer::{Directory, Host, SystemClock, WriterState};
 use serde::{Deserialize, Serialize};
 
+use crate::audit::notary;
 use crate::config::SiteConfig;
 use crate::logs::{self, Known, OpenError, SitePaths};
 use crate::patience::Patient;
@@ -178,7 +179,14 @@ impl Server {
 
         // The log, and what folds it.
         let lock = if config.log.kafka.is_some() { Some(lock(site)?) } else { None };
-        let opened = logs::open(&paths, &config, known(&paths)?)?;
+        let mut all_known = known(&paths)?;
+        let published = published(site, &paths, &config)?;
+        all_known.extend(published.clone());
+        let opened = logs::open(&paths, &config, all_known)?;
+        // A log elsewhere says who it is once it is open.
+        for known in &published {
+            let _ = notary::agrees(&*opened.log, known).map_err(OpenError::from)?;
+        }
         let keyring = Arc::new(Keyring::open_dir(paths.keys()).map_err(part("keys"))?);
         // Brokers may be out of reach for a while; a directory that cannot be read stays so.
         let patient: Arc<dyn Log> = match &config.log.kafka {
@@ -286,6 +294,7 @@ impl Server {
         if let Some(gate) = self.inside.as_ref().and_then(|inside| inside.gate.as_ref()) {
             self.threads.push(scheduler::route(process, gate, &known.connections)?);
             self.threads.push(scheduler::renew(process, gate, &known.connections)?);
+            self.threads.extend(scheduler::sign(process)?);
         }
         if has(Role::Connections) {
             self.threads.extend(connections::listen(process, &known)?);
@@ -497,6 +506,21 @@ fn console_listener(process: &Process) -> Result<(std::net::TcpListener, String)
         None => bound.to_string(),
     };
     Ok((listener, format!("http://{address}")))
+}
+
+/// What was signed and published of the log: it must not be shorter.
+fn published(site: &Path, paths: &SitePaths, config: &SiteConfig) -> Result<Vec<Known>, StartError> {
+    let Some(directory) = config.audit.directory(site) else { return Ok(Vec::new()) };
+    let identity = match &config.log.kafka {
+        None => gatelog_log_embedded::EmbeddedLog::identity(paths.log()).map_err(OpenError::from)?,
+        Some(section) => {
+            let description = logs::open_kafka_reader(section)?.describe();
+            Some((description.site, description.generation))
+        }
+    };
+    let Some(identity) = identity else { return Ok(Vec::new()) };
+    notary::known(&directory, &paths.keys(), identity, &[GATE, CAPACITY])
+        .map_err(|message| StartError::Part { part: "published checkpoints", message })
 }
 
 /// What projections and rungs know of the log: it must not be shorter.

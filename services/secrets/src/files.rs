@@ -66,6 +66,18 @@ pub(crate) fn read(path: &Path) -> Result<Option<(String, u32, Identity)>, Keyri
     }
 }
 
+/// The key files in a directory.
+pub(crate) fn list(dir: &Path) -> Result<Vec<PathBuf>, KeyringError> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).map_err(io("list", dir))? {
+        let path = entry.map_err(io("list", dir))?.path();
+        if path.extension().is_some_and(|ending| ending == "key") {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
 /// Makes a file with this text, durable when this returns. If there is one already (another thread or process was
 /// first), that one is left as it is.
 pub(crate) fn create(path: &Path, text: &str) -> Result<(), KeyringError> {

@@ -150,6 +150,27 @@ impl Keyring {
         Ok(files::delete(&self.path(&name))? || named)
     }
 
+    /// The scopes that have a key now, by name (`person/…`, `project/…`, `buildset/…`, `intake/…`), in order. No other
+    /// keys are among them, and nothing is opened.
+    ///
+    /// # Errors
+    /// The directory or a file in it cannot be read.
+    pub fn scopes(&self) -> Result<Vec<String>, KeyringError> {
+        let mut scopes = Vec::new();
+        for path in files::list(&self.dir)? {
+            let Some((text, ..)) = files::read(&path)? else { continue };
+            let mut lines = text.lines();
+            if lines.next() == Some(SCOPE_HEAD)
+                && let Some((scope, _)) = lines.next().and_then(|id| id.rsplit_once('@'))
+                && scope != ACTORS
+            {
+                scopes.push(scope.to_owned());
+            }
+        }
+        scopes.sort();
+        Ok(scopes)
+    }
+
     /// The opaque id of an account of a connection: the same for ever on this site, and nothing can be told from it
     /// without the keys.
     ///

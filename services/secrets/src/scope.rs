@@ -34,6 +34,22 @@ impl Scope {
         Scope::Intake { connection: connection.into(), month }
     }
 
+    /// What [`Scope`] prints, read back.
+    pub fn read(name: &str) -> Option<Scope> {
+        let (kind, subject) = name.split_once('/')?;
+        let scope = match kind {
+            "person" => Scope::Person(subject.parse().ok()?),
+            "project" => Scope::Project(subject.to_owned()),
+            "buildset" => Scope::Buildset(subject.parse().ok()?),
+            "intake" => {
+                let (connection, month) = subject.rsplit_once('/')?;
+                Scope::Intake { connection: connection.to_owned(), month: month.to_owned() }
+            }
+            _ => return None,
+        };
+        scope.name().is_ok().then_some(scope)
+    }
+
     /// The scope's name, checked: it becomes the first part of key ids (`<name>@<which>`).
     pub(crate) fn name(&self) -> Result<String, KeyringError> {
         let name = self.to_string();

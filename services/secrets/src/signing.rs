@@ -14,7 +14,7 @@ use jsonwebtoken::errors::{Error, ErrorKind};
 use jsonwebtoken::signature::{Error as Unsigned, Signer, Verifier};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind, EncodingKey};
 use rsa::pkcs1::DecodeRsaPublicKey;
-use rsa::pkcs8::DecodePublicKey;
+use rsa::pkcs8::{DecodePublicKey, EncodePublicKey};
 use rsa::traits::PublicKeyParts;
 use rsa::{BoxedUint, Pkcs1v15Sign, RsaPublicKey};
 use sha2::{Digest, Sha256};
@@ -119,6 +119,11 @@ impl Rs256 {
     pub fn from_der(der: &[u8]) -> Result<Rs256, NoPublicKey> {
         let der = Some(der).filter(|der| der.len() <= LONGEST_PEM).ok_or(NoPublicKey)?;
         RsaPublicKey::from_public_key_der(der).map_err(|_| NoPublicKey).and_then(Rs256::sized)
+    }
+
+    /// As SubjectPublicKeyInfo in DER; `None` where it cannot be written so.
+    pub fn to_der(&self) -> Option<Vec<u8>> {
+        Some(self.0.to_public_key_der().ok()?.as_bytes().to_vec())
     }
 
     fn sized(key: RsaPublicKey) -> Result<Rs256, NoPublicKey> {

@@ -238,3 +238,29 @@ fn scopes_have_names_that_cannot_be_mistaken() {
     let error = keyring.seal(&person(), &vec![0; MAX_PLAINTEXT + 1], b"").unwrap_err().to_string();
     assert!(error.contains("put them into a blob"), "{error}");
 }
+
+#[test]
+fn scopes_that_have_a_key_are_listed_and_a_forgotten_one_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let keys = Keyring::open_dir(dir.path().join("keys")).unwrap();
+    let ann = keys.actor("https://sso.example.org", "ann").unwrap();
+    let scopes = [
+        Scope::Person(ann),
+        Scope::Project("git.example.org/org/app".into()),
+        Scope::Intake { connection: "gerrit".into(), month: "2026-11".into() },
+    ];
+    assert_eq!(keys.scopes().unwrap(), Vec::<String>::new());
+    for scope in &scopes {
+        keys.seal(scope, b"text", b"").unwrap();
+        assert_eq!(Scope::read(&scope.to_string()).as_ref(), Some(scope));
+    }
+    keys.introduce(ann, "Ann").unwrap();
+    let mut names: Vec<String> = scopes.iter().map(ToString::to_string).collect();
+    names.sort();
+    assert_eq!(keys.scopes().unwrap(), names);
+    assert!(keys.forget(&scopes[1]).unwrap());
+    assert_eq!(keys.scopes().unwrap().len(), 2);
+    for wrong in ["", "person", "person/ann", "tenant/x", "buildset/1", "intake/gerrit", "project/a@b", "project/"] {
+        assert_eq!(Scope::read(wrong), None, "{wrong}");
+    }
+}

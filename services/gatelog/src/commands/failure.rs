@@ -84,7 +84,7 @@ impl Code {
         match error {
             OpenError::Log(error) => Code::of_log(error),
             OpenError::Unreachable { .. } => Code::Unavailable,
-            OpenError::Partitions { .. } => Code::Usage,
+            OpenError::Partitions { .. } | OpenError::Slice { .. } => Code::Usage,
             OpenError::Topics { .. } | OpenError::Blobs(_) => Code::No,
         }
     }
@@ -231,7 +231,10 @@ impl From<ReplayError> for Failure {
             ReplayError::Log(error) => return error.into(),
             ReplayError::History(error) => return error.into(),
             ReplayError::Blob(error) => return error.into(),
-            ReplayError::NotYet { .. } | ReplayError::NoEvent(_) | ReplayError::BeforeGenesis { .. } => Code::NotFound,
+            ReplayError::NotYet { .. }
+            | ReplayError::Slice { .. }
+            | ReplayError::NoEvent(_)
+            | ReplayError::BeforeGenesis { .. } => Code::NotFound,
             ReplayError::RungDiffers { .. }
             | ReplayError::NoInput { .. }
             | ReplayError::NoBlob { .. }

@@ -1,17 +1,19 @@
 //! `gatelog keys`: the key pairs of projects and tenants, in a site's keys directory. Safe beside running servers.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
 
 use gatelog_effects::connection::chain;
+use gatelog_record::draft::gate::AccessTold;
 use gatelog_rules_config::parse_tenant_file;
 use gatelog_secrets::{KeyOwner, Keyring, KeyringError, SshOwner};
 
+use super::audit::tell;
 use super::encrypt::read;
 use super::failure::{Code, Failure};
 use super::output::Output;
 use super::site::Site;
+use crate::audit::told::own_actor;
 use crate::cli::{KeysImportArgs, KeysImportTenantArgs, KeysShowArgs, KeysShowTenantArgs, SiteArgs};
 use crate::renewals::{self, Imported};
 
@@ -43,11 +45,19 @@ pub fn show(site: &SiteArgs, args: &KeysShowArgs) -> Result<ExitCode, Failure> {
     let keyring = open(&site)?;
     let owner = KeyOwner::new(&args.connection, &args.project);
     let text = if args.ssh {
-        keyring.ssh_key(&SshOwner::Project(owner)).map(|key| key.public_line())
+        keyring.ssh_key(&SshOwner::Project(owner.clone())).map(|key| key.public_line())
     } else {
         keyring.project_key(&owner).map(|key| key.public_pem().trim_end().to_owned())
     };
-    print(&text.map_err(|error| failure(&error))?)
+    let text = text.map_err(|error| failure(&error))?;
+    shown(&site, &keyring, &owner.to_string())?;
+    print(&text)
+}
+
+/// Whoever was shown a key may let others in by it: that is told to the log.
+fn shown(site: &Site, keyring: &Keyring, owner: &str) -> Result<(), Failure> {
+    let (what, subject) = ("key-shown".to_owned(), owner.to_owned());
+    tell(site, keyring, "", AccessTold { what, subject, detail: "the public half".to_owned() })
 }
 
 /// Takes a tenant's SSH key over.
@@ -63,7 +73,9 @@ pub fn import_tenant(site: &SiteArgs, args: &KeysImportTenantArgs) -> Result<Exi
 pub fn show_tenant(site: &SiteArgs, args: &KeysShowTenantArgs) -> Result<ExitCode, Failure> {
     let site = site.directory("keys show-tenant")?;
     know_tenant(&site, &args.tenant)?;
-    let key = open(&site)?.ssh_key(&SshOwner::Tenant(args.tenant.clone())).map_err(|error| failure(&error))?;
+    let keyring = open(&site)?;
+    let key = keyring.ssh_key(&SshOwner::Tenant(args.tenant.clone())).map_err(|error| failure(&error))?;
+    shown(&site, &keyring, &format!("tenant {}", args.tenant))?;
     print(&key.public_line())
 }
 
@@ -82,9 +94,7 @@ fn print(text: &str) -> Result<ExitCode, Failure> {
 /// Whether secrets decipher is said with a layout: the tenants that have the project get new ones.
 fn ask_for_layouts(site: &Site, keyring: &Keyring, args: &KeysImportArgs) -> Result<(), String> {
     let (connection, project) = (args.connection.clone(), args.project.clone());
-    // Whoever this process belongs to, by number: there need not be a name.
-    let user = std::fs::metadata("/proc/self").map_or_else(|_| "unknown".to_owned(), |own| own.uid().to_string());
-    let actor = keyring.actor("host", &user).map_err(|error| chain(&error))?;
+    let actor = own_actor(keyring)?;
     let usual = || format!("the key of {project} on {connection} was imported");
     let reason = args.reason.clone().unwrap_or_else(usual);
     let keys = site.keys().map_err(|failure| failure.primary)?;

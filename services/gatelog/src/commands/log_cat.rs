@@ -226,12 +226,15 @@ pub fn millis(at: Timestamp) -> String {
 /// A reader of history that begins at this event, and where to read. What stands before it is taken at its word.
 fn history_from(log: &dyn Log, partition: Partition, first: u64) -> Result<(HistoryReader, Offset), Failure> {
     let Some(before) = first.checked_sub(1).filter(|before| *before > 0) else {
-        return Ok((HistoryReader::from_genesis(partition), Offset::default()));
+        return Ok((HistoryReader::from_the_beginning(log, partition), Offset::default()));
     };
+    if before <= log.begins(partition).sequence {
+        return Ok((HistoryReader::from_the_beginning(log, partition), Offset::default()));
+    }
     let from = log.seek(partition, before)?;
     let batch = log.read(Stream::Events(partition), from, ReadLimit { records: 1, bytes: 1 })?;
     let Some(record) = batch.records.first() else {
-        return Ok((HistoryReader::from_genesis(partition), Offset::default()));
+        return Ok((HistoryReader::from_the_beginning(log, partition), Offset::default()));
     };
     let (envelope, link) = Envelope::decode(&record.bytes).map_err(|error| {
         let place = format!("{} offset {}", Stream::Events(partition), record.offset.0);

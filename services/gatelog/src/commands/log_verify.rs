@@ -1,11 +1,11 @@
 //! `gatelog log verify`: that what stands on the log is what was written.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
 use gatelog_event_log::history::{Report, verify, verify_inputs};
-use gatelog_event_log::{Blobs, HistoryReader, Log, Offset, ReadLimit, Step};
-use gatelog_record::{BlobHash, EventRef, InputFrame, Stream};
+use gatelog_event_log::{Blobs, HistoryReader, Log, Offset, ReadLimit, Step, Tail};
+use gatelog_record::{BlobHash, EventRef, InputFrame, Partition, Stream};
 use serde_json::{Value as Json, json};
 
 use super::blob_names;
@@ -22,7 +22,9 @@ pub fn run(site: &SiteArgs, args: &VerifyArgs) -> Result<ExitCode, Failure> {
     let site = site.directory("log verify")?;
     let mut findings = Findings::default();
     // Segments are the embedded log's; brokers check their own.
+    let slice = site.slice()?;
     let segments = match site.kafka()? {
+        _ if slice.is_some() => None,
         Some(_) => None,
         None => Some(match site.embedded()?.verify() {
             Ok(report) => json!({ "segments": report.segments, "sealed": report.sealed, "frames": report.frames,
@@ -34,6 +36,7 @@ pub fn run(site: &SiteArgs, args: &VerifyArgs) -> Result<ExitCode, Failure> {
         }),
     };
     let (log, blobs) = site.history()?;
+    findings.slice = slice.map(|slice| slice.head().begins.clone());
     findings.streams(&*log)?;
     findings.blobs(&*log, &*blobs)?;
     let mut out = Output::new();
@@ -56,6 +59,8 @@ pub fn run(site: &SiteArgs, args: &VerifyArgs) -> Result<ExitCode, Failure> {
 struct Findings {
     /// What is wrong with the segments themselves.
     broken: Vec<String>,
+    /// Of a slice: what its partitions begin after.
+    slice: Option<BTreeMap<Partition, Tail>>,
     streams: Vec<Report>,
     blobs: u64,
     blob_bytes: u64,
@@ -82,7 +87,7 @@ impl Findings {
         let mut seen = BTreeSet::new();
         for stream in log.streams()? {
             let mut reader = match stream {
-                Stream::Events(partition) => Some(HistoryReader::from_genesis(partition)),
+                Stream::Events(partition) => Some(HistoryReader::from_the_beginning(log, partition)),
                 _ => None,
             };
             let mut from = Offset::default();
@@ -169,7 +174,13 @@ impl Findings {
                 json
             })
             .collect();
-        json!({ "ok": self.sound(), "segments": segments, "streams": streams,
+        let slice = self.slice.as_ref().map(|begins| {
+            begins
+                .iter()
+                .map(|(of, tail)| (of.to_string(), Json::from(tail.sequence)))
+                .collect::<serde_json::Map<_, _>>()
+        });
+        json!({ "ok": self.sound(), "segments": segments, "slice": slice, "streams": streams,
                 "blobs": { "named": self.blobs, "bytes": self.blob_bytes, "wrong": self.wrong_blob_count },
                 "problems": self.places() })
     }
@@ -178,6 +189,13 @@ impl Findings {
         let good = style.paint(Paint::Green, "ok");
         let bad = style.paint(Paint::Red, "BROKEN");
         let mut lines = Vec::new();
+        if let Some(begins) = &self.slice {
+            let whole = if begins.is_empty() { ", from the first event on" } else { "" };
+            lines.push(format!("{:<24} {good}  this is a slice of a log, not all of it{whole}", "slice"));
+            for (partition, tail) in begins {
+                lines.push(format!("{:<24} {good}  begins after event {}", partition.to_string(), tail.sequence));
+            }
+        }
         match segments {
             None => {}
             Some(Json::Null) => lines.push(format!("{:<24} {bad}", "segments")),

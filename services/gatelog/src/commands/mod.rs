@@ -1,5 +1,6 @@
 //! The commands that read, and those that ask a server: a module each. What they print goes to stdout, what went wrong to stderr.
 
+pub mod audit;
 pub mod autohold;
 pub mod blob_names;
 pub mod check;
@@ -12,12 +13,14 @@ pub mod folder;
 pub mod freeze;
 pub mod keys;
 pub mod log_cat;
+pub mod log_slice;
 pub mod log_topics;
 pub mod log_verify;
 pub mod operators;
 pub mod output;
 pub mod queues;
 pub mod replay;
+pub mod retention;
 pub mod site;
 pub mod status;
 pub mod stop;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gatelog_event_log::{Blobs, Log};
-use gatelog_log_embedded::{EmbeddedLog, FileBlobs, ReaderOptions};
+use gatelog_log_embedded::{EmbeddedLog, FileBlobs, ReaderOptions, SliceLog};
 use serde_json::Value as Json;
 
 use super::failure::{Code, Failure};
@@ -110,13 +110,21 @@ impl Site {
         Ok(Arc::new(EmbeddedLog::open_reader(&path, ReaderOptions::default())?))
     }
 
+    /// The slice of a log that was imported into this directory, if that is what it holds.
+    pub fn slice(&self) -> Result<Option<Arc<SliceLog>>, Failure> {
+        Ok(super::log_slice::in_site(&self.dir)?)
+    }
+
     /// The log and its blobs, for reading beside those who serve them or without.
     pub fn history(&self) -> Result<History, Failure> {
         let config = self.config()?;
         let paths = self.paths(config.as_ref());
         let blobs: Arc<dyn Blobs> = Arc::new(FileBlobs::open_reader(paths.blobs()));
         match config.as_ref().and_then(|config| config.log.kafka.as_ref()) {
-            None => Ok((self.embedded()?, blobs)),
+            None => match self.slice()? {
+                Some(slice) => Ok((slice, blobs)),
+                None => Ok((self.embedded()?, blobs)),
+            },
             Some(section) => Ok((logs::open_kafka_reader(section)?, blobs)),
         }
     }

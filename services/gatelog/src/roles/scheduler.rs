@@ -4,13 +4,17 @@
 //! the earlier. Reports link to `[web] root`, which the tenants of the file get with it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-use gatelog_effects::connection::Connections;
+use gatelog_effects::connection::{Connections, chain};
 use gatelog_rules_gate::GateRules;
 use gatelog_writer::{Host, Receiver};
 
 use super::{Folded, GATE, Process};
+use crate::audit::notary::Notary;
+use crate::audit::publisher::Directory;
 use crate::renewals::Renewals;
 use crate::routing::IntakeRouter;
 use crate::server::{StartError, part};
@@ -52,4 +56,39 @@ pub fn renew(process: &Process, gate: &Host, connections: &Connections) -> Resul
     };
     let stop = Arc::clone(&process.stop);
     process.thread("renewals", move || renewals.run(&stop))
+}
+
+/// Signs where the log stands, at an interval and when the process ends, where the site says where that goes.
+pub fn sign(process: &Process) -> Result<Option<JoinHandle<()>>, StartError> {
+    let Some(directory) = process.config.audit.directory(&process.site) else { return Ok(None) };
+    let (log, keyring) = (Arc::clone(&process.patient), Arc::clone(&process.keyring));
+    let (every, stop) = (process.config.audit.every(), Arc::clone(&process.stop));
+    let thread = process.thread("notary", move || {
+        // Made when there is none, which takes seconds.
+        let key = match keyring.signing_key() {
+            Ok(key) => key,
+            Err(error) => {
+                tracing::error!(error = chain(&error), "there is no key to sign checkpoints with: none are made");
+                return;
+            }
+        };
+        let mut notary = Notary::new(log, key, Box::new(Directory::new(directory)));
+        loop {
+            let ending = stop.load(Ordering::Relaxed);
+            match notary.look(crate::clock::now()) {
+                Ok(made) => made.iter().for_each(|made| tracing::debug!(place = made.place, "a checkpoint was signed")),
+                Err(error) => {
+                    tracing::error!(error = chain(&error), "no checkpoint could be published; it is tried again");
+                }
+            }
+            if ending {
+                return;
+            }
+            let began = Instant::now();
+            while began.elapsed() < every && !stop.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+    })?;
+    Ok(Some(thread))
 }
