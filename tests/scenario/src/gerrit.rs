@@ -94,6 +94,17 @@ impl Change {
         votes.iter().rev().find(|vote| vote.label == label).map_or(0, |vote| vote.value)
     }
 
+    /// What all votes on a label come to: the worst there is stands, otherwise the strongest.
+    fn standing(&self, label: &str, best: i64) -> i64 {
+        let votes = self.patchsets.last().map(|newest| newest.votes.as_slice()).unwrap_or_default();
+        let values = votes.iter().filter(|vote| vote.label == label).map(|vote| vote.value);
+        values.fold(0, |standing, value| match value {
+            worst if worst == -best => worst,
+            stronger if stronger.abs() > standing.abs() => stronger,
+            _ => standing,
+        })
+    }
+
     /// The last vote on `Verified` of the newest patchset.
     pub fn verified(&self) -> i64 {
         self.vote("Verified")
@@ -502,14 +513,19 @@ impl Gerrit {
     }
 
     fn missing_labels(&self, change: &Change) -> Vec<&'static str> {
-        LABELS.iter().filter(|(label, value)| change.vote(label) < *value).map(|(label, _)| *label).collect()
+        LABELS
+            .iter()
+            .filter(|(label, value)| change.standing(label, *value) < *value)
+            .map(|(label, _)| *label)
+            .collect()
     }
 
     /// The changes a change needs: by its message, by the commit it stands on.
     fn needs(&self, change: &Change) -> (Vec<u32>, Option<(u32, usize)>) {
         let parent = change.patchsets.last().and_then(|newest| newest.parent);
-        let open = |number: &u32| self.changes.get(number).is_some_and(|other| other.status == Status::New);
-        (change.depends_on.clone(), parent.filter(|(number, _)| open(number)))
+        // Zuul: whoever stands on an abandoned change needs it nevertheless.
+        let unmerged = |number: &u32| self.changes.get(number).is_some_and(|other| other.status != Status::Merged);
+        (change.depends_on.clone(), parent.filter(|(number, _)| unmerged(number)))
     }
 
     fn needed_by(&self, number: u32) -> Vec<u32> {

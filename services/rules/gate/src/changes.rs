@@ -12,6 +12,7 @@ use gatelog_record::draft::gate::{
 use gatelog_record::event::GateEvent;
 
 use crate::decision::Decision;
+use crate::dependencies::{keep_topic, of_topic};
 use crate::filters;
 use crate::managers::same;
 
@@ -95,10 +96,15 @@ impl Decision<'_> {
                 found.changes.iter().filter_map(|facts| Some((facts.subject.change_key()?, facts))).collect();
             let asked: Vec<&ChangeFacts> = wanted.changes.iter().filter_map(|key| known.get(key).copied()).collect();
             if self.sets_off(tenant, trigger, &asked)? {
+                let layout = self.layout(tenant)?;
                 let mut todo: Vec<ChangeKey> = wanted.changes.clone();
                 while let Some(key) = todo.pop() {
-                    let needs = known.get(&key).map(|facts| facts.needs.as_slice()).unwrap_or_default();
-                    todo.extend(needs.iter().filter(|need| looked_at.insert((*need).clone())).cloned());
+                    let Some(facts) = known.get(&key) else { continue };
+                    let at = &facts.subject;
+                    let by_topic = layout.as_ref().is_some_and(|one| one.by_topic(&at.project, at.branch.as_deref()));
+                    let topic = if by_topic { of_topic(facts) } else { Vec::new() };
+                    let needs = facts.needs.iter().cloned().chain(topic);
+                    todo.extend(needs.filter(|need| looked_at.insert(need.clone())));
                 }
             }
         }
@@ -113,6 +119,7 @@ impl Decision<'_> {
                 known.iter().any(|need| looked_at.contains(need) && self.has_new_patchset(tenant, need, wanted));
             if is_as_before && !renewed && !self.items_of(tenant, &key).is_empty() {
                 facts.needs.retain(|need| known.contains(need));
+                keep_topic(facts, &of_topic(&row.facts));
             }
         }
         Ok(())
@@ -190,7 +197,7 @@ impl Decision<'_> {
                 && keep.insert(key)
             {
                 todo.extend(row.facts.needs.iter().cloned());
-                todo.extend(crate::dependencies::of_topic(&row.facts));
+                todo.extend(of_topic(&row.facts));
                 // What needs it may be brought along when it enters again.
                 todo.extend(row.facts.needed_by.iter().cloned());
             }

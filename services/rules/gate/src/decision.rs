@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gatelog_deciding::{Context, Deciding, Refusal};
 use gatelog_gate_state::Gate;
 use gatelog_gate_state::live::{BuildRow, BuildsetRow, GateLive, GateTables, ItemRow, PendingRow, TenantRow};
-use gatelog_record::draft::gate::{AccessTold, Accessed, NotRouted, OutcomeIgnored, Unrouted};
+use gatelog_record::draft::gate::{AccessTold, Accessed, NotRouted, OutcomeIgnored, Subject, Unrouted};
 use gatelog_record::draft::partition::{InputRefused, InputTaken, OutboxCleared, OutboxDelivered};
 use gatelog_record::event::{GateEvent, PartitionEvent};
 use gatelog_record::input::{GateInput, PartitionInput};
@@ -31,6 +31,8 @@ pub struct Decision<'a> {
     pub(crate) seen: Touched,
     /// The pipeline in which the first semaphore became free.
     pub(crate) freed_in: Option<String>,
+    /// What entered a pipeline that supersedes others: the pipeline, and what it was.
+    pub(crate) superseding: Vec<(String, Subject)>,
     /// What is to enter a pipeline again once the triggers at hand were settled.
     pub(crate) again: Vec<Again>,
 }
@@ -44,6 +46,7 @@ impl<'a> Decision<'a> {
             touched: Touched::default(),
             seen: Touched::default(),
             freed_in: None,
+            superseding: Vec::new(),
             again: Vec::new(),
         }
     }
@@ -138,6 +141,7 @@ impl<'a> Decision<'a> {
             // Zuul: what comes in is placed before the queues are looked at.
             self.settle_triggers(tenant)?;
             self.enter_again(tenant)?;
+            self.leave_superseded(tenant)?;
             self.run_queues(tenant)?;
             if self.deciding.events().len() == before {
                 let rest = std::mem::take(&mut self.touched);

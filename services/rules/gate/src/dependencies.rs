@@ -14,6 +14,9 @@ use crate::decision::Decision;
 /// The most changes one change may need, over any number of steps.
 const MAX_NEEDS: usize = 200;
 
+/// The attribute by which a code-review system tells the other open changes of a topic.
+const TOPIC_CHANGES: &str = "topic-changes";
+
 /// Changes that are tested as one; nearly always one alone.
 pub(crate) type Group = Vec<ChangeKey>;
 
@@ -54,13 +57,23 @@ struct Visit {
 
 /// The other open changes of a change's topic, as the code-review system told them.
 pub(crate) fn of_topic(facts: &ChangeFacts) -> Vec<ChangeKey> {
-    let told = facts.attributes.as_map().and_then(|map| map.get("topic-changes")).and_then(Value::as_list);
-    let text = |map: &BTreeMap<String, Value>, key: &str| map.get(key).and_then(Value::as_str).map(str::to_owned);
-    let key = |entry: &Value| {
-        let map = entry.as_map()?;
-        Some(ChangeKey { project: text(map, "project")?, change: text(map, "change")? })
-    };
-    told.unwrap_or_default().iter().filter_map(key).collect()
+    let told = facts.attributes.as_map().and_then(|map| map.get(TOPIC_CHANGES)).and_then(Value::as_list);
+    told.unwrap_or_default().iter().filter_map(told_key).collect()
+}
+
+/// Of the changes of a topic leaves those that are among some.
+pub(crate) fn keep_topic(facts: &mut ChangeFacts, known: &[ChangeKey]) {
+    if let Value::Map(map) = &mut facts.attributes
+        && let Some(Value::List(told)) = map.get_mut(TOPIC_CHANGES)
+    {
+        told.retain(|entry| told_key(entry).is_some_and(|key| known.contains(&key)));
+    }
+}
+
+fn told_key(entry: &Value) -> Option<ChangeKey> {
+    let map = entry.as_map()?;
+    let text = |key: &str| map.get(key).and_then(Value::as_str).map(str::to_owned);
+    Some(ChangeKey { project: text("project")?, change: text("change")? })
 }
 
 impl Decision<'_> {

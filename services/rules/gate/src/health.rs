@@ -100,6 +100,7 @@ impl Decision<'_> {
             return Ok(found);
         }
         let own: Vec<ChangeKey> = row.subjects.iter().filter_map(Subject::change_key).collect();
+        let mut missing: Vec<String> = Vec::new();
         for need in self.needs_of_group(walk.tenant, &own) {
             let holds = |item: &&ItemId| {
                 let subjects = self.item(**item).map(|row| row.subjects.as_slice()).unwrap_or_default();
@@ -117,11 +118,15 @@ impl Decision<'_> {
                         format!("Change {} is needed, and was abandoned.", change.facts.subject.url),
                     ));
                 }
-                Some(change) => return Err(("needs-gone", format!("Change {} is needed.", change.facts.subject.url))),
-                None => return Err(("needs-gone", format!("Change {} of {} is needed.", need.change, need.project))),
+                Some(change) => missing.push(change.facts.subject.url.clone()),
+                None => missing.push(format!("{} of {}", need.change, need.project)),
             }
         }
-        Ok(found)
+        match missing.as_slice() {
+            [] => Ok(found),
+            [one] => Err(("needs-gone", format!("Change {one} is needed."))),
+            several => Err(("needs-gone", format!("Changes {} are needed.", several.join(", ")))),
+        }
     }
 
     /// Why an item of a pipeline that merges could not be merged any more.

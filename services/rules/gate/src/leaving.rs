@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use gatelog_deciding::Refusal;
 use gatelog_gate_state::live::{BuildState, ItemRow, ProblemKind};
 use gatelog_record::draft::gate::{
-    BuildResult, BuildSettled, ItemDequeued, ItemFailing, ItemReset, ItemResult, LeaseEndWanted, ReportAction,
-    ReportersStarted, Subject,
+    BuildResult, BuildSettled, ChangeKey, ItemDequeued, ItemFailing, ItemReset, ItemResult, LeaseEndWanted,
+    ReportAction, ReportersStarted, Subject,
 };
 use gatelog_record::event::GateEvent;
 use gatelog_record::{ItemId, Value};
@@ -113,12 +113,42 @@ impl Decision<'_> {
             return self.leave_failing(item, ItemResult::Failure, "circle-abandoned", &detail, true);
         }
         self.leave_silently(item, why.code, &why.detail)?;
+        if row.live && why.code == "abandoned" {
+            self.leave_the_line(row)?;
+        }
         if circle && why.code == "new-patchset" {
             self.again.extend(row.subjects.iter().filter(|subject| **subject != why.subject).map(|subject| Again {
                 pipeline: row.pipeline.clone(),
                 subject: subject.clone(),
                 trigger: row.trigger,
             }));
+        }
+        Ok(())
+    }
+
+    /// Zuul: what needs an abandoned change that was in its queue leaves the queue with it, also where one goes after
+    /// the other and nobody asks otherwise what a change needs.
+    fn leave_the_line(&mut self, gone: &ItemRow) -> Result<(), Refusal> {
+        let Some(layout) = self.layout(&gone.tenant)? else { return Ok(()) };
+        let Some(pipeline) = layout.pipeline(&gone.pipeline) else { return Ok(()) };
+        if pipeline.manager != Manager::Serial || pipeline.ignore_dependencies {
+            return Ok(());
+        }
+        let key = (gone.tenant.clone(), gone.pipeline.clone(), gone.queue.clone());
+        let mut removed: Vec<Subject> = gone.subjects.clone();
+        for item in self.gate().queues.row(&key).map(|row| row.items.clone()).unwrap_or_default() {
+            let keys = self.keys_of(item);
+            // Who stands on an older patchset does not need the one that went.
+            let needs = |member: &ChangeKey, subject: &Subject| {
+                let key = subject.change_key();
+                self.needs_of(&gone.tenant, member).into_iter().any(|need| Some(need) == key)
+                    && self.stood_on(&gone.tenant, std::iter::once(member), subject).is_none()
+            };
+            let lost = removed.iter().find(|subject| keys.iter().any(|member| needs(member, subject)));
+            if let Some(detail) = lost.map(|subject| format!("Change {} is needed, and was abandoned.", subject.url)) {
+                removed.extend(self.item(item).map(|row| row.subjects.clone()).unwrap_or_default());
+                self.leave_failing(item, ItemResult::Failure, "needs-abandoned", &detail, true)?;
+            }
         }
         Ok(())
     }

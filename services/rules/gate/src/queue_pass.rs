@@ -164,6 +164,12 @@ impl Decision<'_> {
             self.begin_anew(walk, item, &row)?;
             return Ok(Step::Left);
         }
+        // Zuul: that it may not be merged itself is said before what it needs.
+        if let Some(why) = self.cannot_merge(walk, &row) {
+            let detail = format!("It can no longer be merged: {why}.");
+            self.leave_failing(item, ItemResult::Failure, "cannot-merge", &detail, true)?;
+            return Ok(Step::Left);
+        }
         let ahead = walk.items.get(..index).unwrap_or_default();
         let needed = match self.needed_items(walk, &row, ahead) {
             Ok(needed) => needed,
@@ -176,11 +182,6 @@ impl Decision<'_> {
                 return Ok(Step::Left);
             }
         };
-        if let Some(why) = self.cannot_merge(walk, &row) {
-            let detail = format!("It can no longer be merged: {why}.");
-            self.leave_failing(item, ItemResult::Failure, "cannot-merge", &detail, true)?;
-            return Ok(Step::Left);
-        }
         if !row.live {
             return Ok(Step::Carries);
         }

@@ -232,6 +232,11 @@ impl Decision<'_> {
                 format!("{who} depends on {}, which is gated in queue {theirs:?}, not in {queue:?}.", subject.url);
             return Err((OTHER_QUEUE, detail, true));
         }
+        // Zuul: a commit that stands on an older patchset, which nobody approved in its time, is silently left out.
+        if self.stood_on(entry.tenant, std::iter::once(member), subject).is_some() {
+            let detail = format!("It stands on an older patchset of {}: rebase it.", subject.url);
+            return Err(("needs-outdated", detail, false));
+        }
         if group.contains(need) || self.is_in_queue(entry, subject, &queue) {
             return Ok(Ahead::There);
         }
@@ -243,11 +248,6 @@ impl Decision<'_> {
             let detail = format!("It depends on {}, and {why}.", subject.url);
             // Zuul: silence; it enters by itself once what it needs does.
             return Err(("needs-unapproved", detail, false));
-        }
-        // Zuul: an older patchset that was not approved in its time is not pulled in, nor is the newest in its place.
-        if self.stood_on(entry.tenant, std::iter::once(member), subject).is_some() {
-            let detail = format!("It stands on an older patchset of {}: rebase it.", subject.url);
-            return Err(("needs-outdated", detail, false));
         }
         Ok(Ahead::Wanted(subject.clone()))
     }

@@ -230,8 +230,9 @@ impl Decision<'_> {
         }))?;
         if place.live {
             self.report_enqueue(entry.tenant, entry.pipeline, item, place.subjects)?;
-            for subject in place.subjects {
-                self.supersede(entry, subject)?;
+            if !entry.pipeline.supercedes.is_empty() {
+                let entered = place.subjects.iter().map(|subject| (entry.pipeline.name.clone(), subject.clone()));
+                self.superseding.extend(entered);
             }
         }
         Ok(item)
@@ -253,17 +254,24 @@ impl Decision<'_> {
     }
 
     /// Zuul: a change that enters a pipeline leaves those this one supersedes: in each the first item that holds
-    /// the change at this patchset, or anything of the same ref.
-    fn supersede(&mut self, entry: &Entry<'_>, subject: &Subject) -> Result<(), Refusal> {
-        for other in &entry.pipeline.supercedes {
-            let meant = |one: &Subject| {
-                one.project == subject.project && (one.git_ref == subject.git_ref || same(one, subject))
-            };
-            if let Some(item) = self.first_live(entry.tenant, other, meant)
-                && !self.is_merging(item)
-            {
-                let detail = format!("It entered {}, which supersedes this pipeline.", entry.pipeline.name);
-                self.leave_silently(item, "superseded", &detail)?;
+    /// the change at this patchset, or anything of the same ref. That happens once everybody took what came in, so
+    /// what lets it into both pipelines lets it out of the other again.
+    pub(crate) fn leave_superseded(&mut self, tenant: &str) -> Result<(), Refusal> {
+        if self.superseding.is_empty() {
+            return Ok(());
+        }
+        let Some(layout) = self.layout(tenant)? else { return Ok(()) };
+        for (name, subject) in std::mem::take(&mut self.superseding) {
+            for other in layout.pipeline(&name).map(|one| one.supercedes.as_slice()).unwrap_or_default() {
+                let meant = |one: &Subject| {
+                    one.project == subject.project && (one.git_ref == subject.git_ref || same(one, &subject))
+                };
+                if let Some(item) = self.first_live(tenant, other, meant)
+                    && !self.is_merging(item)
+                {
+                    let detail = format!("It entered {name}, which supersedes this pipeline.");
+                    self.leave_silently(item, "superseded", &detail)?;
+                }
             }
         }
         Ok(())
