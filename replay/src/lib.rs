@@ -4,6 +4,8 @@
 //!   and a fold, or from the first event.
 //! - [`cut`]: positions of all partitions that belong together at a time: no effect without its cause.
 //! - [`causes`]: from any event back to what came from outside.
+//! - [`diff`]: what differs between two moments.
+//! - [`step`]: a debugger: event by event, forwards and back.
 //! - [`verify`]: chain, fold and rungs checked over the whole history.
 //! - [`redecide`]: recorded inputs through the rules again; a difference is a bug.
 //!
@@ -12,15 +14,18 @@
 
 pub mod causes;
 pub mod cut;
+pub mod diff;
 mod error;
 pub mod explain;
 mod reading;
 pub mod redecide;
+pub mod step;
 pub mod timeline;
 pub mod verify;
 
 pub use causes::{CauseStep, causes};
 pub use cut::{Cut, cut_at};
+pub use diff::{Comparison, Place, compare};
 pub use error::ReplayError;
 pub use redecide::{Difference, Redecided, redecide};
 pub use timeline::{At, Full, Moment, Timeline};
