@@ -10,6 +10,7 @@ mod origins;
 mod past;
 mod redecided;
 mod steps;
+mod what_ifs;
 mod world;
 
 use std::sync::Arc;
