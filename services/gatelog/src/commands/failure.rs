@@ -7,6 +7,7 @@ use gatelog_event_log::history::VerifyError;
 use gatelog_event_log::{BlobError, HistoryError, LogError};
 use gatelog_replay::ReplayError;
 use gatelog_replay::explain::ExplainError;
+use gatelog_replay::step::StepError;
 
 use crate::client::ClientError;
 use crate::config::ConfigError;
@@ -231,7 +232,10 @@ impl From<ReplayError> for Failure {
             ReplayError::Log(error) => return error.into(),
             ReplayError::History(error) => return error.into(),
             ReplayError::Blob(error) => return error.into(),
-            ReplayError::NotYet { .. } | ReplayError::NoEvent(_) | ReplayError::BeforeGenesis { .. } => Code::NotFound,
+            ReplayError::NotYet { .. }
+            | ReplayError::NoEvent(_)
+            | ReplayError::NoSuchInput { .. }
+            | ReplayError::BeforeGenesis { .. } => Code::NotFound,
             ReplayError::RungDiffers { .. }
             | ReplayError::NoInput { .. }
             | ReplayError::NoBlob { .. }
@@ -263,6 +267,20 @@ impl From<ExplainError> for Failure {
         match error {
             ExplainError::Replay(error) => error.into(),
             _ => failure,
+        }
+    }
+}
+
+impl From<StepError> for Failure {
+    fn from(error: StepError) -> Failure {
+        match error {
+            StepError::Replay(error) => error.into(),
+            StepError::Explain(error) => error.into(),
+            StepError::Command(_) => split(Code::Usage, &error),
+            StepError::NoDomain(_)
+            | StepError::AtTheEnd(_)
+            | StepError::AtTheBeginning(_)
+            | StepError::NoFurther { .. } => split(Code::NotFound, &error),
         }
     }
 }
