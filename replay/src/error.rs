@@ -103,6 +103,20 @@ pub enum ReplayError {
         /// The event that decided it.
         sequence: u64,
     },
+    /// An input is named that was never decided.
+    #[error("no decision stands on the input at {stream} offset {offset}: see `gatelog log cat {stream}`")]
+    NoSuchInput {
+        /// The stream.
+        stream: Stream,
+        /// The offset.
+        offset: u64,
+    },
+    /// What a model says cannot be written down.
+    #[error("an input of the model cannot be written: {message}")]
+    NotWritable {
+        /// Why not.
+        message: String,
+    },
     /// A record cannot be read.
     #[error("{stream} offset {offset}: {source}")]
     Frame {

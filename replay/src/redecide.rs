@@ -51,14 +51,15 @@ pub struct Difference {
     pub decided: Vec<serde_json::Value>,
 }
 
-/// One decision as it stands on the log.
+/// One decision as it stands on the log, or what a writer recorded of its own accord.
 #[derive(Default)]
-struct Decision {
-    records: Vec<EventRecord>,
-    bytes: Vec<Vec<u8>>,
+pub(crate) struct Decision {
+    pub records: Vec<EventRecord>,
+    pub bytes: Vec<Vec<u8>>,
 }
 
-struct Again<'a, R: Rules> {
+/// Decides a partition's inputs again, decision by decision.
+pub(crate) struct Again<'a, R: Rules> {
     log: &'a dyn Log,
     blobs: &'a dyn Blobs,
     partition: Partition,
@@ -69,14 +70,16 @@ struct Again<'a, R: Rules> {
     tail: Tail,
     shell: Option<Shell<R>>,
     described: Description,
-    done: Redecided,
+    pub done: Redecided,
+    /// What was decided where it first came out otherwise.
+    pub otherwise: Vec<EventRecord>,
 }
 
 /// Decides every recorded input of a partition again and gives the first difference. What the writer
 /// records of its own accord (that it started, that the clock jumped) is taken as recorded.
 ///
 /// # Errors
-/// `InputChanged`, `NoInput`, `NoBlob`, `FoldRefused`, `Shell`, `Log`, `History`.
+/// `Slice`, `InputChanged`, `NoInput`, `NoBlob`, `FoldRefused`, `Shell`, `Log`, `History`.
 pub fn redecide<R: Rules>(
     log: &dyn Log,
     blobs: &dyn Blobs,
@@ -84,22 +87,7 @@ pub fn redecide<R: Rules>(
     factory: RulesFactory<R>,
     tables: PartitionOf<R::State>,
 ) -> Result<Redecided, ReplayError> {
-    let begins = log.begins(partition).sequence;
-    if begins > 0 {
-        return Err(ReplayError::Slice { partition, begins });
-    }
-    let mut again = Again {
-        log,
-        blobs,
-        partition,
-        factory,
-        tables,
-        live: <R::State as DomainState>::Live::<Maps>::open(&mut Maps)?,
-        tail: Tail::GENESIS,
-        shell: None,
-        described: log.describe(),
-        done: Redecided { decisions: 0, events: 0, as_recorded: 0, sequence: 0, difference: None },
-    };
+    let mut again = Again::new(log, blobs, partition, factory, tables)?;
     let mut decision = Decision::default();
     read_history(log, partition, Tail::GENESIS, |record, _, bytes| {
         let begins = record.decision.is_some() || record.cause == Cause::Start;
@@ -114,9 +102,54 @@ pub fn redecide<R: Rules>(
     Ok(again.done)
 }
 
-impl<R: Rules> Again<'_, R> {
+impl<'a, R: Rules> Again<'a, R> {
+    /// Before the first decision.
+    pub(crate) fn new(
+        log: &'a dyn Log,
+        blobs: &'a dyn Blobs,
+        partition: Partition,
+        factory: RulesFactory<R>,
+        tables: PartitionOf<R::State>,
+    ) -> Result<Again<'a, R>, ReplayError> {
+        let begins = log.begins(partition).sequence;
+        if begins > 0 {
+            return Err(ReplayError::Slice { partition, begins });
+        }
+        Ok(Again {
+            log,
+            blobs,
+            partition,
+            factory,
+            tables,
+            live: <R::State as DomainState>::Live::<Maps>::open(&mut Maps)?,
+            tail: Tail::GENESIS,
+            shell: None,
+            described: log.describe(),
+            done: Redecided { decisions: 0, events: 0, as_recorded: 0, sequence: 0, difference: None },
+            otherwise: Vec::new(),
+        })
+    }
+
+    /// The shell as it stands after the last decision, also one that came out otherwise.
+    pub(crate) fn into_shell(mut self) -> Result<Shell<R>, ReplayError> {
+        let term = self.tail.term.max(1);
+        self.shell_in(term)
+    }
+
+    /// The shell that decides in a term.
+    fn shell_in(&mut self, term: u64) -> Result<Shell<R>, ReplayError> {
+        if let Some(shell) = self.shell.take() {
+            return Ok(shell);
+        }
+        let copy = tables_of(&rows_of(&self.live)?)?;
+        // A shell decides in the term after its tail's; this one goes on in the tail's own.
+        let tail = Tail { term: term.saturating_sub(1), ..self.tail };
+        let factory = RulesFactory::clone(&self.factory);
+        Ok(Shell::new(self.partition, factory, self.tables, copy, tail, &self.described))
+    }
+
     /// Deals with what was gathered; says whether it is to go on.
-    fn settle(&mut self, decision: &mut Decision) -> Result<bool, ReplayError> {
+    pub(crate) fn settle(&mut self, decision: &mut Decision) -> Result<bool, ReplayError> {
         let Decision { records, bytes } = std::mem::take(decision);
         let Some(first) = records.first() else { return Ok(self.done.difference.is_none()) };
         if self.done.difference.is_some() {
@@ -132,6 +165,7 @@ impl<R: Rules> Again<'_, R> {
                     return Err(ReplayError::NoBlob { partition, sequence, message });
                 }
                 let input = self.input_name(header.input_offset);
+                self.otherwise.clone_from(&made.records);
                 self.done.difference =
                     Some(difference(self.partition, header.input_offset, input, &records, &bytes, &made.records));
                 return Ok(false);
@@ -173,16 +207,7 @@ impl<R: Rules> Again<'_, R> {
         if first.decision.as_ref().is_some_and(|header| header.input_digest != InputFrame::digest(&input)) {
             return Err(ReplayError::InputChanged { stream, offset, sequence: first.sequence });
         }
-        let mut shell = match self.shell.take() {
-            Some(shell) => shell,
-            None => {
-                let copy = tables_of(&rows_of(&self.live)?)?;
-                // A shell decides in the term after its tail's; this one goes on in the tail's own.
-                let tail = Tail { term: first.term.saturating_sub(1), ..self.tail };
-                let factory = RulesFactory::clone(&self.factory);
-                Shell::new(self.partition, factory, self.tables, copy, tail, &self.described)
-            }
-        };
+        let mut shell = self.shell_in(first.term)?;
         if let Some((outside, message)) = outside_of(records) {
             // What a log takes and which blobs were there is not the rules' to say: it is a fact of that day.
             shell.refuse_for(offset, outside, message);

@@ -1,6 +1,6 @@
 //! What people mean by a name.
 
-use gatelog_record::{BuildId, BuildsetId, Domain, EventRef, ItemId, Partition};
+use gatelog_record::{BuildId, BuildsetId, Domain, EventRef, ItemId, LeaseId, NodeId, Partition};
 
 use super::ExplainError;
 use super::index::{ChangeName, Index};
@@ -23,6 +23,12 @@ pub enum Found {
         /// The change.
         change: String,
     },
+    /// A lease: what one attempt of a build was given.
+    Lease(LeaseId),
+    /// A node.
+    Node(NodeId),
+    /// A worker, by its whole name.
+    Worker(String),
     /// An event.
     Event(EventRef),
 }
@@ -60,7 +66,12 @@ impl Index {
             let ChangeName { tenant, project, change } = change.clone();
             return Ok(Found::Change { tenant, project, change });
         }
-        self.by_prefix(what, tenant)
+        match self.by_prefix(what, tenant) {
+            Err(ExplainError::Unknown { .. }) if tenant.is_none() && self.workers.contains_key(what) => {
+                Ok(Found::Worker(what.to_owned()))
+            }
+            other => other,
+        }
     }
 
     fn change(&self, what: &str, tenant: Option<&str>) -> Result<Option<&ChangeName>, ExplainError> {
@@ -137,6 +148,19 @@ impl Index {
                 hits.push((Found::Build(*build), say));
             }
         }
+        for (lease, build) in &self.leases {
+            if fits(lease.to_string()) && self.builds.get(build).is_none_or(|note| of_tenant(&note.item)) {
+                hits.push((Found::Lease(*lease), format!("{lease}: lease of {}", self.names.build(*build))));
+            }
+        }
+        for (node, lease) in &self.nodes {
+            let build = self.leases.get(lease);
+            let note = build.and_then(|build| self.builds.get(build));
+            if fits(node.to_string()) && note.is_none_or(|note| of_tenant(&note.item)) {
+                let of = build.map(|build| self.names.build(*build)).unwrap_or_default();
+                hits.push((Found::Node(*node), format!("{node}: node of {of}")));
+            }
+        }
         match hits.len() {
             0 => Err(unknown()),
             1 => hits.pop().map(|(found, _)| found).ok_or_else(unknown),
@@ -154,7 +178,7 @@ fn last(change: &str) -> &str {
 }
 
 /// An event's position: `117`, `gate/0:117`, `capacity:3`.
-fn position(what: &str) -> Result<Option<EventRef>, ExplainError> {
+pub fn position(what: &str) -> Result<Option<EventRef>, ExplainError> {
     let gate = Partition { domain: Domain::Gate, index: 0 };
     if !what.is_empty() && what.chars().all(|c| c.is_ascii_digit()) {
         return Ok(what.parse().ok().map(|sequence| EventRef { partition: gate, sequence }));

@@ -8,9 +8,10 @@ use gatelog_event_log::{Log, Tail};
 use gatelog_record::draft::gate::{FactsPurpose, FreezeOutcome, Subject, TriggerCause, WaitSubject};
 use gatelog_record::event::{CapacityEvent, GateEvent};
 use gatelog_record::{
-    BuildId, BuildsetId, Domain, Event, EventRecord, EventRef, ItemId, LeaseId, Partition, Stream, Timestamp,
+    BuildId, BuildsetId, Domain, Event, EventRecord, EventRef, ItemId, LeaseId, NodeId, Partition, Stream, Timestamp,
 };
 
+use super::find::Found;
 use super::say::{Names, subject};
 use crate::error::ReplayError;
 use crate::reading::read_history;
@@ -34,6 +35,8 @@ pub(crate) struct BuildNote {
     pub item: ItemId,
     pub buildset: BuildsetId,
     pub job: String,
+    /// What the gate says of it.
+    pub told: Vec<EventRef>,
     /// What capacity says of its leases.
     pub leases: Vec<EventRef>,
 }
@@ -63,6 +66,12 @@ pub(crate) struct Index {
     pub buildsets: BTreeMap<BuildsetId, ItemId>,
     pub builds: BTreeMap<BuildId, BuildNote>,
     pub leases: BTreeMap<LeaseId, BuildId>,
+    /// Where each node was given out.
+    pub nodes: BTreeMap<NodeId, LeaseId>,
+    /// What is said of each lease.
+    pub lease_events: BTreeMap<LeaseId, Vec<EventRef>>,
+    /// What is said of each worker, and what it was given.
+    pub workers: BTreeMap<String, Vec<EventRef>>,
     /// Where each lease was granted.
     pub granted: BTreeMap<LeaseId, EventRef>,
     /// Where each attempt began.
@@ -181,6 +190,7 @@ impl Index {
                             item: frozen.item,
                             buildset: frozen.buildset,
                             job: job.name.clone(),
+                            told: vec![at],
                             leases: Vec::new(),
                         };
                         self.builds.insert(*build, note);
@@ -200,31 +210,74 @@ impl Index {
         {
             note.events.push(sequence);
         }
+        if let Some(note) = build_of(event).and_then(|build| self.builds.get_mut(&build)) {
+            note.told.push(at);
+        }
     }
 
     fn capacity(&mut self, at: EventRef, event: &CapacityEvent) {
-        let build = match event {
+        match event {
             CapacityEvent::LeaseQueued(queued) => {
                 self.leases.insert(queued.lease, queued.ask.build);
-                Some(queued.ask.build)
             }
             CapacityEvent::LeaseGranted(granted) => {
                 self.granted.insert(granted.lease, at);
-                Some(granted.build)
+                for node in &granted.nodes {
+                    self.nodes.insert(node.node, granted.lease);
+                }
+                self.workers.entry(granted.worker.clone()).or_default().push(at);
             }
-            CapacityEvent::LeaseRevoked(revoked) => Some(revoked.build),
-            CapacityEvent::LeaseEnded(ended) => self.leases.get(&ended.lease).copied(),
-            CapacityEvent::LeaseRefused(refused) => Some(refused.ask.build),
-            CapacityEvent::WaitChanged(changed) => self.leases.get(&changed.lease).copied(),
-            CapacityEvent::LeaseHeld(held) => self.leases.get(&held.lease).copied(),
-            CapacityEvent::LeasePaused(paused) => self.leases.get(&paused.lease).copied(),
-            CapacityEvent::LeaseResumed(resumed) => self.leases.get(&resumed.lease).copied(),
-            CapacityEvent::ReleaseNoted(noted) => self.leases.get(&noted.released.lease).copied(),
-            CapacityEvent::WorkerJoined(_) | CapacityEvent::WorkerLost(_) => None,
-        };
+            CapacityEvent::WorkerJoined(joined) => {
+                self.workers.entry(joined.offer.worker.clone()).or_default().push(at);
+            }
+            CapacityEvent::WorkerLost(lost) => self.workers.entry(lost.worker.clone()).or_default().push(at),
+            _ => {}
+        }
+        if let Some(lease) = lease_of(event) {
+            self.lease_events.entry(lease).or_default().push(at);
+        }
+        let build = self.build_of_capacity(event);
         if let Some(note) = build.and_then(|build| self.builds.get_mut(&build)) {
             note.leases.push(at);
         }
+    }
+
+    /// The build an event of capacity is about.
+    pub fn build_of_capacity(&self, event: &CapacityEvent) -> Option<BuildId> {
+        match event {
+            CapacityEvent::LeaseQueued(queued) => Some(queued.ask.build),
+            CapacityEvent::LeaseGranted(granted) => Some(granted.build),
+            CapacityEvent::LeaseRevoked(revoked) => Some(revoked.build),
+            CapacityEvent::LeaseRefused(refused) => Some(refused.ask.build),
+            other => self.leases.get(&lease_of(other)?).copied(),
+        }
+    }
+
+    /// Every event that tells of what was found, in the order of the log; `None` when nothing is known of it.
+    pub fn events_of(&self, found: &Found) -> Option<Vec<EventRef>> {
+        let of_item = |item: &ItemId| {
+            let note = self.items.get(item)?;
+            let own = note.events.iter().map(|sequence| EventRef { partition: note.partition, sequence: *sequence });
+            let leases = note.builds.iter().filter_map(|build| self.builds.get(build)).flat_map(|build| &build.leases);
+            Some(own.chain(leases.copied()).collect::<Vec<_>>())
+        };
+        let mut events = match found {
+            Found::Item(item) => of_item(item)?,
+            Found::Buildset(buildset) => of_item(self.buildsets.get(buildset)?)?,
+            Found::Build(build) => self.builds.get(build).map(|note| [&note.told[..], &note.leases[..]].concat())?,
+            Found::Lease(lease) => self.lease_events.get(lease)?.clone(),
+            Found::Node(node) => self.lease_events.get(self.nodes.get(node)?)?.clone(),
+            Found::Worker(worker) => self.workers.get(worker)?.clone(),
+            Found::Event(event) => vec![*event],
+            Found::Change { tenant, project, change } => {
+                let name = ChangeName { tenant: tenant.clone(), project: project.clone(), change: change.clone() };
+                let note = self.changes.get(&name)?;
+                note.events.iter().copied().chain(note.items.iter().filter_map(of_item).flatten()).collect()
+            }
+        };
+        events.sort();
+        events.dedup();
+        Some(events)
     }
 
     /// The item an event is about.
@@ -281,4 +334,43 @@ impl Index {
 fn change_name(tenant: &str, of: &Subject) -> ChangeName {
     let change = of.change.clone().unwrap_or_else(|| of.branch.clone().unwrap_or_else(|| subject(of)));
     ChangeName { tenant: tenant.to_owned(), project: of.project.clone(), change }
+}
+
+/// The lease an event is about.
+fn lease_of(event: &CapacityEvent) -> Option<LeaseId> {
+    match event {
+        CapacityEvent::LeaseQueued(queued) => Some(queued.lease),
+        CapacityEvent::LeaseGranted(granted) => Some(granted.lease),
+        CapacityEvent::LeaseRevoked(revoked) => Some(revoked.lease),
+        CapacityEvent::LeaseEnded(ended) => Some(ended.lease),
+        CapacityEvent::WaitChanged(changed) => Some(changed.lease),
+        CapacityEvent::LeaseHeld(held) => Some(held.lease),
+        CapacityEvent::LeasePaused(paused) => Some(paused.lease),
+        CapacityEvent::LeaseResumed(resumed) => Some(resumed.lease),
+        CapacityEvent::ReleaseNoted(noted) => Some(noted.released.lease),
+        CapacityEvent::LeaseRefused(_) | CapacityEvent::WorkerJoined(_) | CapacityEvent::WorkerLost(_) => None,
+    }
+}
+
+/// The build an event of the gate is about, if it is about one.
+pub(crate) fn build_of(event: &GateEvent) -> Option<BuildId> {
+    match event {
+        GateEvent::LeaseWanted(wanted) => Some(wanted.ask.build),
+        GateEvent::LeaseEndWanted(wanted) => Some(wanted.build),
+        GateEvent::BuildStarted(started) => Some(started.started.build),
+        GateEvent::BuildFinished(finished) => Some(finished.finished.build),
+        GateEvent::SecretsGiven(given) => Some(given.opened.build),
+        GateEvent::BuildSettled(settled) => Some(settled.build),
+        GateEvent::NodesetChanged(changed) => Some(changed.build),
+        GateEvent::BuildReady(ready) => Some(ready.started.build),
+        GateEvent::BuildPaused(paused) => Some(paused.paused.build),
+        GateEvent::BuildResumed(resumed) => Some(resumed.build),
+        GateEvent::BuildFailing(failing) => Some(failing.failing.build),
+        GateEvent::HoldEnded(ended) => Some(ended.build),
+        GateEvent::WaitChanged(changed) => match &changed.subject {
+            WaitSubject::Build(build) => Some(*build),
+            _ => None,
+        },
+        _ => None,
+    }
 }

@@ -24,7 +24,19 @@ impl Explainer<'_> {
     pub(crate) fn build(&self, build: BuildId) -> Result<JobStory, ExplainError> {
         let unknown = || ExplainError::Unknown { what: build.to_string(), did_you_mean: None };
         let note = self.index.builds.get(&build).ok_or_else(unknown)?;
-        self.job(&Found::Buildset(note.buildset), &note.job)
+        let mut story = self.job(&Found::Buildset(note.buildset), &note.job)?;
+        let mut records = Vec::new();
+        for at in self.events_of(&Found::Build(build))? {
+            records.push((at, self.record(at)?));
+        }
+        // Both domains by time; the gate first where they agree: it asks, capacity answers.
+        records.sort_by_key(|(at, record)| (record.recorded_at, at.partition, at.sequence));
+        if let Some(((first, _), rest)) = records.split_first() {
+            story.way = self.way_to(*first)?;
+            let steps = rest.iter().filter(|(_, record)| !record.event.name().ends_with(".wait-changed"));
+            story.way.extend(steps.map(|(at, record)| self.event_step(*at, record)));
+        }
+        Ok(story)
     }
 
     /// The story of a job, of the newest freezing of what was found.
@@ -44,6 +56,11 @@ impl Explainer<'_> {
                 Event::Gate(event) => (self.index.item_of(event).into_iter().collect(), None),
                 _ => (Vec::new(), None),
             },
+            Found::Lease(_) | Found::Node(_) => {
+                let build = self.build_behind(found).and_then(|build| self.index.builds.get(&build));
+                (build.iter().map(|note| note.item).collect(), build.map(|note| note.buildset))
+            }
+            Found::Worker(_) => (Vec::new(), None),
         };
         let mut last = None;
         // The newest first: with a job of that name if there is one, of the newest freezing otherwise.
@@ -126,6 +143,7 @@ impl Explainer<'_> {
             build,
             trace: rendered.unwrap_or_default().lines().map(str::to_owned).collect(),
             trace_data: serde_json::json!({ "stanzas": data["stanzas"], "job": of_job }),
+            way: Vec::new(),
         })
     }
 

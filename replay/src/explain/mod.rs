@@ -11,28 +11,30 @@ mod jobs;
 mod render;
 mod say;
 mod shapes;
+mod things;
 mod way;
 
 #[cfg(test)]
 mod tests;
 
-pub use find::Found;
+pub use find::{Found, position};
 pub use render::{Line, Tone};
-pub use say::Names;
+pub use say::{Names, short, subject};
 pub use shapes::{
     AttemptStory, BuildStory, BuildsetStory, ChangeStory, EventStory, Explanation, ItemStory, JobStory, Left, Merge,
-    Note, PreparedOn, Report, Spot, Wait, WayStep,
+    Note, PreparedOn, Report, Spot, ThingStory, Wait, WayStep,
 };
 
 use gatelog_event_log::{Blobs, Log};
 use gatelog_record::event::GateEvent;
-use gatelog_record::{ActorId, BlobHash, Event, EventRecord, EventRef, ItemId};
+use gatelog_record::{ActorId, BlobHash, BuildId, Event, EventRecord, EventRef, ItemId};
 
 use crate::error::ReplayError;
 use crate::reading::event_at;
 use crate::timeline::Moment;
 use index::{ChangeName, Index};
-use say::short;
+pub(crate) use shapes::text;
+pub(crate) use way::intake_offset;
 
 /// Why there is no explanation.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +51,9 @@ pub enum ExplainError {
         did_you_mean: Option<String>,
     },
     /// Nothing has this name.
-    #[error("nothing is known of {what:?}: it is no change, and no item, buildset or build begins with it")]
+    #[error(
+        "nothing is known of {what:?}: it is no change and no worker, and no item, buildset, build, lease or node begins with it"
+    )]
     Unknown {
         /// What was asked for.
         what: String,
@@ -210,6 +214,9 @@ impl<'a> Explainer<'a> {
                 self.change(&name).map(Explanation::Change)
             }
             Found::Event(event) => self.event(*event).map(Explanation::Event),
+            Found::Lease(lease) => self.lease(*lease).map(Explanation::Thing),
+            Found::Node(node) => self.node(*node).map(Explanation::Thing),
+            Found::Worker(worker) => self.worker(worker).map(Explanation::Thing),
         }
     }
 
@@ -236,6 +243,41 @@ impl<'a> Explainer<'a> {
             events: events.collect::<Result<_, ExplainError>>()?,
             items,
         })
+    }
+
+    /// Every event that tells of what was found, in the order of the log.
+    ///
+    /// # Errors
+    /// `Unknown`.
+    pub fn events_of(&self, found: &Found) -> Result<Vec<EventRef>, ExplainError> {
+        self.index
+            .events_of(found)
+            .ok_or_else(|| ExplainError::Unknown { what: format!("{found:?}"), did_you_mean: None })
+    }
+
+    /// The item an event is about.
+    pub fn item_of(&self, event: &Event) -> Option<ItemId> {
+        match event {
+            Event::Gate(event) => self.index.item_of(event),
+            Event::Capacity(event) => {
+                self.index.builds.get(&self.index.build_of_capacity(event)?).map(|note| note.item)
+            }
+            Event::Partition(_) => None,
+        }
+    }
+
+    /// The build an event is about.
+    pub fn build_of(&self, event: &Event) -> Option<BuildId> {
+        match event {
+            Event::Gate(event) => index::build_of(event),
+            Event::Capacity(event) => self.index.build_of_capacity(event),
+            Event::Partition(_) => None,
+        }
+    }
+
+    /// What ids stand for.
+    pub fn names(&self) -> &Names {
+        &self.index.names
     }
 
     fn record(&self, at: EventRef) -> Result<EventRecord, ExplainError> {

@@ -7,7 +7,7 @@ use gatelog_record::Timestamp;
 use super::say::{after_colon, commit_name, short, span};
 use super::shapes::{
     AttemptStory, BuildStory, BuildsetStory, ChangeStory, EventStory, Explanation, ItemStory, JobStory, Note, Spot,
-    Wait, WayStep,
+    ThingStory, Wait, WayStep,
 };
 
 /// What a line says, for whoever paints it.
@@ -76,6 +76,7 @@ impl Explanation {
             Explanation::Item(story) => item(&mut page, story),
             Explanation::Job(story) => job(&mut page, story),
             Explanation::Event(story) => event(&mut page, story),
+            Explanation::Thing(story) => thing(&mut page, story),
         }
         page.lines
     }
@@ -354,6 +355,22 @@ fn attempt_story(page: &mut Page, story: &AttemptStory) {
     }
 }
 
+fn thing(page: &mut Page, story: &ThingStory) {
+    page.line(Tone::Head, format!("{} {}", story.kind, story.id));
+    for (name, value) in &story.facts {
+        page.field(name, value);
+    }
+    if !story.events.is_empty() {
+        page.gap();
+        page.line(Tone::Head, "What happened");
+        notes(page, &story.events);
+    }
+    if !story.way.is_empty() {
+        page.gap();
+        way(page, &story.way);
+    }
+}
+
 fn way(page: &mut Page, steps: &[WayStep]) {
     page.line(Tone::Head, "The way, from the outside event on");
     let wide = |of: &dyn Fn(&WayStep) -> usize| steps.iter().map(of).max().unwrap_or_default();
@@ -388,6 +405,10 @@ fn job(page: &mut Page, story: &JobStory) {
     page.line(Tone::Head, "Why");
     for line in &story.trace {
         page.plain(format!("  {line}"));
+    }
+    if !story.way.is_empty() {
+        page.gap();
+        way(page, &story.way);
     }
 }
 

@@ -17,6 +17,8 @@ pub enum Explanation {
     Job(JobStory),
     /// Of an event.
     Event(EventStory),
+    /// Of a lease, a node or a worker.
+    Thing(ThingStory),
 }
 
 impl Explanation {
@@ -312,6 +314,9 @@ pub struct JobStory {
     pub trace: Vec<String>,
     /// The same as data.
     pub trace_data: serde_json::Value,
+    /// Where a build was asked for: its way through all domains, the outside first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub way: Vec<WayStep>,
 }
 
 /// An event's story.
@@ -327,7 +332,22 @@ pub struct EventStory {
     pub with: Vec<Note>,
 }
 
-fn text<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
+/// What happened to a lease, a node or a worker.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ThingStory {
+    /// What it is: `lease`, `node`, `worker`.
+    pub kind: &'static str,
+    /// Its id or name.
+    pub id: String,
+    /// What is known of it: name and value.
+    pub facts: Vec<(String, String)>,
+    /// Everything said of it, in the order of the log.
+    pub events: Vec<Note>,
+    /// How it came to be there, the outside first; empty for a worker.
+    pub way: Vec<WayStep>,
+}
+
+pub(crate) fn text<S: Serializer>(value: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
 }
 

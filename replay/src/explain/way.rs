@@ -55,14 +55,9 @@ impl Explainer<'_> {
     /// marks how far was routed, and is the offset itself elsewhere: the record that fits is it.
     fn intake_step(&self, origin: EventRef, routed: &InputRecord) -> Result<WayStep, ExplainError> {
         let stream = Stream::Intake(origin.partition.index);
-        if let Some(before) = origin.sequence.checked_sub(1)
-            && let Ok(record) = input_at(self.log, stream, before)
-            && routed_from(&routed.input, &record.input)
-        {
-            return Ok(self.input_step(stream, before, &record));
-        }
-        let record = input_at(self.log, stream, origin.sequence)?;
-        Ok(self.input_step(stream, origin.sequence, &record))
+        let offset = intake_offset(self.log, origin, &routed.input);
+        let record = input_at(self.log, stream, offset)?;
+        Ok(self.input_step(stream, offset, &record))
     }
 
     /// Where a worker's word comes from, when it does not say so itself: its lease.
@@ -152,6 +147,15 @@ impl Explainer<'_> {
             by: self.name_of(known(record.actor)),
             text: self.index.names.input(&record.input),
         }
+    }
+}
+
+/// The offset of the intake's record that an input was routed from.
+pub(crate) fn intake_offset(log: &dyn gatelog_event_log::Log, origin: EventRef, routed: &Input) -> u64 {
+    let stream = Stream::Intake(origin.partition.index);
+    match origin.sequence.checked_sub(1) {
+        Some(before) if input_at(log, stream, before).is_ok_and(|record| routed_from(routed, &record.input)) => before,
+        _ => origin.sequence,
     }
 }
 

@@ -2,12 +2,16 @@
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test may panic and explains itself")]
 
 mod desk;
+mod diffs;
 #[path = "../../../projectors/store/tests/it/lending.rs"]
 #[allow(dead_code, reason = "shared with the store's tests")]
 mod lending;
 mod origins;
 mod past;
 mod redecided;
+mod steps;
+mod what_ifs;
+mod world;
 
 use std::sync::Arc;
 

@@ -31,7 +31,10 @@ macro_rules! concat_examples {
 
 pub mod audit;
 pub mod operators;
+pub mod replay;
 pub mod slice;
+
+use replay::ReplayCommand;
 
 /// A project-gating CI/CD system on an append-only log.
 ///
@@ -156,15 +159,6 @@ pub enum LogCommand {
     Export(slice::LogExportArgs),
     /// Put a slice into a directory of its own, to look around in it
     Import(slice::LogImportArgs),
-}
-
-/// Ways back in time.
-#[derive(Debug, Subcommand)]
-pub enum ReplayCommand {
-    /// Show the queues as they were
-    State(StateArgs),
-    /// Decide every recorded input again and compare
-    Verify(ReplayVerifyArgs),
 }
 
 /// `serve`
@@ -434,6 +428,7 @@ pub struct ReplayVerifyArgs {
     "  gatelog explain show-miles --job tests        one job of it; also why a job did not run",
     "  gatelog explain 117                           event 117 of the gate, and what led to it",
     "  gatelog explain capacity/0:31                 an event of capacity",
+    "  gatelog explain 77ab                          a lease or node by its id, or a worker by its name",
     "  gatelog explain show-miles --at 80            as it was known at event 80",
     "  gatelog explain job app check unit            why a job would run, or not, with the configuration in force"
 ))]
@@ -442,8 +437,8 @@ pub struct ExplainArgs {
     /// What else can be explained.
     #[command(subcommand)]
     pub other: Option<ExplainCommand>,
-    /// A change (name, branch/name or URL), the uuid of an item, buildset or build (4 digits or more), or an event
-    /// (sequence, or <domain>/<partition>:<sequence>)
+    /// A change (name, branch/name or URL), the uuid of an item, buildset, build, lease or node (4 digits or more), a
+    /// worker, or an event (sequence, or <domain>/<partition>:<sequence>)
     #[arg(value_name = "WHAT", required = true)]
     pub what: Option<String>,
     /// Why this job ran, or why it did not
@@ -702,6 +697,9 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Log(LogCommand::Check(args)) => commands::log_topics::check(&cli.site, args),
         Command::Audit(command) => dispatch_audit(&cli.site, command),
         Command::Replay(ReplayCommand::State(args)) => commands::replay::state(&cli.site, args),
+        Command::Replay(ReplayCommand::Diff(args)) => commands::replay_diff::run(&cli.site, args),
+        Command::Replay(ReplayCommand::Step(args)) => commands::replay_step::run(&cli.site, args),
+        Command::Replay(ReplayCommand::WhatIf(args)) => commands::what_if::run(&cli.site, args),
         Command::Replay(ReplayCommand::Verify(args)) => commands::replay::verify(&cli.site, args),
         Command::Explain(ExplainArgs { other: Some(ExplainCommand::Job(args)), .. }) => {
             commands::explain_job::run(&cli.site, args)

@@ -233,3 +233,59 @@ fn a_reader_that_goes_away_is_no_error() {
     let ended = child.wait_with_output().unwrap();
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
 }
+
+/// Every file of a directory with its bytes.
+fn files(dir: &Path) -> std::collections::BTreeMap<std::path::PathBuf, Vec<u8>> {
+    let mut found = std::collections::BTreeMap::new();
+    for entry in std::fs::read_dir(dir).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            let bytes = std::fs::read(&path).unwrap();
+            found.insert(path, bytes);
+        }
+    }
+    found
+}
+
+#[test]
+fn two_moments_are_compared_and_the_past_is_gone_through_and_nothing_is_written() {
+    use std::io::Write;
+    let site = Site::new();
+    let before = files(site.path());
+    let text = site.run("replay diff 2 3").out;
+    assert!(text.contains("items\n  + git.demo/library master/add-miles,1 in check of demo"), "{text}");
+    let json = site.run("replay diff 2 3 --json").json();
+    assert_eq!(json["differences"]["items"][0]["kind"], "entered");
+    assert!(site.run("replay diff 3 now").out.contains("nothing differs"));
+    assert_eq!(site.run("replay diff 2 99").code, 3);
+
+    let mut child = Command::new(env!("CARGO_BIN_EXE_gatelog"))
+        .args(["replay", "step", "--at", "2", "--json"])
+        .current_dir(site.path())
+        .env_remove("GATELOG_DIR")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"next\nmade\nnext\nprevious\nquit\n").unwrap();
+    let ended = child.wait_with_output().unwrap();
+    let told = String::from_utf8(ended.stdout).unwrap();
+    let told: Vec<Json> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&told[0]["at"], &told[1]["at"]), (&Json::from("gate/0:2"), &Json::from("gate/0:3")));
+    assert!(told[2]["made"].as_array().unwrap().iter().any(|one| one["about"] == "items"), "{told:?}");
+    assert!(told[3]["error"].as_str().unwrap().contains("newest event"), "{told:?}");
+    assert_eq!(told[4]["at"], "gate/0:2");
+    assert_eq!(ended.status.code(), Some(3), "a script is told that a command failed");
+
+    let same = site.run("replay what-if --json");
+    assert_eq!((same.code, &same.json()["divergence"]), (0, &Json::Null));
+    let other = site.run(&format!("replay what-if --binary {} --json", env!("CARGO_BIN_EXE_gatelog")));
+    assert_eq!((other.code, other.json()), (0, same.json()), "another process answers the same");
+    assert_eq!(site.run("replay what-if --without 7").code, 3);
+    assert_eq!(site.run("replay what-if --binary /nowhere/gatelog").code, 3);
+    assert!(site.run("replay verify").out.contains("0 layouts and 0 job graphs made again"));
+    assert_eq!(files(site.path()), before, "every byte is as it was");
+}

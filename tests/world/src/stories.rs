@@ -1,6 +1,6 @@
 //! Stories of their own: one thing goes wrong in an otherwise quiet world.
 
-use gatelog_event_log::Log;
+use gatelog_event_log::{Log, MemoryBlobs, MemoryLog};
 use gatelog_record::draft::capacity::WorkerSeen;
 use gatelog_record::input::CapacityInput;
 use gatelog_record::{InputId, InputRecord, Stream, Timestamp};
@@ -53,4 +53,23 @@ pub fn newest_start_counts() -> Result<bool, String> {
     }
     let known = world.capacity.projection.live.own.workers.rows.get("w9").ok_or("capacity knows no such worker")?;
     Ok(known.offer.incarnation == "w9-2")
+}
+
+/// A day of a seed without faults: people do things for so many turns, then all comes to rest. Gives what is on the log
+/// and its blobs, for whoever looks at the past.
+///
+/// # Errors
+/// The promise that was broken.
+pub fn quiet_day(seed: u64, turns: usize) -> Result<(MemoryLog, MemoryBlobs), String> {
+    let mut world = World::new(seed)?;
+    for _ in 0..turns {
+        if crate::people::tell(&mut world)?.is_none() && world.wishes.chance(60) {
+            crate::people::act(&mut world)?;
+        }
+        if !world.step()? && !world.pass() {
+            world.monotonic += 1_000_000;
+        }
+    }
+    world.come_to_rest(200_000)?;
+    Ok((world.log, world.blobs))
 }

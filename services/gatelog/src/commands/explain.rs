@@ -48,7 +48,8 @@ pub fn moment(at: Option<At>) -> Moment {
     }
 }
 
-fn paint(style: Style, tone: Tone, text: &str) -> String {
+/// A line in its tone.
+pub fn paint(style: Style, tone: Tone, text: &str) -> String {
     match tone {
         Tone::Plain => text.to_owned(),
         Tone::Head => style.paint(Paint::Bold, text),

@@ -7,6 +7,7 @@ use gatelog_event_log::history::VerifyError;
 use gatelog_event_log::{BlobError, HistoryError, LogError};
 use gatelog_replay::ReplayError;
 use gatelog_replay::explain::ExplainError;
+use gatelog_replay::step::StepError;
 
 use crate::client::ClientError;
 use crate::config::ConfigError;
@@ -234,6 +235,7 @@ impl From<ReplayError> for Failure {
             ReplayError::NotYet { .. }
             | ReplayError::Slice { .. }
             | ReplayError::NoEvent(_)
+            | ReplayError::NoSuchInput { .. }
             | ReplayError::BeforeGenesis { .. } => Code::NotFound,
             ReplayError::RungDiffers { .. }
             | ReplayError::NoInput { .. }
@@ -266,6 +268,20 @@ impl From<ExplainError> for Failure {
         match error {
             ExplainError::Replay(error) => error.into(),
             _ => failure,
+        }
+    }
+}
+
+impl From<StepError> for Failure {
+    fn from(error: StepError) -> Failure {
+        match error {
+            StepError::Replay(error) => error.into(),
+            StepError::Explain(error) => error.into(),
+            StepError::Command(_) => split(Code::Usage, &error),
+            StepError::NoDomain(_)
+            | StepError::AtTheEnd(_)
+            | StepError::AtTheBeginning(_)
+            | StepError::NoFurther { .. } => split(Code::NotFound, &error),
         }
     }
 }

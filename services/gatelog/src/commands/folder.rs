@@ -92,7 +92,7 @@ fn read_text(path: &Path, what: &str) -> Result<String, Failure> {
 }
 
 /// The directories in one, by name; none when it is not there.
-fn directories(path: &Path) -> Result<Vec<(String, PathBuf)>, Failure> {
+pub fn directories(path: &Path) -> Result<Vec<(String, PathBuf)>, Failure> {
     let Ok(entries) = fs::read_dir(path) else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for entry in entries {

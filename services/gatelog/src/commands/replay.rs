@@ -3,9 +3,11 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use gatelog_effects::layout::LOADER;
 use gatelog_event_log::{Blobs, Log};
 use gatelog_gate_state::{Gate, GateLive};
 use gatelog_record::{Domain, Partition, Stream, Timestamp};
+use gatelog_replay::layouts::{LayoutDifference, LayoutsVerified, verify_layouts};
 use gatelog_replay::{Moment, Redecided, Timeline, redecide};
 use gatelog_rules_capacity::CapacityRules;
 use gatelog_rules_gate::GateRules;
@@ -125,13 +127,16 @@ fn tenants(
 /// `replay verify`
 pub fn verify(site: &SiteArgs, args: &ReplayVerifyArgs) -> Result<ExitCode, Failure> {
     let (log, blobs) = site.directory("replay verify")?.history()?;
-    let mut done = Vec::new();
+    let (mut done, mut layouts) = (Vec::new(), Vec::new());
     let mut streams = log.streams()?;
     streams.sort();
     for stream in streams {
         let Stream::Events(partition) = stream else { continue };
         if let Some(redecided) = again(&*log, &*blobs, partition)? {
             done.push((partition, redecided));
+        }
+        if partition.domain == Domain::Gate {
+            layouts.push((partition, verify_layouts(&*log, &*blobs, partition, LOADER)?));
         }
     }
     let mut out = Output::new();
@@ -144,16 +149,36 @@ pub fn verify(site: &SiteArgs, args: &ReplayVerifyArgs) -> Result<ExitCode, Fail
                 json
             })
             .collect();
-        let same = done.iter().all(|(_, redecided)| redecided.difference.is_none());
-        out.json(&json!({ "ok": same, "partitions": partitions }))?
+        let again: Vec<Json> = layouts
+            .iter()
+            .map(|(partition, made)| {
+                let mut json = serde_json::to_value(made).unwrap_or_default();
+                json["partition"] = partition.to_string().into();
+                json
+            })
+            .collect();
+        let same = done.iter().all(|(_, redecided)| redecided.difference.is_none())
+            && layouts.iter().all(|(_, made)| made.difference.is_none());
+        out.json(&json!({ "ok": same, "partitions": partitions, "layouts": again }))?
     } else {
         let style = Style::of_stdout();
         let lines: Vec<String> = done.iter().map(|(partition, redecided)| line(*partition, redecided, style)).collect();
-        out.lines(&lines)?
+        let made = layouts.iter().map(|(partition, made)| layout_line(*partition, made, style));
+        out.lines(&lines.into_iter().chain(made).collect::<Vec<_>>())?
     };
     let _ = out.flush()?;
     let difference = done.iter().find_map(|(_, redecided)| redecided.difference.as_ref());
-    let Some(difference) = difference else { return Ok(ExitCode::SUCCESS) };
+    let Some(difference) = difference else {
+        let layout = layouts.iter().find_map(|(_, made)| made.difference.as_ref());
+        let Some(LayoutDifference { partition, sequence, what, recorded, made }) = layout else {
+            return Ok(ExitCode::SUCCESS);
+        };
+        let message = format!("{partition} event {sequence}: its {what} comes out otherwise when it is made again");
+        let failure = Failure::new(Code::Diverged, message).detail(format!("recorded: {recorded}"));
+        return Err(failure
+            .detail(format!("made again: {made}"))
+            .hint("this gatelog loads or freezes otherwise than the one that wrote the log"));
+    };
     let at = format!("{} event {}", difference.partition, difference.sequence);
     let mut failure = Failure::new(Code::Diverged, format!("{at} comes out otherwise: {}", clean(&difference.what)))
         .detail(format!("the input at offset {} is {}", difference.input_offset, difference.input));
@@ -187,6 +212,20 @@ fn line(partition: Partition, redecided: &Redecided, style: Style) -> String {
     };
     let partition = partition.to_string();
     format!("{partition:<12} {state}  {decisions} decisions with {events} events, up to event {sequence}{outside}")
+}
+
+fn layout_line(partition: Partition, made: &LayoutsVerified, style: Style) -> String {
+    let state = match &made.difference {
+        None => style.paint(Paint::Green, "same"),
+        Some(_) => style.paint(Paint::Red, "DIVERGED"),
+    };
+    let older = match made.of_other_loaders {
+        0 => String::new(),
+        other => format!(" ({other} layouts of other versions of the loader are taken as recorded)"),
+    };
+    let LayoutsVerified { layouts, graphs, .. } = made;
+    let partition = partition.to_string();
+    format!("{partition:<12} {state}  {layouts} layouts and {graphs} job graphs made again{older}")
 }
 
 /// A text as one segment of a path or one value of a query.

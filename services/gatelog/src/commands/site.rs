@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use gatelog_event_log::{Blobs, Log};
 use gatelog_log_embedded::{EmbeddedLog, FileBlobs, ReaderOptions, SliceLog};
+use gatelog_record::Partition;
+use gatelog_store::{Layout, RungDir};
 use serde_json::Value as Json;
 
 use super::failure::{Code, Failure};
@@ -127,6 +129,12 @@ impl Site {
             },
             Some(section) => Ok((logs::open_kafka_reader(section)?, blobs)),
         }
+    }
+
+    /// Where the rungs of its partitions are.
+    pub fn rungs(&self) -> impl Fn(Partition) -> Option<RungDir> {
+        let projections = self.dir.join("projections");
+        move |partition| Some(RungDir::new(Layout::new(&projections, partition).rungs()))
     }
 
     /// Where its keys are.

@@ -1,0 +1,310 @@
+//! Layouts and job graphs made again: pure functions of what stands on the log and in its blobs.
+//!
+//! Which secrets decipher is found where the keys are and was recorded; it is taken from there. Which commits other
+//! repositories stood at is no part of a graph.
+
+use std::collections::BTreeMap;
+
+use gatelog_event_log::{Blobs, Log, Tail};
+use gatelog_record::draft::capacity::{NodeWanted, SemaphoreWanted};
+use gatelog_record::draft::gate::{
+    FreezeOutcome, FreezeWanted, FrozenJob, JobTraits, LayoutOutcome, LayoutWanted, NodesetAlternative, SecretVerdict,
+};
+use gatelog_record::event::GateEvent;
+use gatelog_record::{BlobHash, Event, Partition, WorkId, codec};
+use gatelog_rules_config::objects::nodeset::NodeSpec;
+use gatelog_rules_config::tenant::{ProjectFacts, TenantSpec};
+use gatelog_rules_config::{
+    ConfigFile, FreezeOptions, FreezeOutcome as Frozen, FreezeSubject, FrozenJob as Job, JobGraph, Layout, LoadInput,
+    ParseCache, Place, Problem, TenantSettings, freeze, load_cached, verdicts,
+};
+use gatelog_rules_gate::{ConfigRemarks, combine, config_remarks, job_traits};
+use serde::Serialize;
+
+use crate::error::ReplayError;
+use crate::reading::read_history;
+use crate::sealed::NamingBlobs;
+
+/// What making layouts and graphs again gave.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct LayoutsVerified {
+    /// How many layouts came out the same.
+    pub layouts: u64,
+    /// How many job graphs did, with the traces that say why.
+    pub graphs: u64,
+    /// How many layouts were made by another version of the loader: these are taken as recorded.
+    pub of_other_loaders: u64,
+    /// The first that came out otherwise, where it ended.
+    pub difference: Option<LayoutDifference>,
+}
+
+/// A layout or a graph that comes out otherwise.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LayoutDifference {
+    /// The partition.
+    pub partition: String,
+    /// The event that has it.
+    pub sequence: u64,
+    /// What it is: `layout`, `problems`, `graph`, `trace`.
+    pub what: String,
+    /// What was recorded.
+    pub recorded: String,
+    /// What it is now.
+    pub made: String,
+}
+
+/// Makes every layout and every job graph of a partition of the gate again, as far as it was made by this version of
+/// the loader, and compares hashes.
+///
+/// # Errors
+/// `NoBlob`, `Log`, `History`.
+pub fn verify_layouts(
+    log: &dyn Log,
+    blobs: &dyn Blobs,
+    partition: Partition,
+    loader: u32,
+) -> Result<LayoutsVerified, ReplayError> {
+    let naming = NamingBlobs(blobs);
+    let mut cache = ParseCache::default();
+    let mut wanted: BTreeMap<WorkId, LayoutWanted> = BTreeMap::new();
+    let mut graphs: BTreeMap<WorkId, FreezeWanted> = BTreeMap::new();
+    let mut done = LayoutsVerified::default();
+    read_history(log, partition, Tail::GENESIS, |record, _, _| {
+        let sequence = record.sequence;
+        let no_blob = |message| ReplayError::NoBlob { partition, sequence, message };
+        let mut compare = |what: &str, recorded: String, made: String| {
+            if recorded != made && done.difference.is_none() {
+                let (partition, what) = (partition.to_string(), what.to_owned());
+                done.difference = Some(LayoutDifference { partition, sequence, what, recorded, made });
+            }
+        };
+        let Event::Gate(event) = record.event else { return Ok(true) };
+        let made = match event {
+            GateEvent::LayoutWanted(asked) => {
+                wanted.insert(asked.work, asked);
+                return Ok(true);
+            }
+            GateEvent::FreezeWanted(asked) => {
+                graphs.insert(asked.work, asked);
+                return Ok(true);
+            }
+            GateEvent::LayoutReady(ready) => ready.made,
+            GateEvent::LayoutActivated(active) => active.made,
+            GateEvent::Frozen(frozen) => {
+                let Some(asked) = graphs.remove(&frozen.done.work) else { return Ok(true) };
+                let recorded = match &frozen.done.outcome {
+                    FreezeOutcome::Frozen { graph, trace, .. } => (Some(*graph), *trace),
+                    FreezeOutcome::NoJobs { trace, .. } | FreezeOutcome::Refused { trace, .. } => (None, *trace),
+                    FreezeOutcome::Failed { .. } => return Ok(true),
+                };
+                let made = match freeze_jobs(&naming, &asked).map_err(no_blob)? {
+                    FreezeOutcome::Frozen { graph, trace, .. } => (Some(graph), trace),
+                    FreezeOutcome::NoJobs { trace, .. } | FreezeOutcome::Refused { trace, .. } => (None, trace),
+                    FreezeOutcome::Failed { message, .. } => return Err(no_blob(message)),
+                };
+                let name = |hash: Option<BlobHash>| hash.map_or_else(|| "no jobs".to_owned(), |hash| hash.to_string());
+                compare("graph", name(recorded.0), name(made.0));
+                // Whoever keeps no traces has nothing to compare.
+                if recorded.1 != BlobHash::default() {
+                    compare("trace", recorded.1.to_string(), made.1.to_string());
+                }
+                done.graphs += u64::from(done.difference.is_none());
+                return Ok(done.difference.is_none());
+            }
+            _ => return Ok(true),
+        };
+        let Some(asked) = wanted.remove(&made.work) else { return Ok(true) };
+        let LayoutOutcome::Made { layout, problems, secrets, loader: by, .. } = &made.outcome else { return Ok(true) };
+        if *by != loader {
+            done.of_other_loaders += 1;
+            return Ok(true);
+        }
+        let again = make_layout(&naming, &asked, secrets, loader, &mut cache).map_err(no_blob)?;
+        if let LayoutOutcome::Made { layout: now, problems: said, .. } = again {
+            compare("layout", layout.to_string(), now.to_string());
+            compare("problems", problems.to_string(), said.to_string());
+        }
+        done.layouts += u64::from(done.difference.is_none());
+        Ok(done.difference.is_none())
+    })?;
+    Ok(done)
+}
+
+fn get(blobs: &dyn Blobs, hash: &BlobHash) -> Result<Vec<u8>, String> {
+    blobs.get(hash).map_err(|error| error.to_string())
+}
+
+fn read<T: serde::de::DeserializeOwned>(blobs: &dyn Blobs, hash: &BlobHash) -> Result<T, String> {
+    codec::decode(&get(blobs, hash)?).map_err(|error| format!("blob {hash} cannot be read: {error}"))
+}
+
+fn put(blobs: &dyn Blobs, value: &impl Serialize) -> Result<BlobHash, String> {
+    let bytes = codec::encode(value).map_err(|error| error.to_string())?;
+    blobs.put(&bytes).map_err(|error| error.to_string())
+}
+
+/// What the loader is given.
+fn load_input(blobs: &dyn Blobs, wanted: &LayoutWanted) -> Result<LoadInput, String> {
+    let settings = TenantSettings::read(&get(blobs, &wanted.settings)?).map_err(|error| error.to_string())?;
+    let mut facts: BTreeMap<(&str, &str), ProjectFacts> = BTreeMap::new();
+    let mut hosts: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut files = Vec::new();
+    for set in &wanted.files {
+        // A canonical name is the connection's host and the project's name there.
+        let (host, local) = set.at.project.split_once('/').unwrap_or(("", &set.at.project));
+        hosts.insert(&set.at.connection, host);
+        let known = facts.entry((&set.at.connection, local)).or_insert_with(|| ProjectFacts {
+            canonical_name: set.at.project.clone(),
+            default_branch: String::new(),
+            branches: Vec::new(),
+        });
+        known.branches.push(set.at.branch.clone());
+        if set.default || known.default_branch.is_empty() {
+            known.default_branch.clone_from(&set.at.branch);
+        }
+        for file in &set.files {
+            files.push(ConfigFile {
+                project: set.at.project.clone(),
+                branch: set.at.branch.clone(),
+                path: file.path.clone(),
+                text: String::from_utf8_lossy(&get(blobs, &file.blob)?).into_owned(),
+            });
+        }
+    }
+    let spec = TenantSpec { settings, place: Place::default() };
+    let (tenant, _) = spec.resolve(|connection, name| {
+        facts.get(&(connection, name)).cloned().or_else(|| {
+            // A project that could not be read has a name all the same.
+            let host = hosts.get(connection)?;
+            let canonical_name = format!("{host}/{name}");
+            Some(ProjectFacts { canonical_name, default_branch: "master".into(), branches: Vec::new() })
+        })
+    });
+    Ok(LoadInput { tenant, files })
+}
+
+/// Makes a layout, with these verdicts about its secrets.
+///
+/// # Errors
+/// Which blob cannot be had or read.
+pub(crate) fn make_layout(
+    blobs: &dyn Blobs,
+    wanted: &LayoutWanted,
+    secrets: &[SecretVerdict],
+    loader: u32,
+    cache: &mut ParseCache,
+) -> Result<LayoutOutcome, String> {
+    let input = load_input(blobs, wanted)?;
+    let (mut layout, mut problems) = load_cached(&input, cache);
+    problems.extend(verdicts::problems(&layout, secrets, &input.files));
+    let ahead: Vec<Problem> = wanted.ahead.as_ref().map(|hash| read(blobs, hash)).transpose()?.unwrap_or_default();
+    let errors = problems.iter().filter(|problem| problem.is_error()).count();
+    let said = match wanted.item {
+        Some(_) => config_remarks(&problems, &ahead, &wanted.changed),
+        None => ConfigRemarks::default(),
+    };
+    if let Some(base) = &wanted.base {
+        layout.keep_static(&read(blobs, base)?);
+    }
+    Ok(LayoutOutcome::Made {
+        layout: put(blobs, &layout)?,
+        problems: put(blobs, &problems)?,
+        errors: u32::try_from(errors).unwrap_or(u32::MAX),
+        introduced: said.errors,
+        loader,
+        secrets: secrets.to_vec(),
+        warnings: said.warnings,
+    })
+}
+
+/// Freezes jobs: the graph and its trace as recorded ones are; what a worker would be told is named after the job
+/// alone.
+///
+/// # Errors
+/// Which blob cannot be had or read.
+pub(crate) fn freeze_jobs(blobs: &dyn Blobs, wanted: &FreezeWanted) -> Result<FreezeOutcome, String> {
+    let layout: Layout = read(blobs, &wanted.layout)?;
+    let ahead: Option<Layout> = wanted.layout_ahead.as_ref().map(|hash| read(blobs, hash)).transpose()?;
+    let options = FreezeOptions { ahead: ahead.as_ref(), ..FreezeOptions::default() };
+    let own: Vec<_> = wanted.steps.iter().filter(|step| step.item == wanted.item).map(|step| &step.subject).collect();
+    let (mut graphs, mut in_pipeline, mut trace) = (Vec::new(), false, BlobHash::default());
+    for change in &own {
+        let question = FreezeSubject {
+            project: change.project.clone(),
+            branch: change.branch.clone(),
+            reference: change.git_ref.clone(),
+            updates_config: wanted.state.item_touches_config,
+            files: wanted.state.files.clone(),
+            ..FreezeSubject::default()
+        };
+        let outcome = freeze(&layout, &question, &wanted.pipeline, options);
+        trace = put(blobs, outcome.trace())?;
+        let graph = match outcome {
+            Frozen::Frozen { graph, .. } => graph,
+            Frozen::NotInPipeline { .. } => JobGraph::default(),
+            Frozen::NoJobs { .. } => {
+                in_pipeline |= own.len() == 1;
+                JobGraph::default()
+            }
+            Frozen::Refused { problem, .. } => {
+                return Ok(FreezeOutcome::Refused { trace, message: problem.to_string() });
+            }
+        };
+        in_pipeline |= !graph.jobs.is_empty();
+        graphs.push((change.project.clone(), graph));
+    }
+    let mut jobs = Vec::new();
+    let (graph, chosen): (JobGraph, Vec<(&JobGraph, &Job, Vec<u32>)>) = match graphs.as_slice() {
+        [(_, alone)] => (alone.clone(), alone.jobs.iter().map(|job| (alone, job, Vec::new())).collect()),
+        several => {
+            let chosen = combine(several);
+            let mut together = JobGraph::default();
+            together.jobs.extend(chosen.iter().map(|(_, job, _)| (*job).clone()));
+            (together, chosen)
+        }
+    };
+    for (of, job, changes) in chosen {
+        jobs.push(frozen(blobs, &layout, of, job, changes)?);
+    }
+    if jobs.is_empty() {
+        return Ok(FreezeOutcome::NoJobs { trace, in_pipeline });
+    }
+    Ok(FreezeOutcome::Frozen { graph: put(blobs, &graph)?, trace, jobs, repo_state: Vec::new() })
+}
+
+fn frozen(
+    blobs: &dyn Blobs,
+    layout: &Layout,
+    graph: &JobGraph,
+    job: &Job,
+    changes: Vec<u32>,
+) -> Result<FrozenJob, String> {
+    let spec = put(blobs, job)?;
+    let nodes = |nodes: &[NodeSpec]| -> Vec<NodeWanted> {
+        nodes.iter().map(|node| NodeWanted { names: node.names.clone(), label: node.label.clone() }).collect()
+    };
+    let mut nodesets =
+        job.nodesets.iter().map(|nodeset| NodesetAlternative { spec, nodes: nodes(&nodeset.shape.nodes) });
+    let first = nodesets.next().map(|first| first.nodes).unwrap_or_default();
+    let alternatives = nodesets.collect();
+    Ok(FrozenJob {
+        name: job.name.clone(),
+        spec,
+        voting: job.voting,
+        attempts: u32::try_from(job.attempts).unwrap_or(1).max(1),
+        dependencies: job.dependencies.iter().map(|one| (one.name.clone(), one.soft)).collect(),
+        semaphores: job
+            .semaphores
+            .iter()
+            .map(|one| SemaphoreWanted {
+                name: one.name.clone(),
+                max: u32::try_from(layout.semaphore_max(&one.name)).unwrap_or(1).max(1),
+            })
+            .collect(),
+        nodes: first,
+        noop: job.name == "noop",
+        success_message: job.success_message.clone(),
+        failure_message: job.failure_message.clone(),
+        traits: JobTraits { alternatives, ..job_traits(graph, job, changes) },
+    })
+}

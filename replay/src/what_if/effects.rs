@@ -1,0 +1,332 @@
+//! How short work would have ended: from the record where the same was asked there, made again where it is a pure
+//! function, and by a plain rule elsewhere.
+
+use std::collections::BTreeMap;
+
+use gatelog_event_log::Blobs;
+use gatelog_gate_state::Work;
+use gatelog_gate_state::live::PendingRow;
+use gatelog_record::draft::gate::{
+    ChangeFacts, ChangesFound, ChangesWanted, ConfigFile, ConfigFileSet, ConfigFilesFound, ConfigReadWanted,
+    FreezeDone, FreezeOutcome, FreezeWanted, LayoutMade, LayoutOutcome, PrepareDone, PrepareOutcome, PrepareRequested,
+    PreparedBranch, PreparedState, ProjectBranch, ReportDone, SubmitDone, SubmitOutcome, SubmitRequested,
+};
+use gatelog_record::event::GateEvent;
+use gatelog_record::input::GateInput;
+use gatelog_record::{BlobHash, Event, Partition, WorkId};
+
+use super::Config;
+use super::book::{changes_key, config_read_key, freeze_key, own_words, prepare_key, submit_key};
+use super::sim::Sim;
+use crate::error::ReplayError;
+use crate::layouts::{freeze_jobs, make_layout};
+use crate::reading::event_at;
+
+impl Sim<'_> {
+    /// How long a piece of work takes, in milliseconds.
+    pub(super) fn takes(&self, row: &PendingRow) -> i64 {
+        let key = match &row.work {
+            Work::ConfigRead(wanted) => config_read_key(wanted),
+            Work::Changes(wanted) => changes_key(wanted),
+            Work::Prepare(wanted) => prepare_key(&wanted.steps),
+            Work::Freeze(wanted) => freeze_key(wanted),
+            Work::Submit(wanted) => submit_key(wanted),
+            Work::Layout(_) | Work::Report(_) => return self.book.usual(row.work.kind()),
+        };
+        self.book.nearest(&key, self.now).map_or_else(|| self.book.usual(row.work.kind()), |told| told.took)
+    }
+
+    /// How a piece of work ends.
+    pub(super) fn outcome(
+        &mut self,
+        partition: Partition,
+        work: WorkId,
+        row: &PendingRow,
+    ) -> Result<GateInput, ReplayError> {
+        let (attempt, tenant) = (row.attempt, row.tenant.clone());
+        Ok(match &row.work {
+            Work::ConfigRead(wanted) => self.config_read(partition, work, attempt, wanted)?.into(),
+            Work::Layout(wanted) => {
+                let told = self.book.verdicts.get(&wanted.tenant);
+                let nearest = told.and_then(|told| told.iter().min_by_key(|(at, ..)| at.millis_since(self.now).abs()));
+                let (secrets, loader) =
+                    nearest.map(|(_, secrets, loader)| (secrets.clone(), *loader)).unwrap_or_default();
+                let made = make_layout(self.blobs, wanted, &secrets, loader, &mut self.cache);
+                let outcome = made.unwrap_or_else(|message| LayoutOutcome::Failed { code: "what-if".into(), message });
+                LayoutMade { work, attempt, tenant, outcome }.into()
+            }
+            Work::Changes(wanted) => self.changes(work, attempt, wanted)?.into(),
+            Work::Prepare(wanted) => {
+                let outcome = self.prepare(partition, &tenant, wanted)?;
+                PrepareDone { work, attempt, tenant, outcome }.into()
+            }
+            Work::Freeze(wanted) => {
+                let outcome = self.freeze(wanted)?;
+                FreezeDone { work, attempt, tenant, outcome }.into()
+            }
+            Work::Submit(wanted) => {
+                let outcome = self.submit(wanted)?;
+                SubmitDone { work, attempt, tenant, outcome }.into()
+            }
+            Work::Report(_) => ReportDone { work, attempt, tenant, failed: None }.into(),
+        })
+    }
+
+    fn told(&self, key: &str) -> Result<Option<GateEvent>, ReplayError> {
+        let Some(told) = self.book.nearest(key, self.now) else { return Ok(None) };
+        match event_at(self.log, told.at)?.event {
+            Event::Gate(event) => Ok(Some(event)),
+            _ => Ok(None),
+        }
+    }
+
+    fn config_read(
+        &mut self,
+        partition: Partition,
+        work: WorkId,
+        attempt: u32,
+        wanted: &ConfigReadWanted,
+    ) -> Result<ConfigFilesFound, ReplayError> {
+        let mut found = match self.told(&config_read_key(wanted))? {
+            Some(GateEvent::ConfigRead(read)) => read.found,
+            _ => {
+                // Nobody read just these: what is known of them is what is there.
+                self.assume(super::KNOWN_FILES);
+                let rows = self.gate(partition).map(|gate| &gate.gate.config_files.rows);
+                let sets = rows.into_iter().flatten().filter(|((tenant, project, _), _)| {
+                    *tenant == wanted.tenant && wanted.projects.iter().any(|one| one.project == *project)
+                });
+                let sets = sets.map(|(_, set)| set.clone()).collect();
+                ConfigFilesFound { work, attempt, tenant: wanted.tenant.clone(), sets, failed: Vec::new() }
+            }
+        };
+        for set in &mut found.sets {
+            replace_files(self.config, set);
+        }
+        Ok(ConfigFilesFound { work, attempt, ..found })
+    }
+
+    fn changes(&mut self, work: WorkId, attempt: u32, wanted: &ChangesWanted) -> Result<ChangesFound, ReplayError> {
+        let mut found = match self.told(&changes_key(wanted))? {
+            Some(GateEvent::ChangesObserved(observed)) => observed.found,
+            _ => {
+                self.assume(super::KNOWN_FACTS);
+                let mut found = ChangesFound {
+                    work,
+                    attempt,
+                    tenant: wanted.tenant.clone(),
+                    changes: Vec::new(),
+                    missing: Vec::new(),
+                    failed: None,
+                };
+                // Each change, and what it needs, as it was told of nearest in time.
+                let mut asked = wanted.changes.clone();
+                let mut index = 0;
+                while let Some(key) = asked.get(index).cloned() {
+                    index += 1;
+                    match self.fact(&key) {
+                        Some(facts) => {
+                            asked.extend(
+                                facts.needs.iter().filter(|need| !asked.contains(need)).cloned().collect::<Vec<_>>(),
+                            );
+                            found.changes.push(facts);
+                        }
+                        None => found.missing.push(key),
+                    }
+                }
+                found
+            }
+        };
+        for facts in &mut found.changes {
+            self.as_it_is_here(facts);
+        }
+        Ok(ChangesFound { work, attempt, ..found })
+    }
+
+    fn fact(&self, key: &gatelog_record::draft::gate::ChangeKey) -> Option<ChangeFacts> {
+        let told = self.book.facts.get(key)?;
+        told.iter().min_by_key(|(at, _)| at.millis_since(self.now).abs()).map(|(_, facts)| facts.clone())
+    }
+
+    /// What gatelog merged, or did not, is as it is here and not as it was recorded.
+    fn as_it_is_here(&self, facts: &mut ChangeFacts) {
+        let Some(key) = facts.subject.change_key() else { return };
+        if self.merged.contains(&key) {
+            (facts.open, facts.merged) = (false, true);
+        } else if facts.merged && self.book.merged.contains_key(&key) {
+            (facts.open, facts.merged) = (true, false);
+        }
+    }
+
+    fn prepare(
+        &mut self,
+        partition: Partition,
+        tenant: &str,
+        wanted: &PrepareRequested,
+    ) -> Result<PrepareOutcome, ReplayError> {
+        let recorded = match self.told(&prepare_key(&wanted.steps))? {
+            Some(GateEvent::Prepared(prepared)) => Some(prepared.done.outcome),
+            _ => None,
+        };
+        let state = match recorded {
+            Some(PrepareOutcome::Merged(state)) => state,
+            Some(conflict) => return Ok(conflict),
+            None => {
+                self.assume(super::MERGES);
+                self.unseen(partition, tenant, wanted)?
+            }
+        };
+        Ok(PrepareOutcome::Merged(self.on_what_is_here(partition, tenant, wanted, state)))
+    }
+
+    /// A chain nobody prepared: it merges, with the files that the item's own changes have in the record.
+    fn unseen(
+        &mut self,
+        partition: Partition,
+        tenant: &str,
+        wanted: &PrepareRequested,
+    ) -> Result<PreparedState, ReplayError> {
+        let own = match self.book.own.get(&own_words(&wanted.steps, wanted.item)) {
+            Some(at) => match event_at(self.log, *at)?.event {
+                Event::Gate(GateEvent::Prepared(prepared)) => match prepared.done.outcome {
+                    PrepareOutcome::Merged(state) => Some(state),
+                    _ => None,
+                },
+                _ => None,
+            },
+            None => None,
+        };
+        let mut state = PreparedState {
+            branches: Vec::new(),
+            files: own.as_ref().and_then(|own| own.files.clone()),
+            config: Vec::new(),
+            touches_config: own.as_ref().is_some_and(|own| own.touches_config),
+            item_touches_config: own.as_ref().is_some_and(|own| own.item_touches_config),
+        };
+        let known = self.gate(partition).map(|gate| &gate.gate.config_files.rows);
+        for step in &wanted.steps {
+            let Some(branch) = step.subject.branch.clone() else { continue };
+            let (connection, project) = (step.subject.connection.clone(), step.subject.project.clone());
+            let at = ProjectBranch { connection, project, branch };
+            if state.branches.iter().any(|known| known.at == at) {
+                continue;
+            }
+            let of_own = own.as_ref().and_then(|own| own.config.iter().find(|set| set.at == at));
+            let key = (tenant.to_owned(), at.project.clone(), at.branch.clone());
+            let of_branch = known.and_then(|known| known.get(&key));
+            let set = if state.item_touches_config { of_own.or(of_branch) } else { of_branch.or(of_own) };
+            state.config.extend(set.cloned());
+            let recorded = own.as_ref().and_then(|own| own.branches.iter().find(|branch| branch.at == at));
+            state.branches.push(recorded.cloned().unwrap_or(PreparedBranch {
+                at,
+                base: String::new(),
+                ahead: String::new(),
+                commit: String::new(),
+                tree: String::new(),
+            }));
+        }
+        Ok(state)
+    }
+
+    /// A prepared state on the bases that are there: commits and trees are named after what went into them, unless
+    /// they are the record's own.
+    fn on_what_is_here(
+        &self,
+        partition: Partition,
+        tenant: &str,
+        wanted: &PrepareRequested,
+        mut state: PreparedState,
+    ) -> PreparedState {
+        let tips = self.gate(partition).map(|gate| &gate.gate.branches.rows);
+        for branch in &mut state.branches {
+            let pinned = wanted.bases.iter().find(|pin| pin.at == branch.at).map(|pin| pin.commit.clone());
+            let key = (tenant.to_owned(), branch.at.project.clone(), branch.at.branch.clone());
+            let base = pinned.or_else(|| tips.and_then(|tips| tips.get(&key)).cloned());
+            let base = base.unwrap_or_else(|| branch.base.clone());
+            if base == branch.base && !branch.commit.is_empty() {
+                continue;
+            }
+            // With one more step each, so that what stands ahead comes out the same for whoever is behind.
+            let mut commit = base.clone();
+            branch.ahead.clone_from(&commit);
+            for step in &wanted.steps {
+                let here = step.subject.project == branch.at.project
+                    && step.subject.branch.as_ref() == Some(&branch.at.branch);
+                if !here {
+                    continue;
+                }
+                if step.item == wanted.item {
+                    branch.ahead.clone_from(&commit);
+                }
+                commit = named(&[&commit, &crate::explain::subject(&step.subject), &step.mode]);
+            }
+            branch.tree = named(&["tree", &commit]);
+            (branch.base, branch.commit) = (base, commit);
+        }
+        if !state.item_touches_config && !state.touches_config {
+            for set in &mut state.config {
+                replace_files(self.config, set);
+            }
+        }
+        state
+    }
+
+    fn freeze(&mut self, wanted: &FreezeWanted) -> Result<FreezeOutcome, ReplayError> {
+        if let Some(GateEvent::Frozen(frozen)) = self.told(&freeze_key(wanted))? {
+            return Ok(frozen.done.outcome);
+        }
+        self.assume(super::FROZEN_AGAIN);
+        Ok(freeze_jobs(self.blobs, wanted).unwrap_or_else(|message| FreezeOutcome::Failed {
+            code: "what-if".into(),
+            message,
+            again: false,
+        }))
+    }
+
+    fn submit(&mut self, wanted: &SubmitRequested) -> Result<SubmitOutcome, ReplayError> {
+        if let Some(GateEvent::Submitted(submitted)) = self.told(&submit_key(wanted))? {
+            // Only refusals stand in the book.
+            return Ok(submitted.done.outcome);
+        }
+        for target in &wanted.targets {
+            if let Some(key) = target.subject.change_key() {
+                self.note_merged(key);
+            }
+        }
+        Ok(SubmitOutcome::Merged)
+    }
+}
+
+/// A commit of the model: it is of no repository.
+fn named(parts: &[&str]) -> String {
+    BlobHash::of(parts.join("\n").as_bytes()).to_string().chars().take(40).collect()
+}
+
+/// The files of a project, where others are to be taken for them.
+pub(super) fn replace_files(config: &Config, set: &mut ConfigFileSet) {
+    let Some(files) = config.of(&set.at.project) else { return };
+    let files = files.iter().map(|(path, blob)| ConfigFile { path: path.clone(), blob: *blob });
+    set.files = files.collect();
+}
+
+/// Configuration to be taken for the recorded one.
+impl Config {
+    /// Keeps files under their own names in a blob store.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub(super) fn keep(
+        files: &BTreeMap<String, BTreeMap<String, String>>,
+        blobs: &dyn Blobs,
+    ) -> Result<Config, ReplayError> {
+        let mut projects = BTreeMap::new();
+        for (project, files) in files {
+            let mut kept = Vec::new();
+            for (path, text) in files {
+                kept.push((path.clone(), blobs.put(text.as_bytes())?));
+            }
+            projects.insert(project.clone(), kept);
+        }
+        Ok(Config { projects })
+    }
+}
