@@ -195,7 +195,10 @@ fn a_bit_flipped_anywhere_in_a_log_changes_no_read_or_is_named() {
                     let is_hint = path.ends_with("durable");
                     let whole = (&inputs, &events) == (&as_written.0, &as_written.1);
                     let all_but_newest = as_written.0.starts_with(&inputs) && as_written.1.starts_with(&events);
-                    assert!(whole || (is_hint && who == "reader" && all_but_newest), "{who}: {what} changed what is read");
+                    assert!(
+                        whole || (is_hint && who == "reader" && all_but_newest),
+                        "{who}: {what} changed what is read"
+                    );
                     unchanged += 1;
                     match verified {
                         Ok(_) => assert!(is_hint, "{who}: {what} went unnoticed by verify"),
