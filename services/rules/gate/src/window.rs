@@ -173,4 +173,19 @@ mod tests {
             Window { increase_factor: 0, decrease_factor: 0, ..settings(None, Step::Exponential, Step::Exponential) };
         assert_eq!([grown(&odd, 7), shrunk(&odd, 7)], [7, 7]);
     }
+
+    #[test]
+    fn a_window_that_is_multiplied_and_divided_by_one_never_changes() {
+        let steps = [Step::Linear, Step::Exponential];
+        for increase in steps {
+            for decrease in steps {
+                for (increase_factor, decrease_factor) in [(1, 1), (1, 2), (2, 1)] {
+                    let set = Window { increase_factor, decrease_factor, ..settings(None, increase, decrease) };
+                    let never = (increase, decrease, increase_factor, decrease_factor)
+                        == (Step::Exponential, Step::Exponential, 1, 1);
+                    assert_eq!(is_static(&set), never, "{set:?}");
+                }
+            }
+        }
+    }
 }

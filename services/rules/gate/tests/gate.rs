@@ -33,8 +33,9 @@ scenarios! {
 
 // What mutants of the rules got away with before (see `mutants.md`).
 scenarios! {
-    behind_at_most circle_ends circle_told configuration_awaited files_told jobs_at_most layout_in_force layout_once
-    layouts_shared needs_at_most needs_elsewhere needs_limits one_build_each promote_alone promote_behind
-    promote_circle promote_merging promote_queues promote_which reads_overtaken stands_on stands_on_order
-    too_many_told who_asks who_needs_it without_configuration works_in_progress
+    autohold_limits behind_at_most circle_ends circle_told configuration_awaited files_told jobs_at_most
+    layout_in_force layout_once layouts_shared needs_at_most needs_elsewhere needs_limits one_build_each
+    process_restarts promote_alone promote_behind promote_circle promote_merging promote_queues promote_which
+    reads_overtaken stands_on stands_on_order too_many_told waits_since who_asks who_needs_it without_configuration
+    works_in_progress
 }

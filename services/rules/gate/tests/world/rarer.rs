@@ -1,6 +1,7 @@
 //! Words that few stories need.
 
 use gatelog_record::Value;
+use gatelog_rules_gate::GateRules;
 
 use super::forge::{Change, Forge, Patchset};
 use super::script::{Story, equal};
@@ -19,6 +20,11 @@ impl Story {
             ["it", "comes"] => {
                 let (tenant, input) = self.world.on_the_way.pop().ok_or("no answer was made")?;
                 self.world.say(&tenant, input)
+            }
+            // What it held in memory is gone.
+            ["the", "process", "restarts"] => {
+                self.world.rules = GateRules::new();
+                Ok(())
             }
             ["forget", "events"] => {
                 self.forgotten = self.world.events.len();
