@@ -151,7 +151,7 @@ impl Decision<'_> {
                 .filter_map(|item| self.item(item))
                 .any(|row| row.live && row.subjects.iter().any(|one| same(one, &facts.subject)))
         };
-        let mut takers = layout.pipelines().into_iter().filter(|one| filters::takes(one, &received.event).is_ok());
+        let mut takers = layout.pipelines().iter().filter(|one| filters::takes(one, &received.event).is_ok());
         Ok(takers.any(|one| changes.iter().any(|facts| !is_in(&one.name, facts))))
     }
 
