@@ -1,17 +1,18 @@
 //! Real merges from the history of public repositories: the same verdict and the same tree as git's.
 //!
-//! `tests/public/merges.txt` holds what git said: repository names, commit ids and digests of the
+//! `tests/public/` holds what git said, a file for each repository: repository names, commit ids and digests of the
 //! verdicts, nothing else of theirs. It is played again where the repositories are found in the
 //! folder that `GATELOG_PUBLIC_REPOSITORIES` names (bare or not, as `owner+name`, `owner+name/repo`,
-//! `owner/name` or `owner/name.git`; one is enough). `GATELOG_PUBLIC_RECORD=1` asks git anew and
-//! writes the file; `GATELOG_PUBLIC_SECONDS` says how long playing may take (60).
+//! `owner/name` or `owner/name.git`; one is enough). `GATELOG_PUBLIC_RECORD=1` asks git what is not
+//! recorded yet and writes the files as it goes (a file that was removed is asked anew);
+//! `GATELOG_PUBLIC_ONLY` names one repository, `GATELOG_PUBLIC_PART=0/4` a fourth of its questions, for
+//! several processes side by side; `GATELOG_PUBLIC_SECONDS` says how long playing may take (60).
 #![expect(clippy::print_stdout, reason = "what was compared is of interest where nothing differs")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up shall fail")]
 
 mod support;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -28,10 +29,10 @@ struct Wanted {
 }
 
 const REPOSITORIES: [Wanted; 9] = [
-    Wanted { name: "openstack/openstack-ansible", merges: 300, others: 50 },
-    Wanted { name: "rust-lang/cargo", merges: 450, others: 30 },
-    Wanted { name: "libgit2/libgit2", merges: 300, others: 30 },
-    Wanted { name: "jqlang/jq", merges: 90, others: 40 },
+    Wanted { name: "openstack/openstack-ansible", merges: 300, others: 140 },
+    Wanted { name: "rust-lang/cargo", merges: 450, others: 140 },
+    Wanted { name: "libgit2/libgit2", merges: 300, others: 120 },
+    Wanted { name: "jqlang/jq", merges: 90, others: 90 },
     Wanted { name: "git/git", merges: 450, others: 0 },
     Wanted { name: "openstack/nova", merges: 400, others: 0 },
     Wanted { name: "ansible/ansible", merges: 200, others: 0 },
@@ -53,6 +54,13 @@ struct Question {
     mode: MergeMode,
     ours: String,
     theirs: String,
+}
+
+impl Question {
+    /// How it stands in the record, before what git said.
+    fn text(&self) -> String {
+        format!("{} {} {}", self.mode.name(), self.ours, self.theirs)
+    }
 }
 
 fn find(name: &str) -> Option<PathBuf> {
@@ -123,21 +131,22 @@ fn merges(bare: &Path, count: usize) -> Vec<(String, String, String)> {
     all.into_iter().step_by(step).filter(is_merge).take(count).collect()
 }
 
-fn count(bare: &Path, from: &str, to: &str) -> usize {
-    git(bare, &["rev-list", "--count", &format!("{from}..{to}")]).parse().unwrap()
-}
-
 fn questions(bare: &Path, wanted: &Wanted) -> Vec<Question> {
     let merges = merges(bare, wanted.merges);
     let question = |mode, ours: &String, theirs: &String| Question { mode, ours: ours.clone(), theirs: theirs.clone() };
     let mut all: Vec<Question> = merges.iter().map(|(_, one, two)| question(MergeMode::Merge, one, two)).collect();
     let step = (merges.len() / wanted.others.max(1)).max(1);
-    for (at, (merge, one, two)) in merges.iter().enumerate().step_by(step).take(wanted.others) {
+    let repo = git2::Repository::open(bare).unwrap();
+    let id = |text: &str| git2::Oid::from_str(text).unwrap();
+    for (n, (at, (merge, one, two))) in merges.iter().enumerate().step_by(step).take(wanted.others).enumerate() {
         for mode in OTHERS {
             // A merge made again: on top of the side branch of another one.
-            let again = merges.get(at + 1).filter(|_| mode == MergeMode::RebaseFirstParent && at % 2 == 0);
+            let again = merges.get(at + 1).filter(|_| mode == MergeMode::RebaseFirstParent && n % 2 == 0);
             let (ours, theirs) = again.map_or((one, two), |(_, _, other)| (other, merge));
-            let is_short = || count(bare, ours, theirs) <= 15 && count(bare, theirs, ours) <= 900;
+            let is_short = || {
+                let (ahead, behind) = repo.graph_ahead_behind(id(theirs), id(ours)).unwrap();
+                ahead <= 15 && behind <= 900
+            };
             if !matches!(mode, MergeMode::Rebase | MergeMode::RebaseFirstParent) || again.is_some() || is_short() {
                 all.push(question(mode, ours, theirs));
             }
@@ -193,20 +202,48 @@ struct Sums {
     theirs: [Duration; 2],
 }
 
-/// Asks git and compares.
-fn record(site: &Site, wanted: &Wanted, from: &Path) -> (String, Vec<String>) {
+/// What the record says: questions as [`Question::text`] has them, and what git said.
+fn recorded(name: &str) -> BTreeMap<String, String> {
+    let text = std::fs::read_to_string(file(name)).unwrap_or_default();
+    let lines = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' '));
+    lines.map(|(asked, said)| (asked.to_owned(), said.to_owned())).collect()
+}
+
+/// Which part of the questions is asked, counted from 0, and of how many.
+fn part() -> (usize, usize) {
+    let text = std::env::var("GATELOG_PUBLIC_PART").unwrap_or_else(|_| "0/1".to_owned());
+    let (part, parts) = text.split_once('/').expect("GATELOG_PUBLIC_PART is like 0/4");
+    (part.parse().unwrap(), parts.parse().unwrap())
+}
+
+/// Asks git what it was not asked yet, writes down what it says, and compares.
+fn record(site: &Site, wanted: &Wanted, from: &Path) -> Vec<String> {
     let borrowed = borrow(site, wanted.name, from);
     let mut attributes = Attributes::new(&borrowed.mirror);
-    let (mut text, mut different) = (format!("# {}\n", wanted.name), Vec::new());
+    let mut known = recorded(wanted.name);
+    let (part, parts) = part();
+    let (questions, mut different) = (questions(&borrowed.mirror, wanted), Vec::new());
+    let write = |known: &mut BTreeMap<String, String>| {
+        // Others may record their parts of the same.
+        known.extend(recorded(wanted.name));
+        let said = questions.iter().filter_map(|one| known.get_key_value(&one.text()));
+        let lines: Vec<String> = said.map(|(asked, said)| format!("{asked} {said}\n")).collect();
+        let whole = file(wanted.name).with_extension(std::process::id().to_string());
+        std::fs::write(&whole, format!("# {}\n{}", wanted.name, lines.concat())).unwrap();
+        std::fs::rename(whole, file(wanted.name)).unwrap();
+    };
     let mut sums: BTreeMap<&str, (Sums, Tally)> = BTreeMap::new();
-    for question in questions(&borrowed.mirror, wanted) {
-        let Question { mode, ours, theirs } = &question;
+    for (at, question) in questions.iter().enumerate() {
+        let Question { mode, ours, theirs } = question;
+        if known.contains_key(&question.text()) || at / OTHERS.len() % parts != part {
+            continue;
+        }
         let before = site.mirrors.tally();
         let begun = Instant::now();
-        let (tree, why) = here(site, &borrowed.project, &question);
+        let (tree, why) = here(site, &borrowed.project, question);
         let took = begun.elapsed();
         let after = site.mirrors.tally();
-        let files = attributes.of(ours);
+        let files = if *mode == MergeMode::Merge { attributes.of(ours) } else { Vec::new() };
         let begun = Instant::now();
         let (there, said) = match mode {
             MergeMode::Merge => by_merge_tree(&borrowed.work, &files, ours, theirs),
@@ -218,10 +255,10 @@ fn record(site: &Site, wanted: &Wanted, from: &Path) -> (String, Vec<String>) {
             continue;
         }
         let (sum, tally) = sums.entry(mode.name()).or_default();
-        let asked = begun.elapsed();
+        let git_took = begun.elapsed();
         let is_certain = after.asked == before.asked && after.in_memory > before.in_memory;
         for at in 0..=usize::from(is_certain) {
-            sum.theirs[at] += asked;
+            sum.theirs[at] += git_took;
             sum.ours[at] += took;
         }
         sum.questions += 1;
@@ -231,8 +268,13 @@ fn record(site: &Site, wanted: &Wanted, from: &Path) -> (String, Vec<String>) {
         if tree != there {
             different.push(format!("{} {question:?}: here {tree:?} {why}, git {there:?} {said}", wanted.name));
         }
-        writeln!(text, "{} {} {} {}", mode.name(), ours, theirs, digest(there.as_ref())).unwrap();
+        known.insert(question.text(), digest(there.as_ref()));
+        if known.len().is_multiple_of(10) {
+            // What is left is asked next time, should somebody end this.
+            write(&mut known);
+        }
     }
+    write(&mut known);
     for (mode, (sum, tally)) in sums {
         let [ours, theirs] = [sum.ours, sum.theirs].map(|times| times.map(|time| time.as_secs_f64()));
         println!(
@@ -249,7 +291,7 @@ fn record(site: &Site, wanted: &Wanted, from: &Path) -> (String, Vec<String>) {
             theirs[1],
         );
     }
-    (text, different)
+    different
 }
 
 fn file(name: &str) -> PathBuf {
@@ -264,15 +306,14 @@ fn merges_of_public_repositories_are_as_git_said() {
     let only = std::env::var("GATELOG_PUBLIC_ONLY").ok();
     let site = Site::new();
     let (mut missing, mut different, mut played, mut left) = (Vec::new(), Vec::new(), 0, 0);
+    let mut sums: BTreeMap<(&str, &str), (usize, usize, Tally)> = BTreeMap::new();
     for wanted in REPOSITORIES.iter().filter(|wanted| only.as_deref().is_none_or(|only| only == wanted.name)) {
         let Some(from) = find(wanted.name) else {
             missing.push(wanted.name);
             continue;
         };
         if is_recording {
-            let (text, more) = record(&site, wanted, &from);
-            std::fs::write(file(wanted.name), text).unwrap();
-            different.extend(more);
+            different.extend(record(&site, wanted, &from));
             continue;
         }
         let borrowed = borrow(&site, wanted.name, &from);
@@ -285,8 +326,15 @@ fn merges_of_public_repositories_are_as_git_said() {
             }
             let mode = MergeMode::from_name(mode).unwrap();
             let question = Question { mode, ours: ours.to_owned(), theirs: theirs.to_owned() };
+            let before = site.mirrors.tally();
             let (tree, why) = here(&site, &borrowed.project, &question);
+            let after = site.mirrors.tally();
             played += 1;
+            let (merges, conflicts, tally) = sums.entry((mode.name(), wanted.name)).or_default();
+            *merges += 1;
+            *conflicts += usize::from(tree.is_none());
+            tally.in_memory += after.in_memory - before.in_memory;
+            tally.asked += after.asked - before.asked;
             if digest(tree.as_ref()) != verdict {
                 different.push(format!("{} {question:?}: here {tree:?} {why}, git {verdict}", wanted.name));
             }
@@ -296,6 +344,12 @@ fn merges_of_public_repositories_are_as_git_said() {
         println!(
             "SKIPPED merges of public repositories: {} not found in the folder GATELOG_PUBLIC_REPOSITORIES",
             missing.join(", ")
+        );
+    }
+    for ((mode, name), (merges, conflicts, tally)) in sums {
+        println!(
+            "{mode} {name}: {merges} merges, {conflicts} conflicts; {} certain in memory, git asked {} times",
+            tally.in_memory, tally.asked
         );
     }
     println!(

@@ -34,7 +34,8 @@ pub fn by_merge_tree(
 /// The tree that git leaves in a work tree, or none for a conflict; and what it says.
 pub fn by_work_tree(work: &Path, mode: MergeMode, ours: &str, theirs: &str) -> (Option<String>, String) {
     use MergeMode::{CherryPick, Merge, MergeResolve, Rebase, RebaseFirstParent, SquashMerge};
-    let is_merge = try_git(work, &["rev-parse", "-q", "--verify", &format!("{theirs}^2")]).status.success();
+    let repo = git2::Repository::open(work).unwrap();
+    let is_merge = repo.find_commit(git2::Oid::from_str(theirs).unwrap()).unwrap().parent_count() > 1;
     let mode = match mode {
         CherryPick if is_merge => MergeResolve,
         RebaseFirstParent if is_merge => Merge,
