@@ -25,6 +25,9 @@ use crate::error::ReplayError;
 use crate::reading::read_history;
 use crate::sealed::NamingBlobs;
 
+/// A job, the graph it is from, and the changes it is for.
+type Chosen<'g> = (&'g JobGraph, &'g Job, Vec<u32>);
+
 /// What making layouts and graphs again gave.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LayoutsVerified {
@@ -254,7 +257,7 @@ pub(crate) fn freeze_jobs(blobs: &dyn Blobs, wanted: &FreezeWanted) -> Result<Fr
         graphs.push((change.project.clone(), graph));
     }
     let mut jobs = Vec::new();
-    let (graph, chosen): (JobGraph, Vec<(&JobGraph, &Job, Vec<u32>)>) = match graphs.as_slice() {
+    let (graph, chosen): (JobGraph, Vec<Chosen<'_>>) = match graphs.as_slice() {
         [(_, alone)] => (alone.clone(), alone.jobs.iter().map(|job| (alone, job, Vec::new())).collect()),
         several => {
             let chosen = combine(several);

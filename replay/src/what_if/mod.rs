@@ -32,7 +32,7 @@ use crate::reading::input_at;
 use crate::redecide::{Again, Decision};
 use crate::sealed::SealedBlobs;
 use book::Book;
-use sim::Sim;
+use sim::{Shells, Sim};
 use tally::Tally;
 use walk::Walk;
 
@@ -251,7 +251,7 @@ pub fn what_if(
     };
     // From here on it is otherwise.
     let book = Book::read(log, &cut)?;
-    let mut shells = (BTreeMap::new(), BTreeMap::new());
+    let mut shells: Shells = (BTreeMap::new(), BTreeMap::new());
     for (partition, again) in gates {
         shells.0.insert(partition, again.into_shell()?);
     }
@@ -263,7 +263,7 @@ pub fn what_if(
     if !otherwise.is_empty() {
         tally = asker.tally_before(&cut, partition, answer.divergence.as_ref(), &otherwise)?;
     }
-    let mut sim = Sim::new(log, &sealed, &book, &config, shells.0, shells.1, tally, now);
+    let mut sim = Sim::new(log, &sealed, &book, &config, shells, tally, now);
     for (key, at) in &book.merged {
         if *at < now {
             sim.merged.insert(key.clone());

@@ -68,6 +68,9 @@ struct EchoTold {
     lag: i64,
 }
 
+/// The shells of both domains, by partition.
+pub(super) type Shells = (BTreeMap<Partition, Shell<GateRules>>, BTreeMap<Partition, Shell<CapacityRules>>);
+
 /// The world that would have been.
 pub(super) struct Sim<'a> {
     pub log: &'a dyn Log,
@@ -100,11 +103,11 @@ impl<'a> Sim<'a> {
         blobs: &'a dyn Blobs,
         book: &'a Book,
         config: &'a Config,
-        gates: BTreeMap<Partition, Shell<GateRules>>,
-        capacities: BTreeMap<Partition, Shell<CapacityRules>>,
+        shells: Shells,
         tally: Tally,
         now: Timestamp,
     ) -> Sim<'a> {
+        let (gates, capacities) = shells;
         Sim {
             log,
             blobs,
