@@ -1,6 +1,9 @@
 //! The binary as scripts and people use it: what it prints, where, and how it ends.
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up shall fail")]
 
+#[path = "cli/audit.rs"]
+mod audit;
+
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
