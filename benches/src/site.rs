@@ -564,6 +564,7 @@ impl Site {
             config: Vec::new(),
             touches_config: false,
             item_touches_config: false,
+            containing_branches: Vec::new(),
         }))
     }
 

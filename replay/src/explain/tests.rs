@@ -338,6 +338,7 @@ fn test_once(
         config: Vec::new(),
         touches_config: false,
         item_touches_config: false,
+        containing_branches: Vec::new(),
     };
     let outcome = PrepareOutcome::Merged(state);
     let done = PrepareDone { work: WorkId([2; 16]), attempt: 1, tenant: "demo".into(), outcome };

@@ -3,18 +3,20 @@
 //! The graph and its trace are a pure function of layout and item (`rules/config`); which commits
 //! the repositories outside the prepared state stand at is read from the mirrors and recorded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
+use gatelog_merging::RefState;
 use gatelog_record::draft::capacity::{NodeWanted, SemaphoreWanted};
 use gatelog_record::draft::gate::{
-    BasePin, FreezeOutcome, FreezeWanted, FrozenJob, JobTraits, NodesetAlternative, ProjectBranch, Subject,
-    TenantProject,
+    FreezeOutcome, FreezeWanted, FrozenJob, FrozenRefs, JobTraits, NodesetAlternative, Subject, TenantProject,
 };
 use gatelog_record::{BlobHash, codec};
 use gatelog_rules_config::freeze::graph::FrozenNodeset;
 use gatelog_rules_config::objects::nodeset::NodeSpec;
 use gatelog_rules_config::{
-    FreezeOptions, FreezeOutcome as Frozen, FreezeSubject, FrozenJob as Job, JobGraph, Layout, Playbook, Shared, freeze,
+    FreezeOptions, FreezeOutcome as Outcome, FreezeSubject, FrozenJob as Job, JobGraph, Layout, Playbook, Shared,
+    freeze,
 };
 use gatelog_rules_gate::{combine, job_traits};
 
@@ -43,10 +45,10 @@ pub fn subject(wanted: &FreezeWanted) -> Result<(FreezeSubject, &Subject), Troub
         project: own.subject.project.clone(),
         branch: own.subject.branch.clone(),
         reference: own.subject.git_ref.clone(),
+        containing_branches: wanted.state.containing_branches.clone(),
         updates_config: wanted.state.item_touches_config,
         files: wanted.state.files.clone(),
         parameters: wanted.parameters.clone(),
-        ..FreezeSubject::default()
     };
     Ok((subject, &own.subject))
 }
@@ -65,15 +67,17 @@ fn try_run(repositories: &Repositories, wanted: &FreezeWanted) -> Result<FreezeO
         blobs.put(&bytes).map_err(|error| Trouble::passing("blob-store", &error))
     };
     match freeze(&layout, &question, &wanted.pipeline, options) {
-        Frozen::NotInPipeline { trace } => {
+        Outcome::NotInPipeline { trace } => {
             Ok(FreezeOutcome::NoJobs { trace: put(codec::encode(&trace))?, in_pipeline: false })
         }
-        Frozen::NoJobs { trace } => Ok(FreezeOutcome::NoJobs { trace: put(codec::encode(&trace))?, in_pipeline: true }),
-        Frozen::Refused { problem, trace } => {
+        Outcome::NoJobs { trace } => {
+            Ok(FreezeOutcome::NoJobs { trace: put(codec::encode(&trace))?, in_pipeline: true })
+        }
+        Outcome::Refused { problem, trace } => {
             Ok(FreezeOutcome::Refused { trace: put(codec::encode(&trace))?, message: problem.to_string() })
         }
-        Frozen::Frozen { graph, trace } => {
-            let mut pins = Pins { repositories, wanted, layout: &layout, tips: BTreeMap::new() };
+        Outcome::Frozen { graph, trace } => {
+            let mut pins = Pins { repositories, wanted, layout: &layout, frozen: BTreeMap::new() };
             let mut jobs = Vec::with_capacity(graph.jobs.len());
             for job in &graph.jobs {
                 let spec = spec(&mut pins, own, &graph, job)?;
@@ -121,16 +125,16 @@ fn circle(
         let outcome = freeze(layout, &question, &wanted.pipeline, options);
         last = put(codec::encode(outcome.trace()))?;
         let graph = match outcome {
-            Frozen::Frozen { graph, .. } => graph,
-            Frozen::NoJobs { .. } | Frozen::NotInPipeline { .. } => JobGraph::default(),
-            Frozen::Refused { problem, .. } => {
+            Outcome::Frozen { graph, .. } => graph,
+            Outcome::NoJobs { .. } | Outcome::NotInPipeline { .. } => JobGraph::default(),
+            Outcome::Refused { problem, .. } => {
                 return Ok(FreezeOutcome::Refused { trace: last, message: problem.to_string() });
             }
         };
         in_pipeline |= !graph.jobs.is_empty();
         graphs.push((change.project.clone(), graph));
     }
-    let mut pins = Pins { repositories, wanted, layout, tips: BTreeMap::new() };
+    let mut pins = Pins { repositories, wanted, layout, frozen: BTreeMap::new() };
     let (mut jobs, mut together) = (Vec::new(), JobGraph::default());
     for (graph, job, changes) in combine(&graphs) {
         let first = changes.first().and_then(|at| own.get(*at as usize)).ok_or_else(|| Trouble {
@@ -195,24 +199,45 @@ fn frozen(layout: &Layout, job: &Job, spec: BlobHash) -> FrozenJob {
     }
 }
 
-/// Commits of branches outside the prepared state, each read once.
+/// Repositories as all jobs of the buildset see them, each read once.
 struct Pins<'a> {
     repositories: &'a Repositories,
     wanted: &'a FreezeWanted,
     layout: &'a Layout,
-    tips: BTreeMap<(String, String), BTreeMap<String, String>>,
+    frozen: BTreeMap<(String, String), Frozen>,
+}
+
+/// A repository at one moment.
+#[derive(Clone)]
+struct Frozen {
+    /// All branches and tags.
+    refs: Rc<RefState>,
+    /// The same as a blob.
+    blob: BlobHash,
+}
+
+impl Frozen {
+    fn branch(&self, name: &str) -> Option<&String> {
+        self.refs.get(&format!("refs/heads/{name}"))
+    }
+
+    fn tag(&self, name: &str) -> Option<&String> {
+        self.refs.get(&format!("refs/tags/{name}"))
+    }
 }
 
 impl Pins<'_> {
     /// Everything that was pinned.
-    fn repo_state(self) -> Vec<BasePin> {
-        let pins = self.tips.into_iter().flat_map(|((connection, project), branches)| {
-            branches.into_iter().map(move |(branch, commit)| BasePin {
-                at: ProjectBranch { connection: connection.clone(), project: project.clone(), branch },
-                commit,
-            })
-        });
-        pins.collect()
+    fn repo_state(self) -> Vec<FrozenRefs> {
+        let pins = self.frozen.into_iter();
+        pins.map(|((connection, project), frozen)| FrozenRefs { connection, project, refs: frozen.blob }).collect()
+    }
+
+    /// What was frozen of the repositories of these checkouts.
+    fn refs_of<'b>(&self, checkouts: impl Iterator<Item = &'b PinnedCheckout>) -> BTreeMap<String, BlobHash> {
+        let used: BTreeSet<String> = checkouts.map(PinnedCheckout::canonical_name).collect();
+        let frozen = self.frozen.iter().map(|((_, project), frozen)| (project.clone(), frozen.blob));
+        frozen.filter(|(project, _)| used.contains(project)).collect()
     }
 
     fn project(&self, canonical: &str) -> Result<&TenantProject, Trouble> {
@@ -223,23 +248,26 @@ impl Pins<'_> {
         })
     }
 
-    /// The branches of a project as merged.
-    fn merged(&mut self, project: &TenantProject) -> Result<BTreeMap<String, String>, Trouble> {
+    /// The branches and tags of a project as merged.
+    fn merged(&mut self, project: &TenantProject) -> Result<Frozen, Trouble> {
         let at = (project.connection.clone(), project.project.clone());
-        if let Some(branches) = self.tips.get(&at) {
-            return Ok(branches.clone());
+        if let Some(frozen) = self.frozen.get(&at) {
+            return Ok(frozen.clone());
         }
         let key = self.repositories.key(&project.connection, &project.project)?;
-        let fetched = self.repositories.mirrors.fetch(&key, &[]).map_err(|error| trouble(&error))?;
-        let mut branches = fetched.branches;
+        let state = self.repositories.mirrors.repo_state(&BTreeSet::from([key]), &BTreeMap::new(), &BTreeMap::new());
+        let mut refs: RefState = state.map_err(|error| trouble(&error))?.into_values().flatten().collect();
         // A branch of the prepared state stands where the whole buildset was prepared on.
         for prepared in &self.wanted.state.branches {
             if prepared.at.project == project.project && prepared.at.connection == project.connection {
-                branches.insert(prepared.at.branch.clone(), prepared.base.clone());
+                refs.insert(format!("refs/heads/{}", prepared.at.branch), prepared.base.clone());
             }
         }
-        self.tips.insert(at, branches.clone());
-        Ok(branches)
+        let bytes = codec::encode(&refs).map_err(|error| Trouble::lasting("too-large", &error))?;
+        let blob = self.repositories.blobs.put(&bytes).map_err(|error| Trouble::passing("blob-store", &error))?;
+        let frozen = Frozen { refs: Rc::new(refs), blob };
+        self.frozen.insert(at, frozen.clone());
+        Ok(frozen)
     }
 
     /// A project on a branch. `speculative` takes the chain of changes in; otherwise only what is
@@ -255,20 +283,27 @@ impl Pins<'_> {
         let merged = self.merged(project)?;
         let host = self.repositories.connections.get(&project.connection)?.canonical_hostname().to_owned();
         let name = self.repositories.connections.local_name(&project.connection, &project.project)?.to_owned();
-        let mut states: BTreeMap<&str, (&str, &str)> =
-            merged.iter().map(|(branch, commit)| (branch.as_str(), (commit.as_str(), commit.as_str()))).collect();
+        let mut state = merged.branch(branch).map(|commit| (commit.clone(), commit.clone()));
         let mut moved = BTreeMap::new();
         for prepared in &self.wanted.state.branches {
             if speculative && prepared.at.project == project.project && prepared.at.connection == project.connection {
-                states.insert(&prepared.at.branch, (&prepared.commit, &prepared.ahead));
-                if prepared.at.branch != branch {
+                if prepared.at.branch == branch {
+                    state = Some((prepared.commit.clone(), prepared.ahead.clone()));
+                } else {
                     moved.insert(prepared.at.branch.clone(), prepared.commit.clone());
                 }
             }
         }
-        let (commit, previous) = states.get(branch).ok_or_else(|| Trouble {
+        if state.is_none()
+            && let Some(id) = merged.tag(branch)
+        {
+            let key = self.repositories.key(&project.connection, &project.project)?;
+            let commit = self.repositories.mirrors.commit_of(&key, id).map_err(|error| trouble(&error))?;
+            state = Some((commit.clone(), commit));
+        }
+        let (commit, previous) = state.ok_or_else(|| Trouble {
             code: "branch-missing".into(),
-            message: format!("project {} has no branch {branch}", project.project),
+            message: format!("project {} has no branch or tag {branch}", project.project),
             again: false,
         })?;
         Ok(PinnedCheckout {
@@ -276,8 +311,8 @@ impl Pins<'_> {
             host,
             name,
             branch: branch.to_owned(),
-            commit: (*commit).to_owned(),
-            previous: (*previous).to_owned(),
+            commit,
+            previous,
             branches: moved,
             required,
             description,
@@ -286,7 +321,7 @@ impl Pins<'_> {
 
     /// The project of a tag, where the tag is; `None` for anything else. Zuul: `zuul tag`.
     fn pin_tag(
-        &self,
+        &mut self,
         project: &TenantProject,
         own: &Subject,
         required: bool,
@@ -295,20 +330,27 @@ impl Pins<'_> {
         let (Some(tag), None, None, Some(commit)) = (tag, &own.change, &own.branch, &own.commit) else {
             return Ok(None);
         };
+        if self.merged(project)?.tag(tag).is_none() {
+            // It was deleted, or that is what the event says.
+            return Ok(None);
+        }
+        let key = self.repositories.key(&project.connection, &project.project)?;
+        let commit = self.repositories.mirrors.commit_of(&key, commit).map_err(|error| trouble(&error))?;
         Ok(Some(PinnedCheckout {
             connection: project.connection.clone(),
             host: self.repositories.connections.get(&project.connection)?.canonical_hostname().to_owned(),
             name: self.repositories.connections.local_name(&project.connection, &project.project)?.to_owned(),
             branch: tag.to_owned(),
-            commit: commit.clone(),
             previous: commit.clone(),
+            commit,
             branches: BTreeMap::new(),
             required,
             description: "zuul tag".to_owned(),
         }))
     }
 
-    /// Which branch of a project a build stands on, and why. Zuul: `resolveBranch`, first hit.
+    /// Which branch (or, where a checkout is set, tag) of a project a build stands on, and why. Zuul: `resolveBranch`,
+    /// first hit.
     fn choose(
         &mut self,
         project: &TenantProject,
@@ -316,17 +358,17 @@ impl Pins<'_> {
         of_project: Option<&str>,
         of_job: Option<&str>,
     ) -> Result<(String, String), Trouble> {
-        let branches = self.merged(project)?;
+        let merged = self.merged(project)?;
         let default = self.layout.projects.get(&project.project).map(|known| known.default_branch.clone());
         let candidates = [
-            (of_project, "project override ref"),
-            (of_job, "job override ref"),
-            (own.branch.as_deref(), "zuul branch"),
-            (default.as_deref(), "project default branch"),
+            (of_project, true, "project override ref"),
+            (of_job, true, "job override ref"),
+            (own.branch.as_deref(), false, "zuul branch"),
+            (default.as_deref(), false, "project default branch"),
         ];
-        for (branch, why) in candidates {
+        for (branch, may_be_tag, why) in candidates {
             if let Some(branch) = branch
-                && branches.contains_key(branch)
+                && (merged.branch(branch).is_some() || may_be_tag && merged.tag(branch).is_some())
             {
                 return Ok((branch.to_owned(), why.to_owned()));
             }
@@ -383,6 +425,7 @@ fn spec(pins: &mut Pins<'_>, own: &Subject, graph: &JobGraph, job: &Job) -> Resu
         })
         .collect::<Result<_, Trouble>>()?;
     let name = pins.repositories.connections.local_name(&own.connection, &own.project)?.to_owned();
+    let refs = pins.refs_of(workspace.iter().chain(&playbooks));
     Ok(JobSpec {
         version: VERSION,
         tenant: wanted.tenant.clone(),
@@ -400,6 +443,7 @@ fn spec(pins: &mut Pins<'_>, own: &Subject, graph: &JobGraph, job: &Job) -> Resu
         playbooks,
         secrets: secrets::frozen(pins.layout, job),
         project: Some(JobProject { connection: own.connection.clone(), name }),
+        refs,
     })
 }
 

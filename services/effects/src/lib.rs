@@ -18,3 +18,4 @@ pub mod secrets;
 pub mod share;
 pub mod spec;
 pub mod worker;
+pub mod workspace;

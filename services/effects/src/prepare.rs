@@ -1,11 +1,13 @@
 //! Work: prepare a speculative state, in memory, with real merges.
 
+use std::collections::BTreeSet;
+
 use gatelog_merging::{
     BranchKey, FileFilter, FrozenBase, MergeItem, MergeMode, PrepareOutcome as Merge, PrepareRequest,
 };
 use gatelog_record::Timestamp;
 use gatelog_record::draft::gate::{
-    ConfigFileSet, MergeStep, PrepareOutcome, PrepareRequested, PreparedBranch, PreparedState, ProjectBranch,
+    ConfigFileSet, MergeStep, PrepareOutcome, PrepareRequested, PreparedBranch, PreparedState, ProjectBranch, Subject,
 };
 
 use crate::connection::Trouble;
@@ -62,12 +64,17 @@ fn is_tag(step: &MergeStep) -> bool {
 
 fn try_prepare(repositories: &Repositories, wanted: &PrepareRequested) -> Result<PrepareOutcome, Trouble> {
     if wanted.steps.iter().all(is_tag) {
+        let mut containing = BTreeSet::new();
+        for step in &wanted.steps {
+            containing.extend(branches_that_hold(repositories, &step.subject)?);
+        }
         return Ok(PrepareOutcome::Merged(PreparedState {
             branches: Vec::new(),
             files: None,
             config: Vec::new(),
             touches_config: false,
             item_touches_config: false,
+            containing_branches: containing.into_iter().collect(),
         }));
     }
     let filter = config_filter(&[]);
@@ -93,6 +100,15 @@ fn try_prepare(repositories: &Repositories, wanted: &PrepareRequested) -> Result
         }
         Merge::Merged(merged) => Ok(PrepareOutcome::Merged(state(repositories, wanted, &filter, merged)?)),
     }
+}
+
+/// The branches whose history holds a tag. One that was deleted is in none.
+fn branches_that_hold(repositories: &Repositories, tag: &Subject) -> Result<Vec<String>, Trouble> {
+    let Some(commit) = &tag.commit else { return Ok(Vec::new()) };
+    let project = repositories.key(&tag.connection, &tag.project)?;
+    // A tag is often pushed together with the branch.
+    repositories.mirrors.fetch(&project, &[]).map_err(|error| trouble(&error))?;
+    repositories.mirrors.branches_containing(&project, commit).map_err(|error| trouble(&error))
 }
 
 fn state(
@@ -162,5 +178,6 @@ fn state(
         config,
         touches_config,
         item_touches_config,
+        containing_branches: Vec::new(),
     })
 }

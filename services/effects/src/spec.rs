@@ -14,14 +14,14 @@ use gatelog_executing::spec::{
 use gatelog_record::codec::{self, CodecError};
 use gatelog_record::draft::capacity::NodeGrant;
 use gatelog_record::draft::gate::MergeStep;
-use gatelog_record::{BuildId, BuildsetId, Value};
+use gatelog_record::{BlobHash, BuildId, BuildsetId, Value};
 use gatelog_rules_config::{FrozenJob, Phase as FrozenPhase};
 use serde::{Deserialize, Serialize};
 
 use crate::secrets::FrozenSecret;
 
 /// The version of this shape; the first field of the blob.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// The project a job is run for, by its name on its connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,6 +81,16 @@ pub struct JobSpec {
     /// The project of the change or ref that the job is run for: where several are tested as one, of the one that
     /// brought the job. It is the one whose SSH key a build gets after review. Before version 3 nobody said.
     pub project: Option<JobProject>,
+    /// By canonical name, all branches and tags of each repository above, as they were when the jobs of the buildset were
+    /// frozen: a blob each, as [`gatelog_merging::RefState`]. Before version 4 a job saw those of its own time.
+    pub refs: BTreeMap<String, BlobHash>,
+}
+
+impl PinnedCheckout {
+    /// The canonical name of the repository.
+    pub fn canonical_name(&self) -> String {
+        ProjectName::new(&self.host, &self.name).canonical_name()
+    }
 }
 
 /// One change of the chain.
@@ -131,8 +141,11 @@ impl JobSpec {
     /// # Errors
     /// It is none, or of a version that is not known here.
     pub fn read(bytes: &[u8]) -> Result<JobSpec, CodecError> {
-        // Version 2 lacks the last field: with a nothing behind it, it is one of version 3.
-        codec::decode_older(bytes, &[0], |spec: JobSpec| (spec.version == 2).then_some(spec))
+        // Version 3 lacks the last field and version 2 the last two: with a nothing behind for each, it is one of version 4.
+        let older = |version: u16, nothings: &[u8]| {
+            codec::decode_older(bytes, nothings, |spec: JobSpec| (spec.version == version).then_some(spec))
+        };
+        older(3, &[0]).or_else(|error| older(2, &[0, 0]).map_err(|_| error))
     }
 
     /// What the executor runs.

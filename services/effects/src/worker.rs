@@ -5,19 +5,16 @@
 //! before anything new begins, and capacity tells the owners.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gatelog_cloud_local::{Cloud, NodeConnection, NodeRequest};
 use gatelog_event_log::Log;
-use gatelog_executing::spec::{Checkout, SshIdentity};
+use gatelog_executing::spec::SshIdentity;
 use gatelog_executing::{
-    AbortReason, BuildControl, BuildOutcome, BuildResult as Verdict, Executor, FailureCause, Purpose, RetryCause,
-    Returned, Workspace, WorkspaceError,
+    AbortReason, BuildControl, BuildOutcome, BuildResult as Verdict, Executor, FailureCause, RetryCause, Returned,
 };
-use gatelog_merging::{BranchState, MergeError, ObjectSharing, WorkspaceRequest};
 use gatelog_record::draft::capacity::{LeaseReleased, NodeGrant};
 use gatelog_record::draft::gate::{
     Artifact, AttemptFailing, AttemptFinished, AttemptPaused, AttemptStarted, BuildResult, Given, SecretsOpened,
@@ -34,6 +31,7 @@ use crate::connection::{Trouble, chain};
 use crate::git::Repositories;
 use crate::secrets;
 use crate::spec::{Attempt, JobSpec};
+use crate::workspace::MirrorWorkspace;
 
 /// A lease this worker holds.
 #[derive(Clone, Debug)]
@@ -313,7 +311,7 @@ impl Worker {
         let setup = tokio::task::spawn_blocking(move || worker.set_up(&for_setup, &*source, &told));
         let (spec, attempt, web_root) = setup.await.map_err(|_| Failed::again("setting the attempt up panicked"))??;
         let buildset = attempt.buildset;
-        let workspace = Arc::new(MirrorWorkspace { repositories: self.repositories.clone() });
+        let workspace = Arc::new(MirrorWorkspace::new(self.repositories.clone(), spec.refs.clone()));
         let build = self
             .executor
             .prepare(spec.build(attempt), workspace)
@@ -716,72 +714,4 @@ fn artifact(value: &Value) -> Option<Artifact> {
         url: map.get("url")?.as_str()?.to_owned(),
         metadata: map.get("metadata").cloned().unwrap_or_default(),
     })
-}
-
-/// Workspaces from the mirrors.
-struct MirrorWorkspace {
-    repositories: Repositories,
-}
-
-impl Workspace for MirrorWorkspace {
-    fn materialize(
-        &self,
-        checkout: &Checkout,
-        destination: &Path,
-        purpose: Purpose,
-        control: &BuildControl,
-    ) -> Result<(), WorkspaceError> {
-        if control.is_aborted() {
-            return Err(WorkspaceError::Aborted);
-        }
-        let project = checkout.project.canonical_name();
-        let missing = |reason: String| WorkspaceError::Missing {
-            project: project.clone(),
-            commit: checkout.commit.clone(),
-            reason,
-        };
-        let connection = self
-            .repositories
-            .connections
-            .iter()
-            .find(|(_, connection)| connection.canonical_hostname() == checkout.project.canonical_hostname)
-            .map(|(name, _)| name.clone())
-            .ok_or_else(|| missing(format!("no connection has host {}", checkout.project.canonical_hostname)))?;
-        let key = self.repositories.key(&connection, &project).map_err(|trouble| missing(trouble.to_string()))?;
-        let mut branches: BTreeMap<String, BranchState> = checkout
-            .branches
-            .iter()
-            .map(|(branch, commit)| (branch.clone(), BranchState { commit: commit.clone(), origin: commit.clone() }))
-            .collect();
-        let origin = checkout.previous.clone().unwrap_or_else(|| checkout.commit.clone());
-        branches.insert(checkout.name.clone(), BranchState { commit: checkout.commit.clone(), origin });
-        let request = WorkspaceRequest {
-            project: key.clone(),
-            destination: destination.to_path_buf(),
-            branch: Some(checkout.name.clone()),
-            commit: checkout.commit.clone(),
-            branches,
-            sharing: match purpose {
-                Purpose::Work => ObjectSharing::Copy,
-                Purpose::Playbooks => ObjectSharing::Link,
-            },
-        };
-        let mirrors = &self.repositories.mirrors;
-        let made = match mirrors.clone_workspace(&request) {
-            // Another process's merger pinned it: it may be newer than this mirror.
-            Err(MergeError::MissingCommit { .. }) => {
-                if let Err(error) = mirrors.fetch(&key, &[]) {
-                    tracing::warn!(project, error = %chain(&error), "a repository could not be fetched for a build");
-                }
-                mirrors.clone_workspace(&request)
-            }
-            made => made,
-        };
-        made.map_err(|error| match &error {
-            MergeError::MissingCommit { .. } | MergeError::Vanished { .. } | MergeError::BadName { .. } => {
-                missing(chain(&error))
-            }
-            _ => WorkspaceError::Failed { project: project.clone(), reason: chain(&error) },
-        })
-    }
 }

@@ -227,12 +227,16 @@ fn a_job_that_was_frozen_before_it_named_its_project_is_read_and_gets_no_project
         playbooks: Vec::new(),
         secrets: Default::default(),
         project: None,
+        refs: Default::default(),
     };
     let encode = |spec: &JobSpec| gatelog_record::codec::encode(spec).unwrap();
-    // Version 2 had all but the last field, which is a byte where there is nothing.
-    let mut older = encode(&spec(2));
-    older.pop();
-    assert_eq!(JobSpec::read(&older).unwrap(), spec(2));
+    // Version 2 had all but the last two fields, which are a byte each where there is nothing.
+    let older = encode(&spec(2));
+    assert_eq!(JobSpec::read(&older[..older.len() - 2]).unwrap(), spec(2));
+    // Version 3 had all but the last: such a job sees the branches and tags of its own time.
+    let known = JobSpec { project: Some(JobProject { connection: "forge".into(), name: "app".into() }), ..spec(3) };
+    let older = encode(&known);
+    assert_eq!(JobSpec::read(&older[..older.len() - 1]).unwrap(), known);
     let project = Some(JobProject { connection: "forge".into(), name: "app".into() });
     let newest = JobSpec { project, ..spec(VERSION) };
     assert_eq!(JobSpec::read(&encode(&newest)).unwrap(), newest);

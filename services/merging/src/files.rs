@@ -138,31 +138,15 @@ impl Mirrors {
             .map_err(|e| MergeError::git(project, "cannot compare two commits", e))
     }
 
-    /// The files that a change brings: those in which it differs from the branch, as far as one of its
-    /// own commits touches them; what merges in it did is not counted, and of a renamed file only the
-    /// new name is. Zuul: the merger's `fileschanges` job, which asks git the same.
+    /// The commit that an id stands for: itself, or what the tag of this id names.
     ///
     /// # Errors
-    /// [`MergeError::MissingCommit`], [`MergeError::MissingBranch`], [`MergeError::Git`]; as
-    /// [`Mirrors::fetch`] when there is no mirror yet.
-    pub fn files_of_change(
-        &self,
-        project: &ProjectKey,
-        branch: &str,
-        commit: &str,
-    ) -> Result<ChangedFiles, MergeError> {
+    /// [`MergeError::BadName`], [`MergeError::MissingCommit`]; as [`Mirrors::fetch`] when there is no mirror yet.
+    pub fn commit_of(&self, project: &ProjectKey, id: &str) -> Result<String, MergeError> {
         let repo = self.repository(project)?;
-        let (target, commit) = (tip(&repo, project, branch)?, find_commit(&repo, project, commit)?);
-        let wrap = |e| MergeError::git(project, "cannot list the files of a change", e);
-        let differ = program::names_between(&repo, target, commit).map_err(wrap)?;
-        let touched = program::names_touched(&repo, target, commit).map_err(wrap)?;
-        let limit = self.config.limits.changed_files;
-        let text = |path: &Vec<u8>| String::from_utf8_lossy(path).into_owned();
-        let mut paths: Vec<String> = differ.intersection(&touched).map(text).take(limit.saturating_add(1)).collect();
-        let truncated = paths.len() > limit;
-        paths.truncate(limit);
-        paths.sort();
-        Ok(ChangedFiles { paths, truncated })
+        let found = repo.find_object(commit_id(id)?, None).and_then(|object| object.peel_to_commit());
+        let missing = |_| MergeError::MissingCommit { project: project.clone(), commit: id.to_owned() };
+        found.map(|commit| commit.id().to_string()).map_err(missing)
     }
 
     /// The branches whose history holds a commit, sorted. The commit may be named by a tag's own id,

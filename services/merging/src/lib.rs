@@ -7,8 +7,8 @@
 //! - [`Mirrors`] keeps one bare mirror for each repository of each connection.
 //! - [`Mirrors::prepare`] puts a chain of changes on top of each other without a work tree
 //!   (Zuul: the merger's `merge` job).
-//! - [`Mirrors::read_files`], [`Mirrors::repo_state`], [`Mirrors::files_of_change`] and
-//!   [`Mirrors::branches_containing`] answer questions (Zuul: `cat`, `refstate`, `fileschanges`).
+//! - [`Mirrors::read_files`], [`Mirrors::repo_state`] and [`Mirrors::branches_containing`] answer
+//!   questions (Zuul: `cat`, `refstate`); which files a change changes comes with its preparing.
 //! - [`Mirrors::clone_workspace`] and [`Mirrors::materialize`] give an executor files to work with.
 //!
 //! # What is promised

@@ -120,24 +120,6 @@ pub(crate) fn branches_with(repo: &Repository, commit: Oid) -> Result<Vec<String
     Ok(lines.filter_map(|line| Some(std::str::from_utf8(line).ok()?.to_owned())).collect())
 }
 
-/// The names in which two commits differ, as `git diff` gives them: of a renamed file the new one.
-pub(crate) fn names_between(repo: &Repository, from: Oid, to: Oid) -> Result<BTreeSet<Vec<u8>>, git2::Error> {
-    let (from, to) = (from.to_string(), to.to_string());
-    names(repo, &["diff", "--name-only", "--no-color", "-z", from.as_str(), to.as_str(), "--"])
-}
-
-/// The names that the commits of one history and not the other touch, merges left out, as `git log`
-/// gives them.
-pub(crate) fn names_touched(repo: &Repository, from: Oid, to: Oid) -> Result<BTreeSet<Vec<u8>>, git2::Error> {
-    let range = format!("{from}..{to}");
-    names(repo, &["log", "--name-only", "--pretty=format:", "--no-merges", "--no-color", "-z", range.as_str(), "--"])
-}
-
-fn names(repo: &Repository, arguments: &[&str]) -> Result<BTreeSet<Vec<u8>>, git2::Error> {
-    let answer = Place::new(repo, &Attributes::new())?.demand(arguments.iter().copied())?;
-    Ok(answer.text.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect())
-}
-
 fn oid(text: &[u8]) -> Option<Oid> {
     Oid::from_str(std::str::from_utf8(text).ok()?.trim()).ok()
 }

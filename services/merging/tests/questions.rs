@@ -11,7 +11,7 @@ use support::*;
 const LINES: &str = "1\n2\n3\n4\n5\n6\n7\n8\n9\n";
 
 #[test]
-fn the_files_of_a_change_are_zuuls_list() {
+fn the_files_of_a_change_are_those_it_changes_on_its_branch() {
     let site = Site::new();
     let (project, ann) = site.project("library", &[("a", LINES), ("old", LINES), ("gone", "gone\n"), ("back", "1\n")]);
     let base = ann.head();
@@ -30,28 +30,26 @@ fn the_files_of_a_change_are_zuuls_list() {
     let merged = ann.head();
     ann.push("refs/for/master/merged");
     site.mirrors.fetch(&project, &["refs/for/master/change", "refs/for/master/merged"]).unwrap();
-    // What was changed and changed back is not listed, nor what a merge brought; a renamed file is
-    // listed by its new name.
-    let expected = ["gone", "new", "renamed"];
-    assert_eq!(site.mirrors.files_of_change(&project, "master", &merged).unwrap().paths, expected);
-    assert_eq!(site.mirrors.files_of_change(&project, "master", &change).unwrap().paths, expected);
     // Between two states both names count: a job for either has to run.
     let between = site.mirrors.changed_files(&project, &base, &change).unwrap();
     assert_eq!(between.paths, ["gone", "new", "old", "renamed"]);
-    // What a change came to on top of its branch.
+    // What a change came to on top of its branch. What was changed and changed back is not listed.
     for mode in MergeMode::ALL {
         let done = merged_of(&site, &project, "change", mode);
         let expected: &[&str] =
             if mode == MergeMode::CherryPick { &["old", "renamed"] } else { &["gone", "new", "old", "renamed"] };
         assert_eq!(done.items[0].files.paths, expected, "{mode:?}");
     }
+    // Nor is what a merge of the branch into the change brought.
+    let done = merged_of(&site, &project, "merged", MergeMode::Merge);
+    assert_eq!((done.items[0].change_commit.clone(), &done.items[0].files.paths[..]), (merged, &between.paths[..]));
     let mut config = MirrorsConfig::new(site.dir.path().join("mirrors"));
     config.limits.changed_files = 2;
     let small = Mirrors::open(config).unwrap();
-    let cut = small.files_of_change(&project, "master", &merged).unwrap();
-    assert_eq!((cut.paths.len(), cut.truncated), (2, true));
-    let error = site.mirrors.files_of_change(&project, "nowhere", &merged).unwrap_err();
-    assert!(matches!(error, MergeError::MissingBranch { .. }), "{error}");
+    small.set_source(&project, ann.bare.to_str().unwrap()).unwrap();
+    let cut = &small.prepare(&request("cut", vec![item(&project, "merged", None, MergeMode::Merge)]));
+    let Ok(PrepareOutcome::Merged(cut)) = cut else { panic!("{cut:?}") };
+    assert_eq!((cut.items[0].files.paths.len(), cut.items[0].files.truncated), (2, true));
 }
 
 fn merged_of(site: &Site, project: &ProjectKey, name: &str, mode: MergeMode) -> Prepared {

@@ -67,6 +67,7 @@ fn item(number: usize, jobs: usize, layout: BlobHash) -> Vec<GateEvent> {
         config: vec![],
         touches_config: false,
         item_touches_config: false,
+        containing_branches: Vec::new(),
     };
     let builds: Vec<BuildId> = (0..jobs).map(|job| BuildId(id(3, number, job))).collect();
     let frozen = |job: usize| FrozenJob {

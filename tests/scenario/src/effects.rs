@@ -271,6 +271,7 @@ impl Effects {
             config,
             touches_config: false,
             item_touches_config: false,
+            containing_branches: wanted.steps.iter().flat_map(|step| self.containing(&step.subject)).collect(),
         }))
     }
 
@@ -286,7 +287,7 @@ impl Effects {
         let mut in_pipeline = false;
         let files = files_by_change(wanted);
         for (step, files) in wanted.steps.iter().filter(|step| step.item == wanted.item).zip(files) {
-            let subject = self.freeze_subject(&step.subject, files, wanted);
+            let subject = freeze_subject(&step.subject, files, wanted);
             match config::freeze(&layout, &subject, &wanted.pipeline, options) {
                 config::FreezeOutcome::Frozen { graph, .. } => {
                     in_pipeline = true;
@@ -320,25 +321,12 @@ impl Effects {
         })
     }
 
-    fn freeze_subject(
-        &self,
-        subject: &Subject,
-        files: Option<Vec<String>>,
-        wanted: &FreezeWanted,
-    ) -> config::FreezeSubject {
+    /// The branches that hold a ref that is none itself.
+    fn containing(&self, subject: &Subject) -> Vec<String> {
         let repository = self.gerrit.repositories.get(local(&subject.project));
-        let containing = match (&subject.branch, &subject.commit, repository) {
+        match (&subject.branch, &subject.commit, repository) {
             (None, Some(commit), Some(repository)) => repository.containing(commit),
             _ => Vec::new(),
-        };
-        config::FreezeSubject {
-            project: subject.project.clone(),
-            branch: subject.branch.clone(),
-            reference: subject.git_ref.clone(),
-            containing_branches: containing,
-            files,
-            updates_config: wanted.state.item_touches_config,
-            parameters: wanted.parameters.clone(),
         }
     }
 
@@ -401,7 +389,26 @@ fn prepared(shell: &mut Shell, wanted: &PrepareRequested, merged: &gatelog_mergi
             tree: branch.tree.clone(),
         });
     }
-    PreparedState { branches, files: Some(files.into_iter().collect()), config, touches_config, item_touches_config }
+    PreparedState {
+        branches,
+        files: Some(files.into_iter().collect()),
+        config,
+        touches_config,
+        item_touches_config,
+        containing_branches: Vec::new(),
+    }
+}
+
+fn freeze_subject(subject: &Subject, files: Option<Vec<String>>, wanted: &FreezeWanted) -> config::FreezeSubject {
+    config::FreezeSubject {
+        project: subject.project.clone(),
+        branch: subject.branch.clone(),
+        reference: subject.git_ref.clone(),
+        containing_branches: wanted.state.containing_branches.clone(),
+        files,
+        updates_config: wanted.state.item_touches_config,
+        parameters: wanted.parameters.clone(),
+    }
 }
 
 /// The files of each of the item's own changes. The prepared state knows those of all together, which is

@@ -342,6 +342,7 @@ impl Tools<'_> {
             config,
             touches_config: touches,
             item_touches_config: item_touches,
+            containing_branches: Vec::new(),
         }))
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gatelog_record::draft::capacity::{NodeWanted, SemaphoreWanted};
 use gatelog_record::draft::gate::{
-    Artifact, BasePin, BuildResult, ItemResult, PipelineVerdict, PreparedBranch, ProjectProblem, ReportAction, Subject,
+    Artifact, BuildResult, FrozenRefs, ItemResult, PipelineVerdict, PreparedBranch, ProjectProblem, ReportAction, Subject,
     SubmitOutcome, SubmitTarget, TenantLoaded, TriggerCause, WaitCode,
 };
 use gatelog_record::{
@@ -206,8 +206,8 @@ pub enum FrozenEntry {
         graph: BlobHash,
         /// Why these jobs, a blob.
         trace: BlobHash,
-        /// Projects outside the prepared state, at the commits all jobs see.
-        repo_state: Vec<BasePin>,
+        /// Every repository that jobs use, as all of them see it.
+        repo_state: Vec<FrozenRefs>,
     },
     /// No job runs.
     NoJobs {

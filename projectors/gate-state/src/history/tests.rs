@@ -44,6 +44,7 @@ fn state() -> PreparedState {
         config: Vec::new(),
         touches_config: false,
         item_touches_config: false,
+        containing_branches: Vec::new(),
     }
 }
 

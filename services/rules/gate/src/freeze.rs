@@ -107,7 +107,14 @@ impl Decision<'_> {
             });
         }
         let (touches_config, item_touches_config) = (false, false);
-        PreparedState { branches: Vec::new(), files, config: Vec::new(), touches_config, item_touches_config }
+        PreparedState {
+            branches: Vec::new(),
+            files,
+            config: Vec::new(),
+            touches_config,
+            item_touches_config,
+            containing_branches: Vec::new(),
+        }
     }
 
     /// Jobs were frozen, or could not be.

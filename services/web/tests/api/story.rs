@@ -175,6 +175,7 @@ fn state(project: &str) -> PreparedState {
         config: vec![],
         touches_config: false,
         item_touches_config: false,
+        containing_branches: Vec::new(),
     }
 }
 

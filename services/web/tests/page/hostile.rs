@@ -158,6 +158,7 @@ pub fn events(text: &str, url: &str, layout: BlobHash, problems: BlobHash) -> Ve
         config: vec![],
         touches_config: false,
         item_touches_config: false,
+        containing_branches: Vec::new(),
     };
     let lease = |build, name: &str| {
         GateEvent::LeaseWanted(LeaseWanted {

@@ -115,6 +115,20 @@ pub struct PreparedState {
     pub touches_config: bool,
     /// Whether the item's own changes do.
     pub item_touches_config: bool,
+    /// For a tag or another ref without a branch: the branches whose history holds it, sorted. Its jobs are matched by
+    /// them. Zuul: `item_in_branches`.
+    pub containing_branches: Vec<String>,
+}
+
+/// All branches and tags of a repository at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrozenRefs {
+    /// The connection.
+    pub connection: String,
+    /// The canonical name of the project.
+    pub project: String,
+    /// Their whole names and what each named (of an annotated tag its own id): a blob, a map of texts.
+    pub refs: BlobHash,
 }
 
 /// How preparing ended.
@@ -263,8 +277,9 @@ pub enum FreezeOutcome {
         trace: BlobHash,
         /// The jobs, in the order of the graph.
         jobs: Vec<FrozenJob>,
-        /// Projects outside the prepared state that jobs use, at the commits all of them will see.
-        repo_state: Vec<BasePin>,
+        /// Every repository that jobs use, as all of them will see it however late they start. What the prepared state
+        /// says of a branch goes before. Zuul: the global repo state.
+        repo_state: Vec<FrozenRefs>,
     },
     /// No job runs: none matches, or (`in_pipeline` false) the project is not in the pipeline.
     NoJobs {

@@ -346,6 +346,7 @@ impl World {
             config,
             touches_config: touches,
             item_touches_config: item_touches,
+            containing_branches: Vec::new(),
         })
     }
 

@@ -1,0 +1,123 @@
+//! The repositories of a build, from the mirrors.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use gatelog_executing::spec::Checkout;
+use gatelog_executing::{BuildControl, Purpose, Workspace, WorkspaceError};
+use gatelog_merging::{BranchState, MergeError, ObjectSharing, ProjectKey, RefState, WorkspaceRequest};
+use gatelog_record::{BlobHash, codec};
+
+use crate::connection::chain;
+use crate::git::Repositories;
+
+/// Workspaces from the mirrors, with branches and tags as they were when the jobs of the buildset were frozen.
+pub struct MirrorWorkspace {
+    repositories: Repositories,
+    refs: BTreeMap<String, BlobHash>,
+}
+
+impl MirrorWorkspace {
+    /// Of one build; `refs` is what its spec says of all branches and tags, by the canonical name of the project. Of a
+    /// project that is not there, those of now are taken.
+    pub fn new(repositories: Repositories, refs: BTreeMap<String, BlobHash>) -> MirrorWorkspace {
+        MirrorWorkspace { repositories, refs }
+    }
+
+    fn frozen(&self, project: &str) -> Result<Option<RefState>, WorkspaceError> {
+        let Some(hash) = self.refs.get(project) else { return Ok(None) };
+        let failed = |reason: String| WorkspaceError::Failed { project: project.to_owned(), reason };
+        let bytes = self.repositories.blobs.get(hash).map_err(|error| failed(chain(&error)))?;
+        codec::decode(&bytes).map(Some).map_err(|error| failed(chain(&error)))
+    }
+
+    /// Makes it. What another process's merger pinned may be newer than this mirror: then it is fetched first.
+    fn make(&self, key: &ProjectKey, request: &WorkspaceRequest, frozen: Option<RefState>) -> Result<(), MergeError> {
+        let mirrors = &self.repositories.mirrors;
+        let mut frozen = frozen;
+        let mut was_fetched = false;
+        loop {
+            let made = match &frozen {
+                Some(refs) => mirrors.clone_frozen_workspace(request, refs),
+                None => mirrors.clone_workspace(request),
+            };
+            let Err(MergeError::MissingCommit { commit, .. }) = &made else { return made };
+            if !was_fetched {
+                was_fetched = true;
+                if let Err(error) = mirrors.fetch(key, &[]) {
+                    tracing::warn!(project = %key, error = %chain(&error), "a repository could not be fetched for a build");
+                }
+                continue;
+            }
+            // A branch or tag beside what is tested, whose commit no repository has any more: the build can do without.
+            let before = frozen.as_ref().map_or(0, BTreeMap::len);
+            if let Some(refs) = &mut frozen {
+                refs.retain(|_, id| id != commit);
+            }
+            let left = frozen.as_ref().map_or(0, BTreeMap::len);
+            if left == before {
+                return made;
+            }
+            tracing::warn!(project = %key, commit, refs = before - left, "what refs named is gone: a build is without");
+        }
+    }
+}
+
+impl Workspace for MirrorWorkspace {
+    fn materialize(
+        &self,
+        checkout: &Checkout,
+        destination: &Path,
+        purpose: Purpose,
+        control: &BuildControl,
+    ) -> Result<(), WorkspaceError> {
+        if control.is_aborted() {
+            return Err(WorkspaceError::Aborted);
+        }
+        let project = checkout.project.canonical_name();
+        let missing = |reason: String| WorkspaceError::Missing {
+            project: project.clone(),
+            commit: checkout.commit.clone(),
+            reason,
+        };
+        let connection = self
+            .repositories
+            .connections
+            .iter()
+            .find(|(_, connection)| connection.canonical_hostname() == checkout.project.canonical_hostname)
+            .map(|(name, _)| name.clone())
+            .ok_or_else(|| missing(format!("no connection has host {}", checkout.project.canonical_hostname)))?;
+        let key = self.repositories.key(&connection, &project).map_err(|trouble| missing(trouble.to_string()))?;
+        let frozen = self.frozen(&project)?;
+        let mut branches: BTreeMap<String, BranchState> = checkout
+            .branches
+            .iter()
+            .map(|(branch, commit)| (branch.clone(), BranchState { commit: commit.clone(), origin: commit.clone() }))
+            .collect();
+        // A tag is checked out as one.
+        let has =
+            |kind: &str| frozen.as_ref().is_some_and(|refs| refs.contains_key(&format!("{kind}/{}", checkout.name)));
+        let is_branch = has("refs/heads") || !has("refs/tags");
+        if is_branch {
+            let origin = checkout.previous.clone().unwrap_or_else(|| checkout.commit.clone());
+            branches.insert(checkout.name.clone(), BranchState { commit: checkout.commit.clone(), origin });
+        }
+        let request = WorkspaceRequest {
+            project: key.clone(),
+            destination: destination.to_path_buf(),
+            branch: is_branch.then(|| checkout.name.clone()),
+            commit: checkout.commit.clone(),
+            branches,
+            sharing: match purpose {
+                Purpose::Work => ObjectSharing::Copy,
+                Purpose::Playbooks => ObjectSharing::Link,
+            },
+        };
+        self.make(&key, &request, frozen).map_err(|error| match &error {
+            MergeError::MissingCommit { .. } | MergeError::Vanished { .. } | MergeError::BadName { .. } => {
+                missing(chain(&error))
+            }
+            _ => WorkspaceError::Failed { project: project.clone(), reason: chain(&error) },
+        })
+    }
+}
