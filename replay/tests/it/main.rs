@@ -3,6 +3,7 @@
 
 mod desk;
 mod diffs;
+mod explained;
 #[path = "../../../projectors/store/tests/it/lending.rs"]
 #[allow(dead_code, reason = "shared with the store's tests")]
 mod lending;
