@@ -1,5 +1,6 @@
 //! What operators may ask for, over HTTP and on the command line: real tokens, made by OpenSSL.
 
+mod autohold;
 mod parameters;
 mod tokens;
 
@@ -13,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value as Json, json};
 
 use crate::harness::projects::PIPELINES;
-use crate::harness::{Server, Site, eventually, host};
+use crate::harness::{Files, Server, Site, eventually, host};
 use tokens::{AUDIENCE, Key, SECRET, claims, dev, hmac, hs256_token, now, ops, token};
 
 /// A job that takes longer than any test.
@@ -64,10 +65,13 @@ const RULES: &str = r"
 ";
 
 fn site(toml: &str) -> Site {
+    site_of(toml, &[("zuul.yaml", JOBS), ("playbooks/never.yaml", PLAYBOOK), ("notes", "1\n")])
+}
+
+fn site_of(toml: &str, project: Files<'_>) -> Site {
     let config = format!("{PIPELINES}{POST}");
     let files = [("zuul.yaml", config.as_str())];
-    let project = [("zuul.yaml", JOBS), ("playbooks/never.yaml", PLAYBOOK), ("notes", "1\n")];
-    let site = Site::new(&[("config", &files), ("project", &project)]);
+    let site = Site::new(&[("config", &files), ("project", project)]);
     let known = std::fs::read_to_string(site.path().join("gatelog.toml")).unwrap();
     site.write("gatelog.toml", &format!("{known}{toml}"));
     site
@@ -78,6 +82,12 @@ fn hs256(more: &str) -> String {
         "[auth.ops]\ndriver = \"HS256\"\nrealm = \"our house\"\nissuer-id = \"sso\"\nclient-id = \"{AUDIENCE}\"\n\
          secret = \"{SECRET}\"\n{more}"
     )
+}
+
+/// Who runs the tests.
+fn unix_user() -> String {
+    let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
+    std::env::var("SUDO_USER").ok().unwrap_or_else(|| user.trim().to_owned())
 }
 
 struct Answer {
@@ -199,8 +209,7 @@ fn without_authenticators_there_are_no_paths_for_operators_but_those_on_the_mach
     let at = out.trim().rsplit_once(':').unwrap().1.trim_end_matches(')').to_owned();
     let (code, told, err) = site.gatelog(&["explain", &at]);
     assert_eq!(code, 0, "{err}");
-    let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
-    let user = std::env::var("SUDO_USER").ok().unwrap_or_else(|| user.trim().to_owned());
+    let user = unix_user();
     assert!(told.contains("the forge moves house") && told.contains(&format!("by {user} (local)")), "{told}");
 
     for (command, flag) in [("discard", "trigger_queue_discarding"), ("resume", "none")] {
@@ -640,8 +649,7 @@ fn operators_enqueue_dequeue_promote_and_hold_events_up_and_the_history_says_who
     assert!(told.contains("found it") && told.contains("by olivia (sso)"), "{told}");
 
     // The history says who did what, and why.
-    let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
-    let user = std::env::var("SUDO_USER").ok().unwrap_or_else(|| user.trim().to_owned());
+    let user = unix_user();
     let item_of = |change: &str| {
         let enqueued = |event: &&Json| {
             let text = event.to_string();

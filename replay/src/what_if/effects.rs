@@ -202,6 +202,7 @@ impl Sim<'_> {
             config: Vec::new(),
             touches_config: own.as_ref().is_some_and(|own| own.touches_config),
             item_touches_config: own.as_ref().is_some_and(|own| own.item_touches_config),
+            containing_branches: own.as_ref().map(|own| own.containing_branches.clone()).unwrap_or_default(),
         };
         let known = self.gate(partition).map(|gate| &gate.gate.config_files.rows);
         for step in &wanted.steps {
