@@ -37,6 +37,7 @@ fn record(sequence: u64, event: impl Into<Event>) -> EventRecord {
 }
 
 /// The first golden record of a kind's version 1, as a gatelog wrote it that knew no other.
+#[expect(clippy::disallowed_methods, reason = "goldens are files")]
 fn golden(kind: &str) -> GateEvent {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let path = root.join(format!("../../log-schema/record/tests/goldens/{kind}.v1.bin"));

@@ -144,6 +144,7 @@ impl Site {
             layout_ahead: None,
             steps,
             state,
+            parameters: Default::default(),
             projects: vec![known("conf", true), known("lib", false), known("app", false)],
         };
         freeze::run(&self.repositories, &wanted)

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use gatelog_record::draft::capacity::{NodeWanted, SemaphoreWanted};
 use gatelog_record::draft::gate::{
-    Artifact, BuildResult, FrozenRefs, ItemResult, PipelineVerdict, PreparedBranch, ProjectProblem, ReportAction, Subject,
-    SubmitOutcome, SubmitTarget, TenantLoaded, TriggerCause, WaitCode,
+    Artifact, BuildResult, FrozenRefs, ItemResult, PipelineVerdict, PreparedBranch, ProjectProblem, ReportAction,
+    Subject, SubmitOutcome, SubmitTarget, TenantLoaded, TriggerCause, WaitCode,
 };
 use gatelog_record::{
     ActorId, BlobHash, BuildId, BuildsetId, Cause, ItemId, LeaseId, Sealed, Timestamp, Value, WorkId,
