@@ -77,16 +77,35 @@ impl SiteOperators {
         let events = Stream::Events(GATE);
         let until = Instant::now() + DECIDED;
         let (mut at, mut decided) = (from, None);
+        let mut answer: Option<(Answer, Option<InputId>)> = None;
         loop {
             let batch = self.log.read(events, at, ReadLimit::default())?;
             for read in &batch.records {
                 let opened = Envelope::decode(&read.bytes).ok().and_then(|(envelope, _)| envelope.open().ok());
                 let Some(record) = opened else { continue };
-                if let Some(answer) = next(id, settled, &record, &mut decided) {
-                    return Ok(answer);
+                let of = record.decision.as_ref().map(|decision| &decision.input_id);
+                match answer.take() {
+                    None => {
+                        let found = next(id, settled, &record, &mut decided);
+                        answer = found.map(|found| (found, of.cloned()));
+                    }
+                    // What was asked for is there once the whole decision is: its last event is the one to wait for.
+                    Some((found, whole)) if of.is_some() && of == whole.as_ref() => {
+                        answer = Some((found.as_of(record.sequence), whole));
+                    }
+                    Some((found, _)) => return Ok(found),
                 }
             }
             at = batch.next;
+            match answer.take() {
+                Some((found, _)) if batch.records.is_empty() => return Ok(found),
+                // Where a read ended within a decision the rest of it can be read: both are on the log at once.
+                Some(found) => {
+                    answer = Some(found);
+                    continue;
+                }
+                None => {}
+            }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 let answer = decided.map(|(sequence, input)| Answer::Decided { sequence, input, nothing: None });

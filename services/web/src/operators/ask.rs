@@ -85,7 +85,17 @@ impl Operators for NoOperators {
 const SO_ALREADY: &[&str] = &["already-so", "in-that-order", "duplicate", "already-in-pipeline"];
 
 impl Answer {
-    /// The event that tells of it; an error where what was asked for did not happen.
+    /// The same, as of a later event.
+    #[must_use]
+    pub fn as_of(mut self, event: u64) -> Answer {
+        match &mut self {
+            Answer::Decided { sequence, .. } | Answer::Settled { sequence, .. } => *sequence = event,
+            Answer::Refused { .. } | Answer::Waiting => {}
+        }
+        self
+    }
+
+    /// The last event of what was decided; an error where what was asked for did not happen.
     pub(super) fn taken(self) -> Result<Option<u64>, ApiError> {
         let declined = |code: &str, message: String| ApiError::Declined { code: code.to_owned(), message };
         match self {
