@@ -331,13 +331,14 @@ impl Effects {
     }
 
     fn submit(&mut self, wanted: &SubmitRequested) -> Result<SubmitOutcome, String> {
+        let mut by_others = false;
         for target in &wanted.targets {
             let number = target.subject.change.as_deref().and_then(|text| text.parse::<u32>().ok());
             let number = number.ok_or("what is submitted is no change")?;
             let refused = |message: String| SubmitOutcome::Refused { code: "not-submittable".into(), message };
             if self.gerrit.changes.get(&number).is_some_and(|change| change.status == Status::Merged) {
-                let message = "It was merged by somebody else.".into();
-                return Ok(SubmitOutcome::Refused { code: "already-merged".into(), message });
+                by_others = true;
+                continue;
             }
             if let Some(why) = self.gerrit.not_submittable(number) {
                 return Ok(refused(why));
@@ -347,6 +348,10 @@ impl Effects {
             if !self.gerrit.submit(number, &target.tested_base, &target.tested_commit, &mirror)? {
                 return Ok(refused("it conflicts with the branch".into()));
             }
+        }
+        if by_others {
+            let message = "It was merged by somebody else.".into();
+            return Ok(SubmitOutcome::Refused { code: "already-merged".into(), message });
         }
         Ok(SubmitOutcome::Merged)
     }

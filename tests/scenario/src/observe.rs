@@ -245,8 +245,18 @@ impl Observer {
                 } else {
                     self.reason(&mut text, &event.code, &event.detail, item, live);
                 }
+                if event.result == ItemResult::MergeFailure && event.code == "already-merged" {
+                    text.insert("action".into(), json!("merge-failure"));
+                    text.insert("class".into(), json!(["merge_failure"]));
+                }
                 self.reports[at].text = text;
                 self.reports[at].item = None;
+                // Of a circle the success was told before it was merged.
+                for report in self.reports.iter_mut().filter(|report| report.item == Some(event.item)) {
+                    report.text.insert("result".into(), json!("SUCCESS"));
+                    report.text.insert("class".into(), json!(["success"]));
+                    report.item = None;
+                }
             }
             _ => {}
         }

@@ -402,8 +402,11 @@ impl<B: Backing> GateTables<B> {
 
     pub(super) fn submitted(&mut self, record: &EventRecord, event: &Submitted) -> Result<(), FoldRefused> {
         self.answered(event.item, event.done.work)?;
-        if event.done.outcome != SubmitOutcome::Merged {
-            return Ok(());
+        // What is said to be merged already is merged, whoever did it: all the item's changes.
+        match &event.done.outcome {
+            SubmitOutcome::Merged => {}
+            SubmitOutcome::Refused { code, .. } if code == "already-merged" => {}
+            _ => return Ok(()),
         }
         let item = self.items.need(&event.item)?;
         for subject in &item.subjects {

@@ -304,13 +304,7 @@ impl Decision<'_> {
     fn leave_unmerged(&mut self, item: ItemId) -> Result<(), Refusal> {
         let Some(row) = self.item(item).cloned() else { return Ok(()) };
         self.note_artifacts(item)?;
-        if let Some(layout) = self.layout(&row.tenant)?
-            && let Some(pipeline) = layout.pipeline(&row.pipeline)
-        {
-            let message = self.result_message(item, &row, pipeline, ReportAction::Success, "");
-            self.report_to(&row.tenant, pipeline, Some(item), ReportAction::Success, &row.subjects, message)?;
-            self.count_failures(&row.tenant, pipeline, false)?;
-        }
+        self.report_success(item, &row)?;
         self.emit(GateEvent::ItemDequeued(ItemDequeued {
             item,
             result: ItemResult::MergeFailure,
@@ -318,6 +312,23 @@ impl Decision<'_> {
             detail: "It succeeded, and no success reporter of the pipeline merges it: add `submit` or `merge`.".into(),
             merged: false,
         }))
+    }
+
+    /// Somebody else merged a part of a circle, the gate the rest. Zuul: of a circle the success is told before anything
+    /// is merged, then that not all of it could be; what was tested on top of it is tested again on what is there.
+    pub(crate) fn leave_partly_merged(&mut self, item: ItemId, row: &ItemRow, message: &str) -> Result<(), Refusal> {
+        self.report_success(item, row)?;
+        let detail = format!("Not all of it could be merged: {message}");
+        self.leave_failing(item, ItemResult::MergeFailure, "already-merged", &detail, false)
+    }
+
+    /// Tells that an item succeeded, whatever becomes of it afterwards.
+    fn report_success(&mut self, item: ItemId, row: &ItemRow) -> Result<(), Refusal> {
+        let Some(layout) = self.layout(&row.tenant)? else { return Ok(()) };
+        let Some(pipeline) = layout.pipeline(&row.pipeline) else { return Ok(()) };
+        let message = self.result_message(item, row, pipeline, ReportAction::Success, "");
+        self.report_to(&row.tenant, pipeline, Some(item), ReportAction::Success, &row.subjects, message)?;
+        self.count_failures(&row.tenant, pipeline, false)
     }
 
     /// An item leaves with a report of success.

@@ -85,6 +85,9 @@ impl Decision<'_> {
             SubmitOutcome::Refused { code, message } if code == "already-merged" => {
                 // What was merged before it was prepared changed nothing, so it takes nothing away.
                 let nothing_new = wanted.targets.iter().all(|target| target.tested_base == target.tested_commit);
+                if row.subjects.len() > 1 && !nothing_new {
+                    return self.leave_partly_merged(item, &row, message);
+                }
                 self.leave_succeeding(item, "already-merged", message, nothing_new)
             }
             SubmitOutcome::Refused { code, message } => {
