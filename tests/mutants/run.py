@@ -328,6 +328,7 @@ def main():
     parser = argparse.ArgumentParser(description="Tries every mutant that cargo-mutants finds in the gate's rules.")
     cache = os.environ.get("GATELOG_CACHE", os.path.expanduser("~/.cache/gatelog"))
     parser.add_argument("--work", default=f"{cache}/mutants", help="where everything is kept (%(default)s)")
+    parser.add_argument("--target", help="where the build is made (mutants, in CARGO_TARGET_DIR or else in --work)")
     parser.add_argument("--peer", type=pathlib.Path, help="the folder with the scenarios of the real Zuul")
     parser.add_argument("--seeds", type=int, default=6, help="seeds of the world played for each (%(default)s)")
     parser.add_argument("--only", default="", help="only mutants whose names contain one of these words, by commas")
@@ -342,6 +343,9 @@ def main():
     work = pathlib.Path(wanted.work).resolve()
     tree = work / "tree"
     tree.mkdir(parents=True, exist_ok=True)
+    # Not where the checkout itself is built: Cargo takes the crates of the one for those of the other.
+    target = wanted.target or pathlib.Path(os.environ.get("CARGO_TARGET_DIR", work)) / "mutants"
+    os.environ["CARGO_TARGET_DIR"] = str(pathlib.Path(target).resolve())
     file = work / "results.jsonl"
     if wanted.fresh:
         file.unlink(missing_ok=True)

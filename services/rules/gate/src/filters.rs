@@ -433,10 +433,12 @@ mod tests {
         check("not spoken of", can_merge(&by_comment, &unapproved), "");
         let closed = ChangeFacts { open: false, ..facts() };
         check("closed", can_merge(&by_approval, &closed), "the change is closed");
-        // Zuul: a merged change that is approved again is gated again, whatever it lacks.
+        // Zuul: a merged change that is approved again is gated again, unless it lacks something.
         let lacks = |labels: &str| value(&format!("{{missing-labels: {labels}}}"));
-        let merged = ChangeFacts { merged: true, attributes: lacks("[Workflow]"), ..closed };
+        let merged = ChangeFacts { merged: true, ..closed };
         check("merged", can_merge(&by_approval, &merged), "");
+        let merged = ChangeFacts { attributes: lacks("[Workflow]"), ..merged };
+        check("merged without a label", can_merge(&by_approval, &merged), "it lacks Workflow");
         let blocked = ChangeFacts { cannot_merge: Some("a submodule is in the way".into()), ..facts() };
         check("blocked", can_merge(&by_approval, &blocked), "a submodule is in the way");
         for (attributes, words) in [("{wip: true}", "it is work in progress"), ("{wip: false}", ""), ("{}", "")] {

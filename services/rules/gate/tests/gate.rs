@@ -34,9 +34,11 @@ scenarios! {
 
 // What mutants of the rules got away with before (see `mutants.md`).
 scenarios! {
-    autohold_limits behind_at_most circle_ends circle_told configuration_awaited files_told jobs_at_most
-    layout_in_force layout_once layouts_shared needs_at_most needs_elsewhere needs_limits one_build_each
-    process_restarts promote_alone promote_behind promote_circle promote_merging promote_queues promote_which
-    reads_overtaken stands_on stands_on_order too_many_told waits_since who_asks who_needs_it without_configuration
-    works_in_progress
+    autohold_limits behind_at_most behind_the_pins circle_ends circle_told configuration_awaited files_told
+    first_defined freed_ahead freed_where given_up_waiting gone_circle job_of_each jobs_at_most layout_in_force
+    layout_once layouts_shared needs_at_most needs_elsewhere needs_left needs_limits no_part nodes_cannot_be_had
+    one_build_each process_restarts promote_alone promote_behind promote_circle promote_merging promote_queues
+    promote_which reads_overtaken secrets_told stands_on stands_on_order superseded_by_ref taken_meanwhile
+    too_many_told waits_since waits_told which_pipeline_merges who_asks who_needs_it window_without_limit
+    without_configuration works_in_progress
 }

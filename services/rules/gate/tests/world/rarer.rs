@@ -1,10 +1,12 @@
 //! Words that few stories need.
 
 use gatelog_record::Value;
+use gatelog_record::draft::gate::{Given, SecretsOpened};
+use gatelog_record::input::GateInput;
 use gatelog_rules_gate::GateRules;
 
-use super::forge::{Change, Forge, Patchset};
-use super::script::{Story, equal};
+use super::forge::{CONNECTION, Change, Forge, Patchset, canonical};
+use super::script::{Story, TENANT, equal};
 
 impl Story {
     /// One sentence.
@@ -42,6 +44,15 @@ impl Story {
             ["every", "change", "has", number, "jobs"] => {
                 self.world.padded_jobs = number.parse().map_err(|_| "not a number")?;
                 Ok(())
+            }
+            ["a", "worker", "gives", secret, "to", "job", job, "of", change] => {
+                let build = self.build(job, change, None)?;
+                let attempt = self.world.live.gate.builds.rows.get(&build).map_or(0, |row| row.attempt);
+                let (name, connection, project) = ((*secret).to_owned(), CONNECTION.to_owned(), canonical("config"));
+                let given = vec![Given::Secret { name, connection, project }];
+                let (tenant, worker) = (TENANT.into(), "worker-1".into());
+                let opened = SecretsOpened { tenant, build, attempt, worker, given };
+                self.world.say(TENANT, GateInput::SecretsOpened(opened))
             }
             // Somebody brought the same in by another way.
             ["all", "of", change, "is", "in", "the", "branch"] => {

@@ -102,8 +102,9 @@ fn child_jobs(children: &[&str]) -> Value {
 }
 
 fn result_of(word: &str) -> Option<BuildResult> {
-    use BuildResult::{Failure, PostFailure, Retry, Skipped, Success, TimedOut};
-    [Failure, PostFailure, Retry, Skipped, Success, TimedOut].into_iter().find(|result| result.word() == word)
+    use BuildResult::{Failure, NodeFailure, PostFailure, Retry, Skipped, Success, TimedOut};
+    let known = [Failure, NodeFailure, PostFailure, Retry, Skipped, Success, TimedOut];
+    known.into_iter().find(|result| result.word() == word)
 }
 
 impl Story {
