@@ -652,8 +652,9 @@ fn operators_enqueue_dequeue_promote_and_hold_events_up_and_the_history_says_who
     let user = unix_user();
     let item_of = |change: &str| {
         let enqueued = |event: &&Json| {
-            let text = event.to_string();
-            event["kind"] == "gate.item-enqueued" && text.contains(change) && text.contains("\"gate\"")
+            let (body, is) = (&event["body"], event["kind"] == "gate.item-enqueued");
+            // The other tenant has the same project.
+            is && body["tenant"] == "test" && body["pipeline"] == "gate" && body.to_string().contains(change)
         };
         let events = site.events("gate.events");
         let found: Vec<String> = events.iter().filter(enqueued).filter_map(|event| find(event, "item")).collect();
