@@ -139,7 +139,11 @@ pub(crate) fn admit(child: &mut Child, hold: Option<Hold>) -> io::Result<OwnedFd
         && let Some(first) = wall::first_process(&mut hold.report)?
     {
         match wall::raise(pid.as_raw_nonzero().get(), first, hold.numbers) {
-            Ok(()) => gate.write_all(b"\n")?,
+            // Nobody reads any more: the sandbox failed by itself meanwhile, and says better what was wrong.
+            Ok(()) => match gate.write_all(b"\n") {
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
+                _ => {}
+            },
             Err(error) => {
                 // A sandbox that failed by itself took its process numbers with it, and says better what was wrong.
                 // On a busy host it takes a while until it is seen to have ended.

@@ -141,8 +141,8 @@ async fn a_build_that_wants_every_process_number_meets_a_wall_it_cannot_take_dow
     );
     let (outcome, text) = site.run(site.spec(&config, &app, &[(Phase::Run, "run.yaml", 0)])).await;
     assert_eq!(outcome.result, BuildResult::Success, "{text}");
-    // Room for 1000, an eighth and 16 beyond the 300 that are given out only once.
-    for expected in ["it-may 1441", "it-writes Read-only file system", "it-mounts no", "namespaces no"] {
+    // Room for twice 1000 and 32 beyond the 300 that are given out only once.
+    for expected in ["it-may 2332", "it-writes Read-only file system", "it-mounts no", "namespaces no"] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
     assert_eq!(host(), before, "the host's own limit");
