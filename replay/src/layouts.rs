@@ -6,19 +6,18 @@
 use std::collections::BTreeMap;
 
 use gatelog_event_log::{Blobs, Log, Tail};
-use gatelog_record::draft::capacity::{NodeWanted, SemaphoreWanted};
 use gatelog_record::draft::gate::{
     FreezeOutcome, FreezeWanted, FrozenJob, JobTraits, LayoutOutcome, LayoutWanted, NodesetAlternative, SecretVerdict,
 };
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BlobHash, Event, Partition, WorkId, codec};
-use gatelog_rules_config::objects::nodeset::NodeSpec;
-use gatelog_rules_config::tenant::{ProjectFacts, TenantSpec};
 use gatelog_rules_config::{
-    ConfigFile, FreezeOptions, FreezeOutcome as Frozen, FreezeSubject, FrozenJob as Job, JobGraph, Layout, LoadInput,
-    ParseCache, Place, Problem, TenantSettings, freeze, load_cached, verdicts,
+    FreezeOptions, FreezeOutcome as Frozen, FrozenJob as Job, JobGraph, Layout, LoadInput, ParseCache, Problem,
+    TenantSettings, freeze, load_cached, verdicts,
 };
-use gatelog_rules_gate::{ConfigRemarks, combine, config_remarks, job_traits};
+use gatelog_rules_gate::{
+    ConfigRemarks, combine, config_remarks, freeze_subject, frozen_job, layout_input, wanted_nodes,
+};
 use serde::Serialize;
 
 use crate::error::ReplayError;
@@ -146,44 +145,18 @@ fn put(blobs: &dyn Blobs, value: &impl Serialize) -> Result<BlobHash, String> {
     blobs.put(&bytes).map_err(|error| error.to_string())
 }
 
-/// What the loader is given.
+/// What the loader is given. A canonical name is the connection's host and the project's name there.
 fn load_input(blobs: &dyn Blobs, wanted: &LayoutWanted) -> Result<LoadInput, String> {
     let settings = TenantSettings::read(&get(blobs, &wanted.settings)?).map_err(|error| error.to_string())?;
-    let mut facts: BTreeMap<(&str, &str), ProjectFacts> = BTreeMap::new();
-    let mut hosts: BTreeMap<&str, &str> = BTreeMap::new();
-    let mut files = Vec::new();
-    for set in &wanted.files {
-        // A canonical name is the connection's host and the project's name there.
-        let (host, local) = set.at.project.split_once('/').unwrap_or(("", &set.at.project));
-        hosts.insert(&set.at.connection, host);
-        let known = facts.entry((&set.at.connection, local)).or_insert_with(|| ProjectFacts {
-            canonical_name: set.at.project.clone(),
-            default_branch: String::new(),
-            branches: Vec::new(),
-        });
-        known.branches.push(set.at.branch.clone());
-        if set.default || known.default_branch.is_empty() {
-            known.default_branch.clone_from(&set.at.branch);
-        }
-        for file in &set.files {
-            files.push(ConfigFile {
-                project: set.at.project.clone(),
-                branch: set.at.branch.clone(),
-                path: file.path.clone(),
-                text: String::from_utf8_lossy(&get(blobs, &file.blob)?).into_owned(),
-            });
-        }
-    }
-    let spec = TenantSpec { settings, place: Place::default() };
-    let (tenant, _) = spec.resolve(|connection, name| {
-        facts.get(&(connection, name)).cloned().or_else(|| {
-            // A project that could not be read has a name all the same.
-            let host = hosts.get(connection)?;
-            let canonical_name = format!("{host}/{name}");
-            Some(ProjectFacts { canonical_name, default_branch: "master".into(), branches: Vec::new() })
-        })
-    });
-    Ok(LoadInput { tenant, files })
+    let parts = |project: &str| project.split_once('/').map(|(host, name)| (host.to_owned(), name.to_owned()));
+    let of = |connection: &str| wanted.files.iter().find(|set| set.at.connection == connection);
+    layout_input(
+        settings,
+        &wanted.files,
+        |hash| get(blobs, hash),
+        |_, project| Ok(parts(project).map_or_else(|| project.to_owned(), |(_, name)| name)),
+        |connection| parts(&of(connection)?.at.project).map(|(host, _)| host),
+    )
 }
 
 /// Makes a layout, with these verdicts about its secrets.
@@ -232,15 +205,7 @@ pub(crate) fn freeze_jobs(blobs: &dyn Blobs, wanted: &FreezeWanted) -> Result<Fr
     let own: Vec<_> = wanted.steps.iter().filter(|step| step.item == wanted.item).map(|step| &step.subject).collect();
     let (mut graphs, mut in_pipeline, mut trace) = (Vec::new(), false, BlobHash::default());
     for change in &own {
-        let question = FreezeSubject {
-            project: change.project.clone(),
-            branch: change.branch.clone(),
-            reference: change.git_ref.clone(),
-            updates_config: wanted.state.item_touches_config,
-            files: wanted.state.files.clone(),
-            ..FreezeSubject::default()
-        };
-        let outcome = freeze(&layout, &question, &wanted.pipeline, options);
+        let outcome = freeze(&layout, &freeze_subject(wanted, change), &wanted.pipeline, options);
         trace = put(blobs, outcome.trace())?;
         let graph = match outcome {
             Frozen::Frozen { graph, .. } => graph,
@@ -283,31 +248,8 @@ fn frozen(
     changes: Vec<u32>,
 ) -> Result<FrozenJob, String> {
     let spec = put(blobs, job)?;
-    let nodes = |nodes: &[NodeSpec]| -> Vec<NodeWanted> {
-        nodes.iter().map(|node| NodeWanted { names: node.names.clone(), label: node.label.clone() }).collect()
-    };
-    let mut nodesets =
-        job.nodesets.iter().map(|nodeset| NodesetAlternative { spec, nodes: nodes(&nodeset.shape.nodes) });
-    let first = nodesets.next().map(|first| first.nodes).unwrap_or_default();
-    let alternatives = nodesets.collect();
-    Ok(FrozenJob {
-        name: job.name.clone(),
-        spec,
-        voting: job.voting,
-        attempts: u32::try_from(job.attempts).unwrap_or(1).max(1),
-        dependencies: job.dependencies.iter().map(|one| (one.name.clone(), one.soft)).collect(),
-        semaphores: job
-            .semaphores
-            .iter()
-            .map(|one| SemaphoreWanted {
-                name: one.name.clone(),
-                max: u32::try_from(layout.semaphore_max(&one.name)).unwrap_or(1).max(1),
-            })
-            .collect(),
-        nodes: first,
-        noop: job.name == "noop",
-        success_message: job.success_message.clone(),
-        failure_message: job.failure_message.clone(),
-        traits: JobTraits { alternatives, ..job_traits(graph, job, changes) },
-    })
+    let others = job.nodesets.iter().skip(1);
+    let alternatives = others.map(|nodeset| NodesetAlternative { spec, nodes: wanted_nodes(nodeset) }).collect();
+    let first = frozen_job(layout, graph, job, changes, spec);
+    Ok(FrozenJob { traits: JobTraits { alternatives, ..first.traits }, ..first })
 }

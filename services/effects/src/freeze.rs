@@ -7,18 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use gatelog_merging::RefState;
-use gatelog_record::draft::capacity::{NodeWanted, SemaphoreWanted};
 use gatelog_record::draft::gate::{
     FreezeOutcome, FreezeWanted, FrozenJob, FrozenRefs, JobTraits, NodesetAlternative, Subject, TenantProject,
 };
 use gatelog_record::{BlobHash, codec};
 use gatelog_rules_config::freeze::graph::FrozenNodeset;
-use gatelog_rules_config::objects::nodeset::NodeSpec;
 use gatelog_rules_config::{
-    FreezeOptions, FreezeOutcome as Outcome, FreezeSubject, FrozenJob as Job, JobGraph, Layout, Playbook, Shared,
-    freeze,
+    FreezeOptions, FreezeOutcome as Outcome, FrozenJob as Job, JobGraph, Layout, Playbook, Shared, freeze,
 };
-use gatelog_rules_gate::{combine, job_traits};
+use gatelog_rules_gate::{combine, freeze_subject, frozen_job, wanted_nodes};
 
 use crate::connection::Trouble;
 use crate::git::{Repositories, trouble};
@@ -34,30 +31,16 @@ pub fn run(repositories: &Repositories, wanted: &FreezeWanted) -> FreezeOutcome 
     }
 }
 
-/// The question put to the layout: also what `replay verify` asks again.
-pub fn subject(wanted: &FreezeWanted) -> Result<(FreezeSubject, &Subject), Trouble> {
-    let own = wanted.steps.iter().rev().find(|step| step.item == wanted.item).ok_or_else(|| Trouble {
-        code: "internal".into(),
-        message: "the item to be frozen is not part of its own chain".into(),
-        again: false,
-    })?;
-    let subject = FreezeSubject {
-        project: own.subject.project.clone(),
-        branch: own.subject.branch.clone(),
-        reference: own.subject.git_ref.clone(),
-        containing_branches: wanted.state.containing_branches.clone(),
-        updates_config: wanted.state.item_touches_config,
-        files: wanted.state.files.clone(),
-        parameters: wanted.parameters.clone(),
-    };
-    Ok((subject, &own.subject))
-}
-
 fn try_run(repositories: &Repositories, wanted: &FreezeWanted) -> Result<FreezeOutcome, Trouble> {
     let blobs = &repositories.blobs;
     let layout = read_layout(repositories, &wanted.layout)?;
     let ahead = wanted.layout_ahead.as_ref().map(|hash| read_layout(repositories, hash)).transpose()?;
-    let (question, own) = subject(wanted)?;
+    let own = wanted.steps.iter().rev().find(|step| step.item == wanted.item).map(|step| &step.subject);
+    let own = own.ok_or_else(|| Trouble {
+        code: "internal".into(),
+        message: "the item to be frozen is not part of its own chain".into(),
+        again: false,
+    })?;
     let options = FreezeOptions { ahead: ahead.as_ref(), ..FreezeOptions::default() };
     if wanted.steps.iter().filter(|step| step.item == wanted.item).count() > 1 {
         return circle(repositories, wanted, &layout, options);
@@ -66,7 +49,7 @@ fn try_run(repositories: &Repositories, wanted: &FreezeWanted) -> Result<FreezeO
         let bytes = bytes.map_err(|error| Trouble::lasting("too-large", &error))?;
         blobs.put(&bytes).map_err(|error| Trouble::passing("blob-store", &error))
     };
-    match freeze(&layout, &question, &wanted.pipeline, options) {
+    match freeze(&layout, &freeze_subject(wanted, own), &wanted.pipeline, options) {
         Outcome::NotInPipeline { trace } => {
             Ok(FreezeOutcome::NoJobs { trace: put(codec::encode(&trace))?, in_pipeline: false })
         }
@@ -82,9 +65,7 @@ fn try_run(repositories: &Repositories, wanted: &FreezeWanted) -> Result<FreezeO
             for job in &graph.jobs {
                 let spec = spec(&mut pins, own, &graph, job)?;
                 let alternatives = alternatives(&spec, put)?;
-                let frozen = frozen(&layout, job, put(codec::encode(&spec))?);
-                let traits = JobTraits { alternatives, ..job_traits(&graph, job, Vec::new()) };
-                jobs.push(FrozenJob { traits, ..frozen });
+                jobs.push(known(&layout, &graph, job, Vec::new(), put(codec::encode(&spec))?, alternatives));
             }
             let repo_state = pins.repo_state();
             Ok(FreezeOutcome::Frozen {
@@ -114,15 +95,7 @@ fn circle(
         wanted.steps.iter().filter(|step| step.item == wanted.item).map(|step| &step.subject).collect();
     let (mut graphs, mut in_pipeline, mut last) = (Vec::with_capacity(own.len()), false, BlobHash::default());
     for change in &own {
-        let question = FreezeSubject {
-            project: change.project.clone(),
-            branch: change.branch.clone(),
-            reference: change.git_ref.clone(),
-            updates_config: wanted.state.item_touches_config,
-            files: wanted.state.files.clone(),
-            ..FreezeSubject::default()
-        };
-        let outcome = freeze(layout, &question, &wanted.pipeline, options);
+        let outcome = freeze(layout, &freeze_subject(wanted, change), &wanted.pipeline, options);
         last = put(codec::encode(outcome.trace()))?;
         let graph = match outcome {
             Outcome::Frozen { graph, .. } => graph,
@@ -144,8 +117,7 @@ fn circle(
         })?;
         let spec = spec(&mut pins, first, graph, job)?;
         let alternatives = alternatives(&spec, put)?;
-        let frozen = frozen(layout, job, put(codec::encode(&spec))?);
-        jobs.push(FrozenJob { traits: JobTraits { alternatives, ..job_traits(graph, job, changes) }, ..frozen });
+        jobs.push(known(layout, graph, job, changes, put(codec::encode(&spec))?, alternatives));
         together.jobs.push(job.clone());
     }
     if jobs.is_empty() {
@@ -167,36 +139,22 @@ fn alternatives(
     let one = |nodeset: &FrozenNodeset| {
         let job = Job { nodesets: Shared::new(vec![nodeset.clone()]), ..spec.job.clone() };
         let spec = put(codec::encode(&JobSpec { job, ..spec.clone() }))?;
-        Ok(NodesetAlternative { spec, nodes: nodes(&nodeset.shape.nodes) })
+        Ok(NodesetAlternative { spec, nodes: wanted_nodes(nodeset) })
     };
     spec.job.nodesets.iter().skip(1).map(one).collect()
 }
 
-fn nodes(nodes: &[NodeSpec]) -> Vec<NodeWanted> {
-    nodes.iter().map(|node| NodeWanted { names: node.names.clone(), label: node.label.clone() }).collect()
-}
-
-fn frozen(layout: &Layout, job: &Job, spec: BlobHash) -> FrozenJob {
-    FrozenJob {
-        name: job.name.clone(),
-        spec,
-        voting: job.voting,
-        attempts: u32::try_from(job.attempts).unwrap_or(1).max(1),
-        dependencies: job.dependencies.iter().map(|dependency| (dependency.name.clone(), dependency.soft)).collect(),
-        semaphores: job
-            .semaphores
-            .iter()
-            .map(|semaphore| SemaphoreWanted {
-                name: semaphore.name.clone(),
-                max: u32::try_from(layout.semaphore_max(&semaphore.name)).unwrap_or(1).max(1),
-            })
-            .collect(),
-        nodes: job.nodeset().map(|nodeset| nodes(&nodeset.shape.nodes)).unwrap_or_default(),
-        noop: job.name == "noop",
-        success_message: job.success_message.clone(),
-        failure_message: job.failure_message.clone(),
-        traits: Default::default(),
-    }
+/// A frozen job on all its nodesets, as the gate knows it.
+fn known(
+    layout: &Layout,
+    graph: &JobGraph,
+    job: &Job,
+    changes: Vec<u32>,
+    spec: BlobHash,
+    alternatives: Vec<NodesetAlternative>,
+) -> FrozenJob {
+    let first = frozen_job(layout, graph, job, changes, spec);
+    FrozenJob { traits: JobTraits { alternatives, ..first.traits }, ..first }
 }
 
 /// Repositories as all jobs of the buildset see them, each read once.

@@ -2,18 +2,17 @@
 //! and `replay verify` runs it again from the same blobs. Blobs of configuration files are copies of what repositories
 //! have: one that is lost is put back from there.
 
-use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use gatelog_event_log::{BlobError, Blobs};
 use gatelog_merging::State;
 use gatelog_record::draft::gate::{ConfigFile as KeptFile, ConfigFileSet, LayoutOutcome, LayoutWanted};
 use gatelog_record::{BlobHash, codec};
-use gatelog_rules_config::load::{ConfigFile, LoadInput, load};
+use gatelog_rules_config::load::{LoadInput, load};
 use gatelog_rules_config::problem::Problem;
-use gatelog_rules_config::tenant::{ProjectFacts, TenantSettings, TenantSpec};
-use gatelog_rules_config::{Layout, ParseCache, Place, Shared, load_cached};
-use gatelog_rules_gate::{ConfigRemarks, config_remarks};
+use gatelog_rules_config::tenant::TenantSettings;
+use gatelog_rules_config::{Layout, ParseCache, Shared, load_cached};
+use gatelog_rules_gate::{ConfigRemarks, config_remarks, layout_input};
 use gatelog_secrets::Keyring;
 
 use crate::connection::{Connections, Trouble};
@@ -98,46 +97,13 @@ fn keep_again(repositories: &Repositories, set: &ConfigFileSet) -> Result<(), Tr
 pub fn load_input(blobs: &dyn Blobs, connections: &Connections, wanted: &LayoutWanted) -> Result<LoadInput, Trouble> {
     let settings = get(blobs, &wanted.settings)?;
     let settings = TenantSettings::read(&settings).map_err(|error| Trouble::lasting("settings-unreadable", &error))?;
-    let mut facts: BTreeMap<(String, String), ProjectFacts> = BTreeMap::new();
-    let mut files = Vec::new();
-    for set in &wanted.files {
-        let local = connections.local_name(&set.at.connection, &set.at.project)?.to_owned();
-        let known = facts.entry((set.at.connection.clone(), local)).or_insert_with(|| ProjectFacts {
-            canonical_name: set.at.project.clone(),
-            default_branch: String::new(),
-            branches: Vec::new(),
-        });
-        known.branches.push(set.at.branch.clone());
-        if set.default || known.default_branch.is_empty() {
-            known.default_branch.clone_from(&set.at.branch);
-        }
-        for file in &set.files {
-            // What is not UTF-8 is shown to the loader with replacement characters, which it names
-            // where it meets them; it is not a reason to do without the rest.
-            let text = String::from_utf8_lossy(&get(blobs, &file.blob)?).into_owned();
-            files.push(ConfigFile {
-                project: set.at.project.clone(),
-                branch: set.at.branch.clone(),
-                path: file.path.clone(),
-                text,
-            });
-        }
-    }
-    let spec = TenantSpec { settings, place: Place::default() };
-    // A connection that is not configured is the only reason left for a project to be unknown; the
-    // tenant file named it when it was read.
-    let (tenant, _) = spec.resolve(|connection, name| {
-        facts.get(&(connection.to_owned(), name.to_owned())).cloned().or_else(|| {
-            // A project that could not be read has a name all the same.
-            let host = connections.get(connection).ok()?.canonical_hostname();
-            Some(ProjectFacts {
-                canonical_name: format!("{host}/{name}"),
-                default_branch: "master".into(),
-                branches: Vec::new(),
-            })
-        })
-    });
-    Ok(LoadInput { tenant, files })
+    layout_input(
+        settings,
+        &wanted.files,
+        |hash| get(blobs, hash),
+        |connection, project| Ok(connections.local_name(connection, project)?.to_owned()),
+        |connection| Some(connections.get(connection).ok()?.canonical_hostname().to_owned()),
+    )
 }
 
 fn try_make(

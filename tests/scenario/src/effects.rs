@@ -8,7 +8,6 @@ use gatelog_merging::{
     BranchKey, FileFilter, FrozenBase, MergeItem, MergeMode, Mirrors, PrepareOutcome as Merge, PrepareRequest,
     ProjectKey,
 };
-use gatelog_record::draft::capacity::SemaphoreWanted;
 use gatelog_record::draft::gate::{
     ChangesFound, ChangesWanted, ConfigFile, ConfigFileSet, ConfigFilesFound, ConfigReadWanted, FreezeDone,
     FreezeOutcome, FreezeWanted, FrozenJob, LayoutMade, LayoutOutcome, LayoutWanted, PrepareDone, PrepareOutcome,
@@ -18,7 +17,7 @@ use gatelog_record::draft::gate::{
 use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, WorkId, codec};
 use gatelog_rules_config::{self as config, Problem, Severity};
-use gatelog_rules_gate::{ConfigRemarks, combine, config_remarks, job_traits};
+use gatelog_rules_gate::{ConfigRemarks, combine, config_remarks, freeze_subject, frozen_job};
 
 use crate::gerrit::{CONNECTION, Gerrit, Status, canonical, local};
 use crate::shell::Shell;
@@ -285,9 +284,8 @@ impl Effects {
         let trace = BlobHash::default();
         let mut graphs = Vec::new();
         let mut in_pipeline = false;
-        let files = files_by_change(wanted);
-        for (step, files) in wanted.steps.iter().filter(|step| step.item == wanted.item).zip(files) {
-            let subject = freeze_subject(&step.subject, files, wanted);
+        for step in wanted.steps.iter().filter(|step| step.item == wanted.item) {
+            let subject = freeze_subject(wanted, &step.subject);
             match config::freeze(&layout, &subject, &wanted.pipeline, options) {
                 config::FreezeOutcome::Frozen { graph, .. } => {
                     in_pipeline = true;
@@ -312,7 +310,11 @@ impl Effects {
             .into_iter()
             .map(|(graph, job, changes)| {
                 let changes = if graphs.len() > 1 { changes } else { Vec::new() };
-                FrozenJob { traits: job_traits(graph, job, changes), ..frozen(&layout, job) }
+                // Nodes are not what these scenarios are about.
+                FrozenJob {
+                    nodes: Vec::new(),
+                    ..frozen_job(&layout, graph, job, changes, BlobHash::of(job.name.as_bytes()))
+                }
             })
             .collect();
         Ok(match jobs.is_empty() {
@@ -401,47 +403,5 @@ fn prepared(shell: &mut Shell, wanted: &PrepareRequested, merged: &gatelog_mergi
         touches_config,
         item_touches_config,
         containing_branches: Vec::new(),
-    }
-}
-
-fn freeze_subject(subject: &Subject, files: Option<Vec<String>>, wanted: &FreezeWanted) -> config::FreezeSubject {
-    config::FreezeSubject {
-        project: subject.project.clone(),
-        branch: subject.branch.clone(),
-        reference: subject.git_ref.clone(),
-        containing_branches: wanted.state.containing_branches.clone(),
-        files,
-        updates_config: wanted.state.item_touches_config,
-        parameters: wanted.parameters.clone(),
-    }
-}
-
-/// The files of each of the item's own changes. The prepared state knows those of all together, which is
-/// what they are for one alone.
-fn files_by_change(wanted: &FreezeWanted) -> Vec<Option<Vec<String>>> {
-    let own = wanted.steps.iter().filter(|step| step.item == wanted.item);
-    own.map(|_| wanted.state.files.clone()).collect()
-}
-
-fn frozen(layout: &config::Layout, job: &config::FrozenJob) -> FrozenJob {
-    FrozenJob {
-        name: job.name.clone(),
-        spec: BlobHash::of(job.name.as_bytes()),
-        voting: job.voting,
-        attempts: u32::try_from(job.attempts).unwrap_or(1).max(1),
-        dependencies: job.dependencies.iter().map(|one| (one.name.clone(), one.soft)).collect(),
-        semaphores: job
-            .semaphores
-            .iter()
-            .map(|one| SemaphoreWanted {
-                name: one.name.clone(),
-                max: u32::try_from(layout.semaphore_max(&one.name)).unwrap_or(1).max(1),
-            })
-            .collect(),
-        nodes: Vec::new(),
-        noop: job.name == "noop",
-        success_message: job.success_message.clone(),
-        failure_message: job.failure_message.clone(),
-        traits: Default::default(),
     }
 }

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use gatelog_event_log::{Blobs, MemoryBlobs};
 use gatelog_gate_state::Work;
 use gatelog_gate_state::live::PendingRow;
-use gatelog_record::draft::capacity::{NodeWanted, SemaphoreWanted};
 use gatelog_record::draft::gate::{
     ChangesFound, ChangesWanted, ConfigFile, ConfigFileSet, ConfigFilesFound, ConfigReadWanted, FreezeDone,
     FreezeOutcome, FreezeWanted, FrozenJob, JobTraits, LayoutMade, LayoutOutcome, LayoutWanted, NodesetAlternative,
@@ -16,7 +15,7 @@ use gatelog_record::draft::gate::{
 use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, ItemId, WorkId, codec};
 use gatelog_rules_config as config;
-use gatelog_rules_gate::{ConfigRemarks, config_remarks, job_traits};
+use gatelog_rules_gate::{ConfigRemarks, config_remarks, freeze_subject, frozen_job, wanted_nodes};
 use serde::{Deserialize, Serialize};
 
 use crate::content::Tree;
@@ -354,24 +353,13 @@ impl Tools<'_> {
         let ahead = wanted.layout_ahead.as_ref().map(read).transpose()?;
         let own =
             wanted.steps.iter().rev().find(|step| step.item == wanted.item).ok_or("it is not in its own chain")?;
-        let subject = config::FreezeSubject {
-            project: own.subject.project.clone(),
-            branch: own.subject.branch.clone(),
-            reference: own.subject.git_ref.clone(),
-            files: wanted.state.files.clone(),
-            updates_config: wanted.state.item_touches_config,
-            parameters: wanted.parameters.clone(),
-            ..config::FreezeSubject::default()
-        };
+        let subject = freeze_subject(wanted, &own.subject);
         let options = config::FreezeOptions { ahead: ahead.as_ref(), ..config::FreezeOptions::default() };
         Ok(match config::freeze(&layout, &subject, &wanted.pipeline, options) {
             config::FreezeOutcome::Frozen { graph, trace } => {
                 let mut jobs = Vec::new();
                 for job in &graph.jobs {
-                    let frozen = self.frozen(wanted, &own.subject.project, &layout, job)?;
-                    let alternatives = frozen.traits.alternatives.clone();
-                    let traits = JobTraits { alternatives, ..job_traits(&graph, job, Vec::new()) };
-                    jobs.push(FrozenJob { traits, ..frozen });
+                    jobs.push(self.frozen(wanted, &own.subject.project, &layout, &graph, job)?);
                 }
                 let branches = wanted.state.branches.clone();
                 self.witness.frozen.push(FrozenSet { item: wanted.item, branches, jobs: jobs.clone() });
@@ -399,6 +387,7 @@ impl Tools<'_> {
         wanted: &FreezeWanted,
         project: &str,
         layout: &config::Layout,
+        graph: &config::JobGraph,
         job: &config::FrozenJob,
     ) -> Result<FrozenJob, String> {
         let spec = Spec {
@@ -415,37 +404,10 @@ impl Tools<'_> {
         };
         let spec = self.put(&serde_json::to_vec(&spec).map_err(|error| error.to_string())?)?;
         // What a job makes of a tree is the same on whatever nodes.
-        let mut nodesets = job.nodesets.iter().map(|nodeset| NodesetAlternative {
-            spec,
-            nodes: nodeset
-                .shape
-                .nodes
-                .iter()
-                .map(|node| NodeWanted { names: node.names.clone(), label: node.label.clone() })
-                .collect(),
-        });
-        let nodes = nodesets.next().map(|first| first.nodes).unwrap_or_default();
-        let alternatives = nodesets.collect();
-        Ok(FrozenJob {
-            name: job.name.clone(),
-            spec,
-            voting: job.voting,
-            attempts: u32::try_from(job.attempts).unwrap_or(1).max(1),
-            dependencies: job.dependencies.iter().map(|one| (one.name.clone(), one.soft)).collect(),
-            semaphores: job
-                .semaphores
-                .iter()
-                .map(|one| SemaphoreWanted {
-                    name: one.name.clone(),
-                    max: u32::try_from(layout.semaphore_max(&one.name)).unwrap_or(1).max(1),
-                })
-                .collect(),
-            nodes,
-            noop: job.name == "noop",
-            success_message: job.success_message.clone(),
-            failure_message: job.failure_message.clone(),
-            traits: JobTraits { alternatives, ..JobTraits::default() },
-        })
+        let others = job.nodesets.iter().skip(1);
+        let alternatives = others.map(|nodeset| NodesetAlternative { spec, nodes: wanted_nodes(nodeset) }).collect();
+        let first = frozen_job(layout, graph, job, Vec::new(), spec);
+        Ok(FrozenJob { traits: JobTraits { alternatives, ..first.traits }, ..first })
     }
 
     fn submit(&mut self, wanted: &SubmitRequested) -> Result<SubmitOutcome, String> {

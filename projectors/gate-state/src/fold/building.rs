@@ -213,6 +213,7 @@ impl<B: Backing> GateTables<B> {
             row.result = event.result;
             row.state = if event.retry { BuildState::Waiting } else { BuildState::Done };
             row.pre_fail &= !event.retry;
+            row.paused &= !event.retry;
             if !event.retry {
                 row.child_jobs = child_jobs(&finished.data);
             }

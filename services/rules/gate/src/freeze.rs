@@ -2,10 +2,14 @@
 
 use gatelog_deciding::Refusal;
 use gatelog_gate_state::live::Work;
-use gatelog_record::draft::gate::{FreezeDone, FreezeOutcome, FreezeWanted, Frozen, JobTraits, PreparedState};
+use gatelog_record::draft::capacity::{NodeWanted, SemaphoreWanted};
+use gatelog_record::draft::gate::{
+    FreezeDone, FreezeOutcome, FreezeWanted, Frozen, FrozenJob as Known, JobTraits, PreparedState, Subject,
+};
 use gatelog_record::event::GateEvent;
-use gatelog_record::{BuildsetId, ItemId};
-use gatelog_rules_config::{FrozenJob, JobGraph};
+use gatelog_record::{BlobHash, BuildsetId, ItemId};
+use gatelog_rules_config::freeze::graph::FrozenNodeset;
+use gatelog_rules_config::{FreezeSubject, FrozenJob, JobGraph, Layout};
 
 use crate::decision::Decision;
 use crate::queue_pass::Walk;
@@ -13,9 +17,49 @@ use crate::queue_pass::Walk;
 /// The most jobs an item may have.
 const MAX_JOBS: usize = 1_000;
 
-/// What the gate must know of a frozen job beyond how it runs. `changes` are those of the item's changes
-/// that the job is for, counted from 0.
-pub fn job_traits(graph: &JobGraph, job: &FrozenJob, changes: Vec<u32>) -> JobTraits {
+/// What is asked of a layout about one of an item's own changes: by whoever freezes, and by whoever does it again.
+pub fn freeze_subject(wanted: &FreezeWanted, change: &Subject) -> FreezeSubject {
+    FreezeSubject {
+        project: change.project.clone(),
+        branch: change.branch.clone(),
+        reference: change.git_ref.clone(),
+        containing_branches: wanted.state.containing_branches.clone(),
+        updates_config: wanted.state.item_touches_config,
+        files: wanted.state.files.clone(),
+        parameters: wanted.parameters.clone(),
+    }
+}
+
+/// The nodes of a nodeset as they are asked for.
+pub fn wanted_nodes(nodeset: &FrozenNodeset) -> Vec<NodeWanted> {
+    let wanted = nodeset.shape.nodes.iter();
+    wanted.map(|node| NodeWanted { names: node.names.clone(), label: node.label.clone() }).collect()
+}
+
+/// A frozen job as the gate knows it, on its first nodeset; what there is for the others is in its traits, and whoever
+/// froze it says so there. `spec` names what its worker is told, `changes` are those of the item's changes that it is
+/// for, counted from 0; empty where the item has but one.
+pub fn frozen_job(layout: &Layout, graph: &JobGraph, job: &FrozenJob, changes: Vec<u32>, spec: BlobHash) -> Known {
+    let at_least_one = |number: i64| u32::try_from(number).unwrap_or(1).max(1);
+    let semaphore =
+        |name: &String| SemaphoreWanted { name: name.clone(), max: at_least_one(layout.semaphore_max(name)) };
+    Known {
+        name: job.name.clone(),
+        spec,
+        voting: job.voting,
+        attempts: at_least_one(job.attempts),
+        dependencies: job.dependencies.iter().map(|one| (one.name.clone(), one.soft)).collect(),
+        semaphores: job.semaphores.iter().map(|one| semaphore(&one.name)).collect(),
+        nodes: job.nodeset().map(wanted_nodes).unwrap_or_default(),
+        noop: job.name == "noop",
+        success_message: job.success_message.clone(),
+        failure_message: job.failure_message.clone(),
+        traits: job_traits(graph, job, changes),
+    }
+}
+
+/// What the gate must know of a frozen job beyond how it runs.
+fn job_traits(graph: &JobGraph, job: &FrozenJob, changes: Vec<u32>) -> JobTraits {
     JobTraits {
         hold_following_changes: job.hold_following_changes,
         fail_fast: graph.fail_fast == Some(true),

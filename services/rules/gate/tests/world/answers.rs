@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use gatelog_gate_state::live::{BuildState, PendingRow, Work};
-use gatelog_record::draft::capacity::{NodeWanted, SemaphoreWanted};
 use gatelog_record::draft::gate::{
     AttemptFinished, AttemptStarted, BuildResult, ChangesFound, ChangesWanted, ConfigFile, ConfigFileSet,
     ConfigFilesFound, ConfigReadWanted, FreezeDone, FreezeOutcome, FreezeWanted, FrozenJob, JobTraits, LayoutMade,
@@ -13,17 +12,13 @@ use gatelog_record::draft::gate::{
 use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, BuildId, InputId, InputRecord, LeaseId, Timestamp, Value, WorkId, codec};
 use gatelog_rules_config as config;
-use gatelog_rules_gate::{ConfigRemarks, combine, config_remarks, job_traits};
+use gatelog_rules_gate::{ConfigRemarks, combine, config_remarks, freeze_subject, frozen_job, wanted_nodes};
 
 use super::forge::{Forge, Tree};
 use super::shell::World;
 
 fn local(canonical: &str) -> &str {
     canonical.rsplit('/').next().unwrap_or(canonical)
-}
-
-fn wanted_nodes(shape: &config::objects::nodeset::NodesetShape) -> Vec<NodeWanted> {
-    shape.nodes.iter().map(|node| NodeWanted { names: node.names.clone(), label: node.label.clone() }).collect()
 }
 
 impl World {
@@ -360,14 +355,7 @@ impl World {
         let trace = BlobHash::default();
         let (mut graphs, mut in_pipeline) = (Vec::new(), false);
         for own in wanted.steps.iter().filter(|step| step.item == wanted.item) {
-            let subject = config::FreezeSubject {
-                project: own.subject.project.clone(),
-                branch: own.subject.branch.clone(),
-                files: wanted.state.files.clone(),
-                updates_config: wanted.state.item_touches_config,
-                parameters: wanted.parameters.clone(),
-                ..config::FreezeSubject::default()
-            };
+            let subject = freeze_subject(wanted, &own.subject);
             let graph = match config::freeze(&layout, &subject, &wanted.pipeline, options) {
                 config::FreezeOutcome::Frozen { graph, .. } => graph,
                 config::FreezeOutcome::NoJobs { .. } => config::JobGraph::default(),
@@ -385,37 +373,14 @@ impl World {
         let together = graphs.len() > 1;
         let mut jobs: Vec<FrozenJob> = combine(&graphs)
             .into_iter()
-            .map(|(graph, job, changes)| FrozenJob {
-                name: job.name.clone(),
-                spec: BlobHash::of(job.name.as_bytes()),
-                voting: job.voting,
-                attempts: u32::try_from(job.attempts).unwrap_or(1),
-                dependencies: job.dependencies.iter().map(|one| (one.name.clone(), one.soft)).collect(),
-                semaphores: job
-                    .semaphores
-                    .iter()
-                    .map(|one| SemaphoreWanted {
-                        name: one.name.clone(),
-                        max: u32::try_from(layout.semaphore_max(&one.name)).unwrap_or(1),
-                    })
-                    .collect(),
-                nodes: job.nodeset().map(|set| wanted_nodes(&set.shape)).unwrap_or_default(),
-                noop: job.name == "noop",
-                success_message: job.success_message.clone(),
-                failure_message: job.failure_message.clone(),
-                traits: JobTraits {
-                    alternatives: job
-                        .nodesets
-                        .iter()
-                        .enumerate()
-                        .skip(1)
-                        .map(|(index, set)| NodesetAlternative {
-                            spec: BlobHash::of(format!("{} on nodeset {index}", job.name).as_bytes()),
-                            nodes: wanted_nodes(&set.shape),
-                        })
-                        .collect(),
-                    ..job_traits(graph, job, if together { changes } else { Vec::new() })
-                },
+            .map(|(graph, job, changes)| {
+                let changes = if together { changes } else { Vec::new() };
+                let first = frozen_job(&layout, graph, job, changes, BlobHash::of(job.name.as_bytes()));
+                let others = job.nodesets.iter().enumerate().skip(1).map(|(index, set)| NodesetAlternative {
+                    spec: BlobHash::of(format!("{} on nodeset {index}", job.name).as_bytes()),
+                    nodes: wanted_nodes(set),
+                });
+                FrozenJob { traits: JobTraits { alternatives: others.collect(), ..first.traits }, ..first }
             })
             .collect();
         let first = jobs.first().cloned();
