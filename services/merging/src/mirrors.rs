@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use git2::{Oid, Repository, RepositoryInitOptions};
 use parking_lot::Mutex;
@@ -18,6 +18,10 @@ const COMPLETE: &str = "gatelog-mirror";
 
 /// Where the commits of a piece of work are kept from being collected.
 pub(crate) const PREPARED: &str = "refs/gatelog/prepared";
+
+/// How often old work of a project is looked for, and how much of it is let go at once, for a request waits for it.
+const TIDY_EVERY: Duration = Duration::from_secs(3600);
+const TIDY_MOST: usize = 500;
 
 /// The name on the commits that gatelog makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +54,8 @@ pub struct Limits {
     pub open_mirrors: usize,
     /// How long to wait for a mirror's lock. Zuul: `git_timeout`, 300 s.
     pub lock_timeout: Duration,
+    /// How long refs keep what was prepared. Who needs it later makes it again, with the same commit ids.
+    pub prepared_kept: Duration,
 }
 
 impl Default for Limits {
@@ -61,6 +67,7 @@ impl Default for Limits {
             changed_files: 100_000,
             open_mirrors: 16,
             lock_timeout: Duration::from_secs(300),
+            prepared_kept: Duration::from_secs(7 * 24 * 3600),
         }
     }
 }
@@ -102,6 +109,8 @@ pub struct Mirrors {
     kept: Kept,
     /// Projects whose lock was had since this was opened.
     locked: Mutex<BTreeSet<ProjectKey>>,
+    /// When old work of a project was last let go.
+    tidied: Mutex<BTreeMap<ProjectKey, Instant>>,
 }
 
 /// The proof that the holder alone may change a mirror. The lock belongs to the open file, so it
@@ -146,7 +155,14 @@ impl Mirrors {
         fs::create_dir_all(&config.root)
             .map_err(|e| MergeError::io("cannot make the directory of mirrors", &config.root, e))?;
         let kept = Kept::new(config.limits.open_mirrors);
-        Ok(Mirrors { config, sources: Mutex::default(), tally: Mutex::default(), kept, locked: Mutex::default() })
+        Ok(Mirrors {
+            config,
+            sources: Mutex::default(),
+            tally: Mutex::default(),
+            kept,
+            locked: Mutex::default(),
+            tidied: Mutex::default(),
+        })
     }
 
     /// How often a mirror was opened to answer something, and how often it was open already.
@@ -316,6 +332,61 @@ impl Mirrors {
         let mut ids: Vec<String> = found.keys().filter_map(|name| Some(name.rsplit_once('/')?.0.to_owned())).collect();
         ids.dedup();
         Ok(ids)
+    }
+
+    /// Lets go what was prepared longer than `age` before `now`, `most` pieces of work at most; gives how many. What
+    /// somebody still needs of it can be made again: the same chain gives the same commits. The age is that of the refs;
+    /// of those that somebody packed, that of their commits.
+    ///
+    /// # Errors
+    /// As [`Mirrors::release`].
+    pub fn release_older(
+        &self,
+        project: &ProjectKey,
+        age: Duration,
+        now: SystemTime,
+        most: usize,
+    ) -> Result<usize, MergeError> {
+        let path = self.path(project)?;
+        if !self.is_complete(&path) {
+            return Ok(0);
+        }
+        let mut made: BTreeMap<String, SystemTime> = BTreeMap::new();
+        let repo = self.repository(project)?;
+        for (name, commit) in self.refs_under(project, &format!("{PREPARED}/"))? {
+            let Some((id, _)) = name.rsplit_once('/') else { continue };
+            let written = fs::metadata(path.join(PREPARED).join(&name)).and_then(|file| file.modified()).ok();
+            let committed = || {
+                let seconds = repo.find_commit(Oid::from_str(&commit).ok()?).ok()?.time().seconds();
+                SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(u64::try_from(seconds).ok()?))
+            };
+            let moment = written.or_else(committed).unwrap_or(SystemTime::UNIX_EPOCH);
+            let known = made.entry(id.to_owned()).or_insert(moment);
+            *known = (*known).max(moment);
+        }
+        drop(repo);
+        let is_old = |moment: &SystemTime| now.duration_since(*moment).is_ok_and(|since| since > age);
+        let old: Vec<&String> = made.iter().filter(|(_, moment)| is_old(moment)).map(|(id, _)| id).take(most).collect();
+        for id in &old {
+            self.release(project, id)?;
+        }
+        Ok(old.len())
+    }
+
+    /// Lets old work of a project go, once in a while; what cannot be done now is done another time.
+    pub(crate) fn tidy(&self, project: &ProjectKey) {
+        let now = Instant::now();
+        let mut tidied = self.tidied.lock();
+        if tidied.get(project).is_some_and(|last| now.duration_since(*last) < TIDY_EVERY) {
+            return;
+        }
+        tidied.insert(project.clone(), now);
+        drop(tidied);
+        match self.release_older(project, self.config.limits.prepared_kept, SystemTime::now(), TIDY_MOST) {
+            Ok(0) => {}
+            Ok(count) => tracing::info!(%project, count, "old prepared work was let go"),
+            Err(error) => tracing::warn!(%project, %error, "old prepared work could not be let go"),
+        }
     }
 
     /// An open mirror; one that is not there yet, or only half, is made first.

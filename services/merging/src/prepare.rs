@@ -1,7 +1,7 @@
 //! Preparing: a chain of changes, one on top of the other.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use git2::{Oid, Repository, Signature, Time};
 
@@ -189,6 +189,9 @@ impl Mirrors {
             }
         }
         let branches = chain.finish(id, &request.files)?;
+        for project in request.items.iter().map(|item| &item.project).collect::<BTreeSet<_>>() {
+            self.tidy(project);
+        }
         Ok(PrepareOutcome::Merged(Prepared { branches, items }))
     }
 }

@@ -5,6 +5,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use gatelog_merging::*;
 use support::*;
@@ -124,6 +125,33 @@ fn damage_is_named_and_discarding_the_mirror_mends_it() {
     next.discard(&project).unwrap();
     assert_eq!(merged(next.prepare(&asked)), good);
     assert_eq!(merged(site.mirrors.prepare(&asked)), good, "whoever has the damaged one open takes the new one");
+}
+
+#[test]
+fn what_was_prepared_long_ago_is_let_go_and_can_be_made_again() {
+    let site = Site::new();
+    let (project, ann) = site.project("library", &[("a", "1\n")]);
+    ann.change(&ann.head(), "one", &[("x", "x")]);
+    let asked = request("work-1", vec![item(&project, "one", None, MergeMode::SquashMerge)]);
+    let path = site.mirrors.path(&project).unwrap();
+    let (week, day) = (Duration::from_secs(7 * 86_400), Duration::from_secs(86_400));
+    let older = |now, most| site.mirrors.release_older(&project, week, now, most).unwrap();
+    for packed in [false, true] {
+        let done = merged(site.mirrors.prepare(&asked));
+        if packed {
+            // Then only the commit says how old it is, and that has the item's date.
+            git(&path, &["pack-refs", "--all"]);
+        } else {
+            assert_eq!(older(SystemTime::now() + 6 * day, 10), 0);
+        }
+        assert_eq!(site.mirrors.prepared_ids(&project).unwrap(), ["work-1"]);
+        assert_eq!(older(SystemTime::now() + 8 * day, 0), 0, "not more than asked for");
+        assert_eq!(older(SystemTime::now() + 8 * day, 10), 1);
+        assert!(site.mirrors.prepared_ids(&project).unwrap().is_empty());
+        git(&path, &["gc", "-q", "--prune=now"]);
+        assert!(!site.mirrors.has_commit(&project, &done.branches[0].commit).unwrap());
+        assert_eq!(merged(site.mirrors.prepare(&asked)), done, "the same commit");
+    }
 }
 
 #[test]

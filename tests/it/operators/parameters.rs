@@ -107,4 +107,35 @@ fn what_is_given_for_parameters_is_a_variable_of_every_job() {
     let (code, told, err) = site.gatelog(&["explain", &event["sequence"].to_string()]);
     assert_eq!(code, 0, "{err}");
     assert!(told.contains(r#"with channel="beta", dry=true, targets=["docs","pypi"], version="1.0""#), "{told}");
+
+    // A tag gets the jobs of the branches that hold it, and the same variables.
+    let clone = site.clone_of("project");
+    site.git(&clone, &["push", "--quiet", "origin", "origin/master:refs/tags/1.0"]);
+    let tag = words.replace("refs/heads/master", "refs/tags/1.0");
+    let (code, out, err) = site.gatelog(&tag.split_whitespace().collect::<Vec<_>>());
+    assert_eq!(code, 0, "{out}{err}");
+    eventually("the tag's job is done", || {
+        let builds = server.json("/api/tenant/test/builds?pipeline=release&result=SUCCESS");
+        let refs: Vec<Json> = builds.as_array().unwrap().iter().map(|build| build["ref"]["ref"].clone()).collect();
+        (refs.len() == 2 && refs.contains(&json!("refs/tags/1.0"))).then_some(())
+    });
+    server.stop();
+
+    // What was given, and which branches hold the tag, is asked again when jobs are frozen again.
+    let (code, out, err) = site.gatelog(&["replay", "verify", "--json"]);
+    assert_eq!(code, 0, "{out}{err}");
+    let graphs = find(&serde_json::from_str(&out).unwrap());
+    assert!(graphs >= 2, "{graphs} graphs came out the same: {out}");
+}
+
+/// How many graphs were made again, wherever it is said.
+fn find(said: &Json) -> u64 {
+    match said {
+        Json::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| if name == "graphs" { value.as_u64().unwrap_or(0) } else { find(value) })
+            .sum(),
+        Json::Array(values) => values.iter().map(find).sum(),
+        _ => 0,
+    }
 }
