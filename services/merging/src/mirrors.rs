@@ -295,7 +295,9 @@ impl Mirrors {
     /// [`MergeError::BadName`]; as [`Mirrors::fetch`] when there is no mirror yet.
     pub fn has_commit(&self, project: &ProjectKey, commit: &str) -> Result<bool, MergeError> {
         let id = commit_id(commit)?;
-        Ok(self.repository(project)?.find_commit(id).is_ok())
+        // One that stays open remembers objects that somebody may have pruned since.
+        drop(self.repository(project)?);
+        Ok(open_mirror(project, &self.path(project)?)?.find_commit(id).is_ok())
     }
 
     /// Lets the commits of a piece of work go. To be called when nobody will submit or check out

@@ -111,7 +111,8 @@ fn what_is_given_for_parameters_is_a_variable_of_every_job() {
     // A tag gets the jobs of the branches that hold it, and the same variables.
     let clone = site.clone_of("project");
     site.git(&clone, &["push", "--quiet", "origin", "origin/master:refs/tags/1.0"]);
-    let tag = words.replace("refs/heads/master", "refs/tags/1.0");
+    let commit = site.git(&clone, &["rev-parse", "origin/master"]);
+    let tag = words.replace("refs/heads/master", &format!("refs/tags/1.0 --newrev {}", commit.trim()));
     let (code, out, err) = site.gatelog(&tag.split_whitespace().collect::<Vec<_>>());
     assert_eq!(code, 0, "{out}{err}");
     eventually("the tag's job is done", || {
