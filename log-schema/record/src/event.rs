@@ -73,7 +73,7 @@ family! {
         /// A speculative state was prepared, or could not be.
         0x0113 "gate.prepared" 1 Prepared(gate::Prepared);
         /// Jobs are to be frozen.
-        0x0114 "gate.freeze-wanted" 1 FreezeWanted(gate::FreezeWanted);
+        0x0114 "gate.freeze-wanted" 2 FreezeWanted(gate::FreezeWanted) older { 1 => gate::older::FreezeWanted1 };
         /// Jobs were frozen.
         0x0115 "gate.frozen" 1 Frozen(gate::Frozen);
         /// An attempt of a build asks for its lease.

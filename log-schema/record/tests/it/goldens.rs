@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use gatelog_record::draft::gate::{BuildFinished, BuildSettled, LayoutActivated, older};
+use gatelog_record::draft::gate::{BuildFinished, BuildSettled, FreezeWanted, LayoutActivated, older};
 use gatelog_record::event::GateEvent;
 use gatelog_record::frozen::sample;
 use gatelog_record::{
@@ -101,6 +101,24 @@ fn older_drafts() -> Vec<Golden> {
         Event::Gate(GateEvent::LayoutActivated(new)) => {
             let LayoutActivated { made, generation, .. } = new.clone();
             codec::encode(&older::LayoutActivated1 { made, generation }).ok()
+        }
+        Event::Gate(GateEvent::FreezeWanted(new)) => {
+            let FreezeWanted { work, item, buildset, tenant, pipeline, layout, layout_ahead, steps, .. } = new.clone();
+            let FreezeWanted { state, projects, parameters, .. } = new.clone();
+            let older = older::FreezeWanted1 {
+                work,
+                item,
+                buildset,
+                tenant,
+                pipeline,
+                layout,
+                layout_ahead,
+                steps,
+                state,
+                projects,
+                parameters,
+            };
+            codec::encode(&older).ok()
         }
         _ => None,
     };

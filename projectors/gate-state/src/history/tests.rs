@@ -225,6 +225,7 @@ impl Walk {
                     state: state(),
                     projects: Vec::new(),
                     parameters: std::collections::BTreeMap::new(),
+                    own_files: Vec::new(),
                 }));
             }
             (Some(buildset), Some(work)) if !item.frozen => {

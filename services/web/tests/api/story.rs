@@ -236,6 +236,7 @@ fn freeze(
             state: state("library"),
             projects: vec![],
             parameters: std::collections::BTreeMap::new(),
+            own_files: Vec::new(),
         }),
         GateEvent::Frozen(Frozen {
             item,

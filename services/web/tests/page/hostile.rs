@@ -239,6 +239,7 @@ pub fn events(text: &str, url: &str, layout: BlobHash, problems: BlobHash) -> Ve
             state,
             projects: vec![],
             parameters: std::collections::BTreeMap::new(),
+            own_files: Vec::new(),
         }),
         GateEvent::Frozen(Frozen {
             item: ITEM,
