@@ -310,6 +310,10 @@ impl Decision<'_> {
         let needed_by = &row.facts.needed_by;
         let mut found: Vec<ChangeKey> = needed_by.iter().filter(stands_on).cloned().collect();
         let mut last = key;
+            // Zuul: of what is merged it is remembered what stood on it.
+            if row.facts.merged {
+                return other.project == key.project && !names(other, key);
+            }
         for other in needed_by {
             if names(other, last) {
                 if !found.contains(other) {
