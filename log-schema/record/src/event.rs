@@ -81,7 +81,7 @@ family! {
         /// An attempt of a build no longer needs its lease.
         0x0117 "gate.lease-end-wanted" 1 LeaseEndWanted(gate::LeaseEndWanted);
         /// A worker began an attempt.
-        0x0118 "gate.build-started" 1 BuildStarted(gate::BuildStarted);
+        0x0118 "gate.build-started" 2 BuildStarted(gate::BuildStarted) older { 1 => gate::older::BuildStarted1 };
         /// An attempt ended.
         0x0119 "gate.build-finished" 2 BuildFinished(gate::BuildFinished) older { 1 => gate::older::BuildFinished1 };
         /// A build will never run, or never again.
@@ -139,7 +139,7 @@ family! {
         /// The next attempt of a build asks for other nodes.
         0x0134 "gate.nodeset-changed" 1 NodesetChanged(gate::NodesetChanged);
         /// A worker has the nodes of an attempt, which waits for a semaphore.
-        0x0135 "gate.build-ready" 1 BuildReady(gate::BuildReady);
+        0x0135 "gate.build-ready" 2 BuildReady(gate::BuildReady) older { 1 => gate::older::BuildReady1 };
         /// A paused attempt needs no slot.
         0x0136 "gate.lease-pause-wanted" 1 LeasePauseWanted(gate::LeasePauseWanted);
         /// A paused attempt goes on.

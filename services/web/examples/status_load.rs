@@ -184,6 +184,7 @@ fn item(number: usize, jobs: usize, layout: BlobHash) -> Vec<GateEvent> {
             },
             item,
             buildset: set,
+            taken: Some(Vec::new()),
         }));
     }
     events

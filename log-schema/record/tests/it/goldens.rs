@@ -7,7 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use gatelog_record::draft::gate::{BuildFinished, BuildSettled, FreezeWanted, LayoutActivated, older};
+use gatelog_record::draft::gate::{
+    BuildFinished, BuildReady, BuildSettled, BuildStarted, FreezeWanted, LayoutActivated, older,
+};
 use gatelog_record::event::GateEvent;
 use gatelog_record::frozen::sample;
 use gatelog_record::{
@@ -97,6 +99,14 @@ fn older_drafts() -> Vec<Golden> {
         Event::Gate(GateEvent::BuildSettled(new)) => {
             let BuildSettled { build, item, buildset, result, code, detail, .. } = new.clone();
             codec::encode(&older::BuildSettled1 { build, item, buildset, result, code, detail }).ok()
+        }
+        Event::Gate(GateEvent::BuildStarted(new)) => {
+            let BuildStarted { started, item, buildset, .. } = new.clone();
+            codec::encode(&older::BuildStarted1 { started, item, buildset }).ok()
+        }
+        Event::Gate(GateEvent::BuildReady(new)) => {
+            let BuildReady { started, item, buildset, .. } = new.clone();
+            codec::encode(&older::BuildReady1 { started, item, buildset }).ok()
         }
         Event::Gate(GateEvent::LayoutActivated(new)) => {
             let LayoutActivated { made, generation, .. } = new.clone();

@@ -277,7 +277,7 @@ fn started(item: ItemId, buildset: BuildsetId, build: BuildId, attempt: u32, whe
         worker: "worker-1".into(),
         started_at: at(when),
     };
-    GateEvent::BuildStarted(BuildStarted { started, item, buildset })
+    GateEvent::BuildStarted(BuildStarted { started, item, buildset, taken: Some(Vec::new()) })
 }
 
 fn ended(

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::builds::{AttemptFinished, BuildFinished, BuildResult, BuildSettled};
+use super::builds::{
+    AttemptFinished, AttemptStarted, BuildFinished, BuildReady, BuildResult, BuildSettled, BuildStarted,
+};
 use super::configuration::{LayoutActivated, LayoutMade, TenantProject};
 use super::preparing::{FreezeWanted, MergeStep, PreparedState};
 use crate::id::{BlobHash, BuildId, BuildsetId, ItemId, WorkId};
@@ -69,6 +71,42 @@ impl From<LayoutActivated1> for LayoutActivated {
     fn from(old: LayoutActivated1) -> LayoutActivated {
         let LayoutActivated1 { made, generation } = old;
         LayoutActivated { made, generation, begun: None }
+    }
+}
+
+/// `gate.build-started` version 1: it did not say which semaphores the build takes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BuildStarted1 {
+    /// What the worker said.
+    pub started: AttemptStarted,
+    /// The item.
+    pub item: ItemId,
+    /// The buildset.
+    pub buildset: BuildsetId,
+}
+
+impl From<BuildStarted1> for BuildStarted {
+    fn from(old: BuildStarted1) -> BuildStarted {
+        let BuildStarted1 { started, item, buildset } = old;
+        BuildStarted { started, item, buildset, taken: None }
+    }
+}
+
+/// `gate.build-ready` version 1: it did not say which semaphores become free.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BuildReady1 {
+    /// What the worker said.
+    pub started: AttemptStarted,
+    /// The item.
+    pub item: ItemId,
+    /// The buildset.
+    pub buildset: BuildsetId,
+}
+
+impl From<BuildReady1> for BuildReady {
+    fn from(old: BuildReady1) -> BuildReady {
+        let BuildReady1 { started, item, buildset } = old;
+        BuildReady { started, item, buildset, freed: None }
     }
 }
 
