@@ -144,6 +144,8 @@ family! {
         0x0136 "gate.lease-pause-wanted" 1 LeasePauseWanted(gate::LeasePauseWanted);
         /// A paused attempt goes on.
         0x0137 "gate.lease-resume-wanted" 1 LeaseResumeWanted(gate::LeaseResumeWanted);
+        /// A queue began, though nothing entered it.
+        0x0138 "gate.queue-asked" 1 QueueAsked(gate::QueueAsked);
         /// An attempt was given secrets or keys.
         0x0140 "gate.secrets-given" 1 SecretsGiven(gate::SecretsGiven);
         /// Something left the site, or was made unreadable for ever.

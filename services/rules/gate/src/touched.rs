@@ -174,6 +174,7 @@ impl Decision<'_> {
             | GateEvent::Unrouted(_)
             | GateEvent::EnqueueRefused(_)
             | GateEvent::OutcomeIgnored(_)
+            | GateEvent::QueueAsked(_)
             | GateEvent::FailuresCounted(_)
             | GateEvent::ReportRequested(_)
             | GateEvent::ReportDelivered(_)
