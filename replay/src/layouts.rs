@@ -12,20 +12,17 @@ use gatelog_record::draft::gate::{
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BlobHash, Event, Partition, WorkId, codec};
 use gatelog_rules_config::{
-    FreezeOptions, FreezeOutcome as Frozen, FrozenJob as Job, JobGraph, Layout, LoadInput, ParseCache, Problem,
-    TenantSettings, freeze, load_cached, verdicts,
+    CombinedJob, FreezeOptions, FreezeOutcome as Frozen, FrozenJob as Job, JobGraph, Layout, LoadInput, ParseCache,
+    Problem, TenantSettings, combine, freeze_item, load_cached, verdicts,
 };
 use gatelog_rules_gate::{
-    ConfigRemarks, combine, config_remarks, freeze_subject, frozen_job, layout_input, wanted_nodes,
+    ConfigRemarks, config_remarks, freeze_subjects, frozen_job, layout_input, own_changes, wanted_nodes,
 };
 use serde::Serialize;
 
 use crate::error::ReplayError;
 use crate::reading::read_history;
 use crate::sealed::NamingBlobs;
-
-/// A job, the graph it is from, and the changes it is for.
-type Chosen<'g> = (&'g JobGraph, &'g Job, Vec<u32>);
 
 /// What making layouts and graphs again gave.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -202,38 +199,37 @@ pub(crate) fn freeze_jobs(blobs: &dyn Blobs, wanted: &FreezeWanted) -> Result<Fr
     let layout: Layout = read(blobs, &wanted.layout)?;
     let ahead: Option<Layout> = wanted.layout_ahead.as_ref().map(|hash| read(blobs, hash)).transpose()?;
     let options = FreezeOptions { ahead: ahead.as_ref(), ..FreezeOptions::default() };
-    let own: Vec<_> = wanted.steps.iter().filter(|step| step.item == wanted.item).map(|step| &step.subject).collect();
+    let own = own_changes(wanted);
     let (mut graphs, mut in_pipeline, mut trace) = (Vec::new(), false, BlobHash::default());
-    for change in &own {
-        let outcome = freeze(&layout, &freeze_subject(wanted, change), &wanted.pipeline, options);
+    for (change, outcome) in own.iter().zip(freeze_item(&layout, &freeze_subjects(wanted), &wanted.pipeline, options)) {
         trace = put(blobs, outcome.trace())?;
+        in_pipeline |= !matches!(outcome, Frozen::NotInPipeline { .. });
         let graph = match outcome {
             Frozen::Frozen { graph, .. } => graph,
-            Frozen::NotInPipeline { .. } => JobGraph::default(),
-            Frozen::NoJobs { .. } => {
-                in_pipeline |= own.len() == 1;
-                JobGraph::default()
-            }
+            Frozen::NotInPipeline { .. } | Frozen::NoJobs { .. } => JobGraph::default(),
             Frozen::Refused { problem, .. } => {
                 return Ok(FreezeOutcome::Refused { trace, message: problem.to_string() });
             }
         };
-        in_pipeline |= !graph.jobs.is_empty();
         graphs.push((change.project.clone(), graph));
     }
     let mut jobs = Vec::new();
-    let (graph, chosen): (JobGraph, Vec<Chosen<'_>>) = match graphs.as_slice() {
-        [(_, alone)] => (alone.clone(), alone.jobs.iter().map(|job| (alone, job, Vec::new())).collect()),
+    let graph = match graphs.as_slice() {
+        [(_, alone)] => {
+            for job in &alone.jobs {
+                jobs.push(frozen(blobs, &layout, alone, job, Vec::new())?);
+            }
+            alone.clone()
+        }
         several => {
-            let chosen = combine(several);
             let mut together = JobGraph::default();
-            together.jobs.extend(chosen.iter().map(|(_, job, _)| (*job).clone()));
-            (together, chosen)
+            for CombinedJob { graph, job, changes } in combine(several) {
+                jobs.push(frozen(blobs, &layout, graph, &job, changes)?);
+                together.jobs.push(job);
+            }
+            together
         }
     };
-    for (of, job, changes) in chosen {
-        jobs.push(frozen(blobs, &layout, of, job, changes)?);
-    }
     if jobs.is_empty() {
         return Ok(FreezeOutcome::NoJobs { trace, in_pipeline });
     }

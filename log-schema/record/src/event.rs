@@ -73,7 +73,7 @@ family! {
         /// A speculative state was prepared, or could not be.
         0x0113 "gate.prepared" 1 Prepared(gate::Prepared);
         /// Jobs are to be frozen.
-        0x0114 "gate.freeze-wanted" 1 FreezeWanted(gate::FreezeWanted);
+        0x0114 "gate.freeze-wanted" 2 FreezeWanted(gate::FreezeWanted) older { 1 => gate::older::FreezeWanted1 };
         /// Jobs were frozen.
         0x0115 "gate.frozen" 1 Frozen(gate::Frozen);
         /// An attempt of a build asks for its lease.
@@ -81,7 +81,7 @@ family! {
         /// An attempt of a build no longer needs its lease.
         0x0117 "gate.lease-end-wanted" 1 LeaseEndWanted(gate::LeaseEndWanted);
         /// A worker began an attempt.
-        0x0118 "gate.build-started" 1 BuildStarted(gate::BuildStarted);
+        0x0118 "gate.build-started" 2 BuildStarted(gate::BuildStarted) older { 1 => gate::older::BuildStarted1 };
         /// An attempt ended.
         0x0119 "gate.build-finished" 2 BuildFinished(gate::BuildFinished) older { 1 => gate::older::BuildFinished1 };
         /// A build will never run, or never again.
@@ -139,11 +139,13 @@ family! {
         /// The next attempt of a build asks for other nodes.
         0x0134 "gate.nodeset-changed" 1 NodesetChanged(gate::NodesetChanged);
         /// A worker has the nodes of an attempt, which waits for a semaphore.
-        0x0135 "gate.build-ready" 1 BuildReady(gate::BuildReady);
+        0x0135 "gate.build-ready" 2 BuildReady(gate::BuildReady) older { 1 => gate::older::BuildReady1 };
         /// A paused attempt needs no slot.
         0x0136 "gate.lease-pause-wanted" 1 LeasePauseWanted(gate::LeasePauseWanted);
         /// A paused attempt goes on.
         0x0137 "gate.lease-resume-wanted" 1 LeaseResumeWanted(gate::LeaseResumeWanted);
+        /// A queue began, though nothing entered it.
+        0x0138 "gate.queue-asked" 1 QueueAsked(gate::QueueAsked);
         /// An attempt was given secrets or keys.
         0x0140 "gate.secrets-given" 1 SecretsGiven(gate::SecretsGiven);
         /// Something left the site, or was made unreadable for ever.

@@ -7,8 +7,8 @@ use gatelog_gate_state::live::{BuildRow, BuildState};
 use gatelog_record::draft::capacity::SemaphoreWanted;
 use gatelog_record::draft::gate::older::LayoutActivated1;
 use gatelog_record::draft::gate::{
-    FrozenJob, ItemDequeued, ItemEnqueued, ItemResult, JobTraits, LayoutActivated, LayoutMade, LayoutOutcome,
-    LayoutPurpose, LayoutWanted, QueueBegun, SemaphoreFreed, Subject, TenantConfigured, TenantLoaded,
+    BuildStarted, FrozenJob, ItemDequeued, ItemEnqueued, ItemResult, JobTraits, LayoutActivated, LayoutMade,
+    LayoutOutcome, LayoutPurpose, LayoutWanted, QueueBegun, SemaphoreFreed, Subject, TenantConfigured, TenantLoaded,
 };
 use gatelog_record::event::GateEvent;
 use gatelog_record::{
@@ -246,4 +246,51 @@ fn a_layout_that_says_which_queues_begin_anew_is_believed() {
     };
     let this = |made| LayoutActivated { made, generation: 1, begun: Some(vec![begun]) }.into();
     assert_eq!(first(&with_queue(this)).as_deref(), Some("app"));
+}
+
+/// A build that holds a semaphore and is to take another once it has its nodes.
+fn with_leased(own: BuildId, buildset: BuildsetId, attempt: u32) -> GateLive<Maps> {
+    let mut live = with_builds(own, buildset, attempt);
+    let mut row = build(buildset, "tests", attempt);
+    row.state = BuildState::Leased;
+    row.job.semaphores.push(SemaphoreWanted { name: "lab".into(), max: 1 });
+    row.job.traits.resources_first = vec!["lab".into()];
+    live.gate.builds.put(own, row).unwrap();
+    live
+}
+
+fn held(live: &GateLive<Maps>, build: BuildId) -> Vec<&str> {
+    live.gate.semaphores.rows.keys().filter(|key| key.2 == build).map(|key| key.1.as_str()).collect()
+}
+
+#[test]
+fn what_does_not_say_what_it_frees_or_takes_keeps_what_it_has_and_takes_what_comes_with_its_nodes() {
+    let GateEvent::BuildReady(told) = golden("gate.build-ready") else { panic!("it is another kind") };
+    assert_eq!(told.freed, None);
+    let own = told.started.build;
+    let mut live = with_leased(own, told.buildset, told.started.attempt);
+    live.apply(&record(1, GateEvent::BuildReady(told))).unwrap();
+    assert_eq!(held(&live, own), ["rig"]);
+
+    let GateEvent::BuildStarted(told) = golden("gate.build-started") else { panic!("it is another kind") };
+    assert_eq!(told.taken, None);
+    let own = told.started.build;
+    let mut live = with_leased(own, told.buildset, told.started.attempt);
+    live.apply(&record(1, GateEvent::BuildStarted(told))).unwrap();
+    assert_eq!(held(&live, own), ["lab", "rig"]);
+}
+
+#[test]
+fn what_says_what_it_frees_and_takes_is_believed() {
+    let GateEvent::BuildReady(mut told) = golden("gate.build-ready") else { panic!("it is another kind") };
+    let own = told.started.build;
+    told.freed = Some(vec![SemaphoreFreed { semaphore: "rig".into(), build: own }]);
+    let mut live = with_leased(own, told.buildset, told.started.attempt);
+    let (started, item, buildset) = (told.started.clone(), told.item, told.buildset);
+    live.apply(&record(1, GateEvent::BuildReady(told))).unwrap();
+    assert_eq!(held(&live, own), [""; 0]);
+    assert_eq!(holders(&live), [OTHER, STRANGER]);
+    let taken = Some(vec!["rig".into()]);
+    live.apply(&record(2, GateEvent::BuildStarted(BuildStarted { started, item, buildset, taken }))).unwrap();
+    assert_eq!(held(&live, own), ["rig"]);
 }

@@ -187,7 +187,7 @@ fn strangers() -> Vec<GateEvent> {
         ItemDequeued { item: ITEM, result: ItemResult::Success, code: text("x"), detail: text(""), merged: true }
             .into(),
         LeaseWanted { item: ITEM, buildset: SET, ask }.into(),
-        BuildStarted { started, item: ITEM, buildset: SET }.into(),
+        BuildStarted { started, item: ITEM, buildset: SET, taken: Some(Vec::new()) }.into(),
         BuildFinished {
             finished,
             item: ITEM,

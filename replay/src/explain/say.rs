@@ -305,6 +305,9 @@ impl Names {
                     order.queue, order.pipeline, order.detail, order.code
                 )
             }
+            GateEvent::QueueAsked(asked) => {
+                format!("queue {} of {} was asked for by {} and is empty", asked.queue, asked.pipeline, asked.first.0)
+            }
             GateEvent::FailuresCounted(counted) => {
                 let (pipeline, failures) = (&counted.pipeline, counted.failures);
                 let disabled = if counted.disabled { ", so it is disabled" } else { "" };

@@ -430,7 +430,7 @@ fn test_once(
         None,
         None,
         vec![
-            gate(BuildStarted { started: began, item: ITEM, buildset }),
+            gate(BuildStarted { started: began, item: ITEM, buildset, taken: Some(Vec::new()) }),
             waits(WaitSubject::Build(build), Some(WaitCode::Running), "local runs it", now),
         ],
     );

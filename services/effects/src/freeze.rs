@@ -13,9 +13,10 @@ use gatelog_record::draft::gate::{
 use gatelog_record::{BlobHash, codec};
 use gatelog_rules_config::freeze::graph::FrozenNodeset;
 use gatelog_rules_config::{
-    FreezeOptions, FreezeOutcome as Outcome, FrozenJob as Job, JobGraph, Layout, Playbook, Shared, freeze,
+    CombinedJob, FreezeOptions, FreezeOutcome as Outcome, FreezeSubject, FrozenJob as Job, JobGraph, Layout, Playbook,
+    Shared, combine, freeze, freeze_item,
 };
-use gatelog_rules_gate::{combine, freeze_subject, frozen_job, wanted_nodes};
+use gatelog_rules_gate::{freeze_subjects, frozen_job, own_changes, wanted_nodes};
 
 use crate::connection::Trouble;
 use crate::git::{Repositories, trouble};
@@ -35,21 +36,24 @@ fn try_run(repositories: &Repositories, wanted: &FreezeWanted) -> Result<FreezeO
     let blobs = &repositories.blobs;
     let layout = read_layout(repositories, &wanted.layout)?;
     let ahead = wanted.layout_ahead.as_ref().map(|hash| read_layout(repositories, hash)).transpose()?;
-    let own = wanted.steps.iter().rev().find(|step| step.item == wanted.item).map(|step| &step.subject);
-    let own = own.ok_or_else(|| Trouble {
-        code: "internal".into(),
-        message: "the item to be frozen is not part of its own chain".into(),
-        again: false,
-    })?;
     let options = FreezeOptions { ahead: ahead.as_ref(), ..FreezeOptions::default() };
-    if wanted.steps.iter().filter(|step| step.item == wanted.item).count() > 1 {
-        return circle(repositories, wanted, &layout, options);
-    }
+    let (changes, subjects) = (own_changes(wanted), freeze_subjects(wanted));
+    let (own, subject) = match (changes.as_slice(), subjects.as_slice()) {
+        ([own], [subject]) => (*own, subject),
+        ([], _) | (_, []) => {
+            return Err(Trouble {
+                code: "internal".into(),
+                message: "the item to be frozen is not part of its own chain".into(),
+                again: false,
+            });
+        }
+        _ => return circle(repositories, wanted, &layout, options, &changes, &subjects),
+    };
     let put = |bytes: Result<Vec<u8>, codec::CodecError>| -> Result<BlobHash, Trouble> {
         let bytes = bytes.map_err(|error| Trouble::lasting("too-large", &error))?;
         blobs.put(&bytes).map_err(|error| Trouble::passing("blob-store", &error))
     };
-    match freeze(&layout, &freeze_subject(wanted, own), &wanted.pipeline, options) {
+    match freeze(&layout, subject, &wanted.pipeline, options) {
         Outcome::NotInPipeline { trace } => {
             Ok(FreezeOutcome::NoJobs { trace: put(codec::encode(&trace))?, in_pipeline: false })
         }
@@ -85,18 +89,18 @@ fn circle(
     wanted: &FreezeWanted,
     layout: &Layout,
     options: FreezeOptions<'_>,
+    own: &[&Subject],
+    subjects: &[FreezeSubject],
 ) -> Result<FreezeOutcome, Trouble> {
     let blobs = &repositories.blobs;
     let put = |bytes: Result<Vec<u8>, codec::CodecError>| -> Result<BlobHash, Trouble> {
         let bytes = bytes.map_err(|error| Trouble::lasting("too-large", &error))?;
         blobs.put(&bytes).map_err(|error| Trouble::passing("blob-store", &error))
     };
-    let own: Vec<&Subject> =
-        wanted.steps.iter().filter(|step| step.item == wanted.item).map(|step| &step.subject).collect();
     let (mut graphs, mut in_pipeline, mut last) = (Vec::with_capacity(own.len()), false, BlobHash::default());
-    for change in &own {
-        let outcome = freeze(layout, &freeze_subject(wanted, change), &wanted.pipeline, options);
+    for (change, outcome) in own.iter().zip(freeze_item(layout, subjects, &wanted.pipeline, options)) {
         last = put(codec::encode(outcome.trace()))?;
+        in_pipeline |= !matches!(outcome, Outcome::NotInPipeline { .. });
         let graph = match outcome {
             Outcome::Frozen { graph, .. } => graph,
             Outcome::NoJobs { .. } | Outcome::NotInPipeline { .. } => JobGraph::default(),
@@ -104,21 +108,20 @@ fn circle(
                 return Ok(FreezeOutcome::Refused { trace: last, message: problem.to_string() });
             }
         };
-        in_pipeline |= !graph.jobs.is_empty();
         graphs.push((change.project.clone(), graph));
     }
     let mut pins = Pins { repositories, wanted, layout, frozen: BTreeMap::new() };
     let (mut jobs, mut together) = (Vec::new(), JobGraph::default());
-    for (graph, job, changes) in combine(&graphs) {
+    for CombinedJob { graph, job, changes } in combine(&graphs) {
         let first = changes.first().and_then(|at| own.get(*at as usize)).ok_or_else(|| Trouble {
             code: "internal".into(),
             message: format!("job {} is for none of the item's changes", job.name),
             again: false,
         })?;
-        let spec = spec(&mut pins, first, graph, job)?;
+        let spec = spec(&mut pins, first, graph, &job)?;
         let alternatives = alternatives(&spec, put)?;
-        jobs.push(known(layout, graph, job, changes, put(codec::encode(&spec))?, alternatives));
-        together.jobs.push(job.clone());
+        jobs.push(known(layout, graph, &job, changes, put(codec::encode(&spec))?, alternatives));
+        together.jobs.push(job);
     }
     if jobs.is_empty() {
         return Ok(FreezeOutcome::NoJobs { trace: last, in_pipeline });

@@ -145,6 +145,7 @@ impl Site {
             steps,
             state,
             parameters: Default::default(),
+            own_files: Vec::new(),
             projects: vec![known("conf", true), known("lib", false), known("app", false)],
         };
         freeze::run(&self.repositories, &wanted)

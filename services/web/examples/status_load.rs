@@ -128,6 +128,7 @@ fn item(number: usize, jobs: usize, layout: BlobHash) -> Vec<GateEvent> {
             state,
             projects: vec![],
             parameters: std::collections::BTreeMap::new(),
+            own_files: Vec::new(),
         }),
         GateEvent::Frozen(Frozen {
             item,
@@ -183,6 +184,7 @@ fn item(number: usize, jobs: usize, layout: BlobHash) -> Vec<GateEvent> {
             },
             item,
             buildset: set,
+            taken: Some(Vec::new()),
         }));
     }
     events

@@ -17,7 +17,7 @@ use gatelog_record::draft::gate::{
 use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, WorkId, codec};
 use gatelog_rules_config::{self as config, Problem, Severity};
-use gatelog_rules_gate::{ConfigRemarks, combine, config_remarks, freeze_subject, frozen_job};
+use gatelog_rules_gate::{ConfigRemarks, config_remarks, freeze_subjects, frozen_job, own_changes};
 
 use crate::gerrit::{CONNECTION, Gerrit, Status, canonical, local};
 use crate::shell::Shell;
@@ -284,19 +284,19 @@ impl Effects {
         let trace = BlobHash::default();
         let mut graphs = Vec::new();
         let mut in_pipeline = false;
-        for step in wanted.steps.iter().filter(|step| step.item == wanted.item) {
-            let subject = freeze_subject(wanted, &step.subject);
-            match config::freeze(&layout, &subject, &wanted.pipeline, options) {
+        let outcomes = config::freeze_item(&layout, &freeze_subjects(wanted), &wanted.pipeline, options);
+        for (change, outcome) in own_changes(wanted).into_iter().zip(outcomes) {
+            match outcome {
                 config::FreezeOutcome::Frozen { graph, .. } => {
                     in_pipeline = true;
-                    graphs.push((step.subject.project.clone(), graph));
+                    graphs.push((change.project.clone(), graph));
                 }
                 config::FreezeOutcome::NoJobs { .. } => {
                     in_pipeline = true;
-                    graphs.push((step.subject.project.clone(), config::JobGraph::default()));
+                    graphs.push((change.project.clone(), config::JobGraph::default()));
                 }
                 config::FreezeOutcome::NotInPipeline { .. } => {
-                    graphs.push((step.subject.project.clone(), config::JobGraph::default()));
+                    graphs.push((change.project.clone(), config::JobGraph::default()));
                 }
                 config::FreezeOutcome::Refused { problem, .. } => {
                     let message = problem.to_string();
@@ -306,14 +306,14 @@ impl Effects {
                 }
             }
         }
-        let jobs: Vec<FrozenJob> = combine(&graphs)
+        let jobs: Vec<FrozenJob> = config::combine(&graphs)
             .into_iter()
-            .map(|(graph, job, changes)| {
+            .map(|config::CombinedJob { graph, job, changes }| {
                 let changes = if graphs.len() > 1 { changes } else { Vec::new() };
                 // Nodes are not what these scenarios are about.
                 FrozenJob {
                     nodes: Vec::new(),
-                    ..frozen_job(&layout, graph, job, changes, BlobHash::of(job.name.as_bytes()))
+                    ..frozen_job(&layout, graph, &job, changes, BlobHash::of(job.name.as_bytes()))
                 }
             })
             .collect();

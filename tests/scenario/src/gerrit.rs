@@ -81,6 +81,8 @@ pub struct Change {
     base: String,
     depends_on: Vec<u32>,
     topic: Option<String>,
+    /// Once it is merged: the changes that stood on it then.
+    below: Vec<u32>,
 }
 
 impl Change {
@@ -307,6 +309,7 @@ impl Gerrit {
             base,
             depends_on: self.needs_of(step),
             topic: step.text("topic"),
+            below: Vec::new(),
         };
         self.changes.insert(number, change);
         self.tell_change(number, "patchset-created", Value::Null);
@@ -432,7 +435,14 @@ impl Gerrit {
     }
 
     fn moved(&mut self, number: u32, old: String, new: String) -> Result<(), String> {
+        let newest = self.changes.get(&number).map_or(0, |change| change.patchsets.len());
+        let stands_on_it = |other: &&Change| {
+            let parent = other.patchsets.last().and_then(|newest| newest.parent);
+            other.status == Status::New && parent == Some((number, newest))
+        };
+        let below = self.changes.values().filter(stands_on_it).map(|other| other.number).collect();
         let Some(change) = self.changes.get_mut(&number) else { return Ok(()) };
+        change.below = below;
         change.status = Status::Merged;
         let (project, branch, id) = (change.project.clone(), change.branch.clone(), change.id());
         self.repository(&project)?.set_ref(&format!("refs/heads/{branch}"), &new)?;
@@ -529,11 +539,15 @@ impl Gerrit {
     }
 
     fn needed_by(&self, number: u32) -> Vec<u32> {
+        // Zuul: who stood on it when it was merged is remembered.
+        let below = self.changes.get(&number).map(|change| change.below.clone()).unwrap_or_default();
         let needs = |other: &Change| {
             let (named, parent) = self.needs(other);
             // Children are known of the newest patchset alone.
             let newest = self.changes.get(&number).map_or(0, |change| change.patchsets.len());
-            named.contains(&number) || (other.status == Status::New && parent == Some((number, newest)))
+            named.contains(&number)
+                || below.contains(&other.number)
+                || (other.status == Status::New && parent == Some((number, newest)))
         };
         // Zuul asks the code review for all whose message names a change, whatever became of them.
         let others = self.changes.values().filter(|other| other.number != number);

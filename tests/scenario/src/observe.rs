@@ -238,8 +238,10 @@ impl Observer {
                 let item = live.gate.items.rows.get(&event.item);
                 let mut text = std::mem::take(&mut self.reports[at].text);
                 text.insert("result".into(), json!(event.result.word()));
+                let warnings = item.map(|item| warnings(item, live)).unwrap_or_default();
                 if event.result == ItemResult::Success {
-                    text.insert("class".into(), json!(["success"]));
+                    let class = if warnings.is_empty() { vec!["success".to_owned()] } else { warnings };
+                    text.insert("class".into(), json!(class));
                 } else if event.result == ItemResult::Dequeued {
                     text.insert("class".into(), json!(["dequeued"]));
                 } else {
@@ -314,6 +316,8 @@ impl Observer {
             Some(ProblemKind::Config) => class.push("config-error"),
             _ => {}
         }
+        let warnings = item.map(|item| warnings(item, live)).unwrap_or_default();
+        class.extend(warnings.iter().map(String::as_str));
         if class.is_empty() {
             class.push("failure");
         }
@@ -574,4 +578,26 @@ pub fn result_of(word: &str) -> Option<BuildResult> {
 /// Whether a buildset has its jobs.
 pub fn has_jobs(phase: Phase) -> bool {
     phase == Phase::Frozen
+}
+
+/// What Zuul warns of when it loads the configuration that an item changes: files beside those it reads.
+fn warnings(item: &ItemRow, live: &GateLive<Maps>) -> Vec<String> {
+    const ROOTS: [&str; 4] = ["zuul.yaml", "zuul.d", ".zuul.yaml", ".zuul.d"];
+    let set = item.buildset.and_then(|set| live.gate.buildsets.rows.get(&set));
+    let Some(state) = set.and_then(|set| set.state.as_ref()).filter(|state| state.item_touches_config) else {
+        return Vec::new();
+    };
+    let root = |path: &str| ROOTS.iter().position(|root| Some(*root) == path.split('/').next());
+    let mut found = Vec::new();
+    for files in &state.config {
+        let read = files.files.iter().filter_map(|file| root(&file.path)).min();
+        for file in files.files.iter().filter(|file| root(&file.path).is_some() && root(&file.path) != read) {
+            let (project, branch) = (local(&files.at.project), &files.at.branch);
+            let which = format!("{project}/{}@{branch}", file.path);
+            found.push(format!(
+                "warning: Configuration in {which} ignored because project-branch is already configured"
+            ));
+        }
+    }
+    found
 }

@@ -15,7 +15,7 @@ use gatelog_record::draft::gate::{
 use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, ItemId, WorkId, codec};
 use gatelog_rules_config as config;
-use gatelog_rules_gate::{ConfigRemarks, config_remarks, freeze_subject, frozen_job, wanted_nodes};
+use gatelog_rules_gate::{ConfigRemarks, config_remarks, freeze_subjects, frozen_job, own_changes, wanted_nodes};
 use serde::{Deserialize, Serialize};
 
 use crate::content::Tree;
@@ -351,15 +351,16 @@ impl Tools<'_> {
         };
         let layout = read(&wanted.layout)?;
         let ahead = wanted.layout_ahead.as_ref().map(read).transpose()?;
-        let own =
-            wanted.steps.iter().rev().find(|step| step.item == wanted.item).ok_or("it is not in its own chain")?;
-        let subject = freeze_subject(wanted, &own.subject);
+        let subjects = freeze_subjects(wanted);
+        let (Some(own), Some(subject)) = (own_changes(wanted).into_iter().next_back(), subjects.last()) else {
+            return Err("it is not in its own chain".into());
+        };
         let options = config::FreezeOptions { ahead: ahead.as_ref(), ..config::FreezeOptions::default() };
-        Ok(match config::freeze(&layout, &subject, &wanted.pipeline, options) {
+        Ok(match config::freeze(&layout, subject, &wanted.pipeline, options) {
             config::FreezeOutcome::Frozen { graph, trace } => {
                 let mut jobs = Vec::new();
                 for job in &graph.jobs {
-                    jobs.push(self.frozen(wanted, &own.subject.project, &layout, &graph, job)?);
+                    jobs.push(self.frozen(wanted, &own.project, &layout, &graph, job)?);
                 }
                 let branches = wanted.state.branches.clone();
                 self.witness.frozen.push(FrozenSet { item: wanted.item, branches, jobs: jobs.clone() });

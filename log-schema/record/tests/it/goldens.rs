@@ -7,7 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use gatelog_record::draft::gate::{BuildFinished, BuildSettled, LayoutActivated, older};
+use gatelog_record::draft::gate::{
+    BuildFinished, BuildReady, BuildSettled, BuildStarted, FreezeWanted, LayoutActivated, older,
+};
 use gatelog_record::event::GateEvent;
 use gatelog_record::frozen::sample;
 use gatelog_record::{
@@ -98,9 +100,35 @@ fn older_drafts() -> Vec<Golden> {
             let BuildSettled { build, item, buildset, result, code, detail, .. } = new.clone();
             codec::encode(&older::BuildSettled1 { build, item, buildset, result, code, detail }).ok()
         }
+        Event::Gate(GateEvent::BuildStarted(new)) => {
+            let BuildStarted { started, item, buildset, .. } = new.clone();
+            codec::encode(&older::BuildStarted1 { started, item, buildset }).ok()
+        }
+        Event::Gate(GateEvent::BuildReady(new)) => {
+            let BuildReady { started, item, buildset, .. } = new.clone();
+            codec::encode(&older::BuildReady1 { started, item, buildset }).ok()
+        }
         Event::Gate(GateEvent::LayoutActivated(new)) => {
             let LayoutActivated { made, generation, .. } = new.clone();
             codec::encode(&older::LayoutActivated1 { made, generation }).ok()
+        }
+        Event::Gate(GateEvent::FreezeWanted(new)) => {
+            let FreezeWanted { work, item, buildset, tenant, pipeline, layout, layout_ahead, steps, .. } = new.clone();
+            let FreezeWanted { state, projects, parameters, .. } = new.clone();
+            let older = older::FreezeWanted1 {
+                work,
+                item,
+                buildset,
+                tenant,
+                pipeline,
+                layout,
+                layout_ahead,
+                steps,
+                state,
+                projects,
+                parameters,
+            };
+            codec::encode(&older).ok()
         }
         _ => None,
     };

@@ -73,7 +73,7 @@ impl<B: Backing> GateTables<B> {
                 started.build, started.attempt, row.state, row.attempt
             )));
         }
-        for semaphore in &row.job.traits.resources_first {
+        for semaphore in event.taken.as_ref().unwrap_or(&row.job.traits.resources_first) {
             self.semaphores.put((row.tenant.clone(), semaphore.clone(), started.build), ())?;
         }
         self.builds.update(&started.build, |row| {
@@ -94,6 +94,8 @@ impl<B: Backing> GateTables<B> {
                 started.build, started.attempt, row.state, row.attempt
             )));
         }
+        // Events that did not say let it keep what it had.
+        self.let_go(started.build, Some(event.freed.as_deref().unwrap_or_default()))?;
         self.builds.update(&started.build, |row| row.ready = Some(started.clone()))
     }
 

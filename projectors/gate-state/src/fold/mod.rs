@@ -62,6 +62,7 @@ impl<B: Backing> GateLive<B> {
             GateEvent::ItemMoved(event) => gate.item_moved(event),
             GateEvent::WindowChanged(event) => gate.window_changed(event),
             GateEvent::QueueReordered(event) => gate.queue_reordered(event),
+            GateEvent::QueueAsked(event) => gate.queue_asked(record, event),
             GateEvent::FailuresCounted(event) => gate.failures_counted(event),
             GateEvent::SubmitRequested(event) => gate.submit_requested(record, event),
             GateEvent::Submitted(event) => gate.submitted(record, event),

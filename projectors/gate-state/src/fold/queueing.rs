@@ -4,9 +4,9 @@ use std::ops::Bound;
 
 use gatelog_record::draft::gate::{
     BuildsetOpened, FailuresCounted, FreezeOutcome, FreezeWanted, Frozen, ItemDequeued, ItemEnqueued, ItemFailing,
-    ItemMoved, ItemReset, PrepareOutcome, PrepareRequested, Prepared, QueueBegun, QueueReordered, ReportAction,
-    ReportDelivered, ReportRequested, ReportersStarted, Subject, SubmitOutcome, SubmitRequested, Submitted,
-    WaitSubject, WindowChanged,
+    ItemMoved, ItemReset, PrepareOutcome, PrepareRequested, Prepared, QueueAsked, QueueBegun, QueueReordered,
+    ReportAction, ReportDelivered, ReportRequested, ReportersStarted, Subject, SubmitOutcome, SubmitRequested,
+    Submitted, WaitSubject, WindowChanged,
 };
 use gatelog_record::{BuildsetId, EventRecord, ItemId, WorkId};
 use gatelog_tables::{Backing, FoldRefused, Table, TableExt};
@@ -319,6 +319,20 @@ impl<B: Backing> GateTables<B> {
             self.items.update(item, |row| row.start_reported = true)?;
         }
         Ok(())
+    }
+
+    pub(super) fn queue_asked(&mut self, record: &EventRecord, event: &QueueAsked) -> Result<(), FoldRefused> {
+        let key = (event.tenant.clone(), event.pipeline.clone(), event.queue.clone());
+        let mut queue = match self.queues.get(&key)? {
+            Some(row) => row.into_owned(),
+            None => QueueRow { window: event.window, ..QueueRow::default() },
+        };
+        if queue.first.is_some() {
+            return Err(illegal(format!("queue {} of {} began before", event.queue, event.pipeline)));
+        }
+        queue.first = Some(event.first.clone());
+        queue.since = record.sequence;
+        Ok(self.queues.put(key, queue)?)
     }
 
     pub(super) fn item_moved(&mut self, event: &ItemMoved) -> Result<(), FoldRefused> {

@@ -84,6 +84,7 @@ impl<B: Backing> GateRead<B> {
             | GateEvent::OutcomeIgnored(_)
             | GateEvent::WindowChanged(_)
             | GateEvent::QueueReordered(_)
+            | GateEvent::QueueAsked(_)
             | GateEvent::FailuresCounted(_)
             | GateEvent::BuildReady(_)
             | GateEvent::LeasePauseWanted(_)
@@ -760,6 +761,7 @@ fn about(event: &GateEvent) -> (Option<ItemId>, Option<gatelog_record::BuildId>)
         | GateEvent::AutoholdEnded(_)
         | GateEvent::WindowChanged(_)
         | GateEvent::QueueReordered(_)
+        | GateEvent::QueueAsked(_)
         | GateEvent::FailuresCounted(_)
         | GateEvent::WorkResent(_) => (None, None),
     }

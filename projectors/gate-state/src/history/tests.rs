@@ -225,6 +225,7 @@ impl Walk {
                     state: state(),
                     projects: Vec::new(),
                     parameters: std::collections::BTreeMap::new(),
+                    own_files: Vec::new(),
                 }));
             }
             (Some(buildset), Some(work)) if !item.frozen => {
@@ -324,7 +325,12 @@ impl Walk {
             Doing::Leased => {
                 let started = started();
                 build.doing = Doing::Runs;
-                self.say(GateEvent::BuildStarted(BuildStarted { started, item: item.id, buildset }));
+                self.say(GateEvent::BuildStarted(BuildStarted {
+                    started,
+                    item: item.id,
+                    buildset,
+                    taken: Some(Vec::new()),
+                }));
             }
             Doing::Runs => {
                 let retry = dice.is_multiple_of(3);

@@ -46,6 +46,7 @@ pub use cache::ParseCache;
 pub use files::{is_config_path, select_config_files};
 pub use findings::Finding;
 pub use freeze::graph::{FrozenJob, JobGraph, Phase, Playbook};
+pub use freeze::together::{CombinedJob, combine, freeze_item};
 pub use freeze::trace::FreezeTrace;
 pub use freeze::{FreezeOptions, FreezeOutcome, FreezeSubject, freeze};
 pub use layout::Layout;

@@ -17,17 +17,26 @@ use crate::queue_pass::Walk;
 /// The most jobs an item may have.
 const MAX_JOBS: usize = 1_000;
 
-/// What is asked of a layout about one of an item's own changes: by whoever freezes, and by whoever does it again.
-pub fn freeze_subject(wanted: &FreezeWanted, change: &Subject) -> FreezeSubject {
-    FreezeSubject {
+/// What is asked of a layout about an item's own changes, each with its own files: by whoever freezes, and by whoever
+/// does it again.
+pub fn freeze_subjects(wanted: &FreezeWanted) -> Vec<FreezeSubject> {
+    let own = own_changes(wanted).into_iter().enumerate();
+    own.map(|(index, change)| FreezeSubject {
         project: change.project.clone(),
         branch: change.branch.clone(),
         reference: change.git_ref.clone(),
         containing_branches: wanted.state.containing_branches.clone(),
+        // Zuul: where one change of an item touches configuration, all of them are looked at for changed jobs.
         updates_config: wanted.state.item_touches_config,
-        files: wanted.state.files.clone(),
+        files: wanted.own_files.get(index).unwrap_or(&wanted.state.files).clone(),
         parameters: wanted.parameters.clone(),
-    }
+    })
+    .collect()
+}
+
+/// The item's own changes, the one that set it off last.
+pub fn own_changes(wanted: &FreezeWanted) -> Vec<&Subject> {
+    wanted.steps.iter().filter(|step| step.item == wanted.item).map(|step| &step.subject).collect()
 }
 
 /// The nodes of a nodeset as they are asked for.
@@ -77,37 +86,6 @@ fn job_traits(graph: &JobGraph, job: &FrozenJob, changes: Vec<u32>) -> JobTraits
     }
 }
 
-/// The jobs of an item that holds several changes: those of each change, and one in place of several that
-/// are the same. Zuul: `deduplicateJobs`. A graph stands with the canonical name of its change's project;
-/// the answer names for each job the graph it was taken from and all the changes it is for.
-pub fn combine(graphs: &[(String, JobGraph)]) -> Vec<(&JobGraph, &FrozenJob, Vec<u32>)> {
-    let mut jobs: Vec<(usize, &JobGraph, &FrozenJob, Vec<u32>)> = Vec::new();
-    // Zuul: what serves several is the job of the change that set the item off, which stands last.
-    let last = graphs.len().saturating_sub(1);
-    let order = graphs.iter().enumerate().skip(last).chain(graphs.iter().enumerate().take(last));
-    for (index, (project, graph)) in order {
-        let change = u32::try_from(index).unwrap_or(u32::MAX);
-        for job in &graph.jobs {
-            let same = jobs.iter_mut().find(|(first, _, other, _)| {
-                let near = !job.required_projects.is_empty()
-                    || graphs.get(*first).is_some_and(|(theirs, _)| theirs == project);
-                job.name == other.name && job.deduplicate.unwrap_or(near || job.name == "noop") && alike(job, other)
-            });
-            match same {
-                Some((_, _, _, changes)) => changes.push(change),
-                None => jobs.push((index, graph, job, vec![change])),
-            }
-        }
-    }
-    jobs.into_iter().map(|(_, graph, job, changes)| (graph, job, changes)).collect()
-}
-
-/// Whether two jobs would do the same thing, however each came to be.
-fn alike(one: &FrozenJob, two: &FrozenJob) -> bool {
-    let bare = |job: &FrozenJob| FrozenJob { inheritance_path: Vec::new(), ..job.clone() };
-    bare(one) == bare(two)
-}
-
 impl Decision<'_> {
     /// Asks for the jobs of an item whose layout is known.
     pub(crate) fn want_freeze(&mut self, walk: &Walk<'_>, item: ItemId, buildset: BuildsetId) -> Result<(), Refusal> {
@@ -122,6 +100,7 @@ impl Decision<'_> {
         };
         let steps = set.steps.clone();
         let parameters = self.item(item).map(|row| row.parameters.clone()).unwrap_or_default();
+        let own_files = self.own_files(walk, item, &state);
         let projects = self.tenant(walk.tenant).map(|row| row.loaded.projects.clone()).unwrap_or_default();
         let work = self.deciding.id();
         self.emit(GateEvent::FreezeWanted(FreezeWanted {
@@ -136,7 +115,18 @@ impl Decision<'_> {
             state,
             projects,
             parameters,
+            own_files,
         }))
+    }
+
+    /// The files of each change of an item that has several. Of a change whose files nobody knows those of all count.
+    fn own_files(&self, walk: &Walk<'_>, item: ItemId, state: &PreparedState) -> Vec<Option<Vec<String>>> {
+        let keys = self.keys_of(item);
+        if keys.len() < 2 {
+            return Vec::new();
+        }
+        let of_change = |key| self.change(walk.tenant, key).and_then(|row| row.facts.files.clone());
+        keys.iter().map(|key| of_change(key).or_else(|| state.files.clone())).collect()
     }
 
     /// What is known of an item that does not merge: the files its changes touch.

@@ -227,8 +227,10 @@ impl Decision<'_> {
         following: Option<&str>,
     ) -> Result<(), Refusal> {
         let Some(row) = self.build(build) else { return Ok(()) };
-        if let Some(started) = row.ready.clone().filter(|_| self.taken_semaphore(row, true).is_none()) {
-            return self.emit(GateEvent::BuildStarted(BuildStarted { started, item, buildset }));
+        if let Some(started) = row.ready.clone().filter(|_| self.taken_from_ready(row).is_none()) {
+            // Zuul: it gave back what it had, and takes all it needs.
+            let taken = Some(row.job.semaphores.iter().map(|semaphore| semaphore.name.clone()).collect());
+            return self.emit(GateEvent::BuildStarted(BuildStarted { started, item, buildset, taken }));
         }
         if row.state != BuildState::Waiting {
             return Ok(());
@@ -345,6 +347,12 @@ impl Decision<'_> {
         row.job.semaphores.iter().filter(now).find(taken).map(|semaphore| semaphore.name.clone())
     }
 
+    /// A semaphore that a build which waits with its nodes cannot have. Zuul: it gave back all it held, so it needs
+    /// every one of them.
+    pub(crate) fn taken_from_ready(&self, row: &BuildRow) -> Option<String> {
+        self.taken_semaphore(row, true).or_else(|| self.taken_semaphore(row, false))
+    }
+
     /// What lets go of which semaphore when a build's attempt is over. Zuul: a job's name stands for it in its buildset,
     /// so those of one name in a circle hold one slot together, and whichever ends first lets go of it.
     pub(crate) fn freed(&self, build: BuildId) -> Option<Vec<SemaphoreFreed>> {
@@ -380,9 +388,12 @@ impl Decision<'_> {
         }
         let (item, buildset) = (row.item, row.buildset);
         if self.taken_semaphore(row, true).is_some() {
-            return self.emit(GateEvent::BuildReady(BuildReady { started: started.clone(), item, buildset }));
+            // Zuul: all of a job's semaphores or none.
+            let (started, freed) = (started.clone(), self.freed(started.build));
+            return self.emit(GateEvent::BuildReady(BuildReady { started, item, buildset, freed }));
         }
-        self.emit(GateEvent::BuildStarted(BuildStarted { started: started.clone(), item, buildset }))
+        let (started, taken) = (started.clone(), Some(row.job.traits.resources_first.clone()));
+        self.emit(GateEvent::BuildStarted(BuildStarted { started, item, buildset, taken }))
     }
 
     /// A worker says what an attempt is given.

@@ -41,7 +41,7 @@ mod window;
 mod work;
 
 pub use decision::Decision;
-pub use freeze::{combine, freeze_subject, frozen_job, wanted_nodes};
+pub use freeze::{freeze_subjects, frozen_job, own_changes, wanted_nodes};
 pub use item_layout::{ConfigRemarks, config_remarks};
 pub use layout_input::layout_input;
 pub use layout_view::LayoutView;

@@ -12,6 +12,7 @@ use gatelog_gate_state::live::{BuildsetProblem, Phase, ProblemKind, Work};
 use gatelog_record::ItemId;
 use gatelog_record::draft::gate::{FactsPurpose, ItemResult};
 use gatelog_rules_config::Pipeline;
+use gatelog_rules_config::objects::pipeline::Manager;
 
 use crate::decision::Decision;
 use crate::layout_view::LayoutView;
@@ -188,9 +189,12 @@ impl Decision<'_> {
         let failing = |needed: &&ItemId| self.item(**needed).is_some_and(|row| !row.failing.is_empty());
         if let Some(needed) = needed.iter().find(failing) {
             let detail = format!("{}, which it needs, is failing.", self.name_of(*needed));
+            self.fail_to_merge_with(walk, index, item, *needed)?;
+            self.skip_unmerged(walk, item)?;
             self.give_up_builds(item, "needed-failing", &detail)?;
             let mut reasons = vec![NEEDED_FAILING.to_owned()];
-            reasons.extend(self.reasons_to_fail(item));
+            // Zuul: whether it merges is not asked while what it needs is failing.
+            reasons.extend(self.reasons_to_fail(item).into_iter().filter(|reason| reason.starts_with("job-failed")));
             self.set_failing(item, reasons)?;
             return Ok(Step::Fails);
         }
@@ -219,10 +223,7 @@ impl Decision<'_> {
                 Phase::Prepared => self.choose_layout(walk, item, buildset)?,
                 Phase::LayoutReady => self.want_freeze(walk, item, buildset)?,
                 Phase::Frozen => self.run_jobs(walk, item, buildset)?,
-                // Zuul: the jobs of what does not merge are known, and skipped.
-                Phase::Ended if set.layout.is_none() && set.problem.as_ref().is_some_and(is_conflict) => {
-                    self.want_freeze(walk, item, buildset)?;
-                }
+                Phase::Ended if set.layout.is_none() => self.skip_unmerged(walk, item)?,
                 Phase::Opened | Phase::Preparing | Phase::Layout | Phase::Freezing | Phase::Ended => {}
             }
         }
@@ -233,6 +234,43 @@ impl Decision<'_> {
             return Ok(Step::Left);
         }
         Ok(if reasons.is_empty() { Step::Carries } else { Step::Fails })
+    }
+
+    /// Zuul: what entered before it was known that a change it needs does not merge was to be merged on top of it, and
+    /// does not merge either. What enters later is not tried.
+    fn fail_to_merge_with(
+        &mut self,
+        walk: &Walk<'_>,
+        index: usize,
+        item: ItemId,
+        needed: ItemId,
+    ) -> Result<(), Refusal> {
+        let in_window = walk.window == 0 || (index as u64) < u64::from(walk.window);
+        let Some((_, set)) = self.buildset_of(needed) else { return Ok(()) };
+        let is_new = match set.phase {
+            Phase::Preparing => true,
+            Phase::Freezing | Phase::Ended => set.problem.as_ref().is_some_and(is_conflict) && set.builds.is_empty(),
+            _ => false,
+        };
+        if self.buildset_of(item).is_some() || !in_window || !is_new || walk.pipeline.manager != Manager::Dependent {
+            return Ok(());
+        }
+        let chain = set.ahead.iter().map(|ahead| ahead.item).chain([needed]).collect();
+        let on_it = Walk { items: Vec::new(), chain, ..*walk };
+        self.open_buildset(&on_it, item)
+    }
+
+    /// Zuul: the jobs of what does not merge are known, and skipped.
+    fn skip_unmerged(&mut self, walk: &Walk<'_>, item: ItemId) -> Result<(), Refusal> {
+        let Some((buildset, set)) = self.buildset_of(item) else { return Ok(()) };
+        if self.item(item).is_some_and(|row| row.work.is_some()) || !set.problem.as_ref().is_some_and(is_conflict) {
+            return Ok(());
+        }
+        match set.phase {
+            Phase::Ended if set.layout.is_none() => self.want_freeze(walk, item, buildset),
+            Phase::Frozen => self.run_jobs(walk, item, buildset),
+            _ => Ok(()),
+        }
     }
 
     /// Whether an item is on its way into the branch: what enters now is better tested on that branch.

@@ -143,7 +143,16 @@ impl Decision<'_> {
                 }
             }
             GateEvent::LeaseWanted(event) => self.touch_build(event.ask.build),
-            GateEvent::BuildReady(event) => self.touch_alone(event.item),
+            GateEvent::BuildReady(event) => {
+                // What it took before its nodes it gives back.
+                let before = |row: &BuildRow| {
+                    row.job.semaphores.iter().any(|one| !row.job.traits.resources_first.contains(&one.name))
+                };
+                match self.build(event.started.build).is_some_and(before) {
+                    true => self.touch_ended(event.started.build),
+                    false => self.touch_alone(event.item),
+                }
+            }
             GateEvent::BuildStarted(event) => {
                 let first = |row: &BuildRow| !row.job.traits.resources_first.is_empty();
                 match self.build(event.started.build).is_some_and(first) {
@@ -165,6 +174,7 @@ impl Decision<'_> {
             | GateEvent::Unrouted(_)
             | GateEvent::EnqueueRefused(_)
             | GateEvent::OutcomeIgnored(_)
+            | GateEvent::QueueAsked(_)
             | GateEvent::FailuresCounted(_)
             | GateEvent::ReportRequested(_)
             | GateEvent::ReportDelivered(_)

@@ -177,7 +177,7 @@ impl Decision<'_> {
             let reason = match row.state {
                 BuildState::Done => continue,
                 BuildState::Leased if row.ready.is_some() => {
-                    let name = self.taken_semaphore(row, true).unwrap_or_default();
+                    let name = self.taken_from_ready(row).unwrap_or_default();
                     why(
                         WaitCode::Semaphore,
                         format!("it has its nodes, and semaphore {name} is taken"),

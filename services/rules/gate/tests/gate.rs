@@ -28,7 +28,8 @@ scenarios! {
     reconfigure reporter_alone alternatives resources_first not_submitted tags serial_needs requirements_asked
     one_build dequeue_told semaphore_order circle_moves found_behind late_answers moves_on circle_parts new_layout
     who_is_first one_at_most pipeline_gone needs_told needs_later superseded_at_once line_abandoned told_of_leaving
-    on_its_way remarks serial_circle parameters circle_merged_in_part
+    on_its_way remarks serial_circle parameters circle_merged_in_part circle_files
+    gated_again resources_given_back queue_asked_first
 }
 
 // What mutants of the rules got away with before (see `mutants.md`).

@@ -236,6 +236,7 @@ fn freeze(
             state: state("library"),
             projects: vec![],
             parameters: std::collections::BTreeMap::new(),
+            own_files: Vec::new(),
         }),
         GateEvent::Frozen(Frozen {
             item,
@@ -276,7 +277,7 @@ fn started(item: ItemId, buildset: BuildsetId, build: BuildId, attempt: u32, whe
         worker: "worker-1".into(),
         started_at: at(when),
     };
-    GateEvent::BuildStarted(BuildStarted { started, item, buildset })
+    GateEvent::BuildStarted(BuildStarted { started, item, buildset, taken: Some(Vec::new()) })
 }
 
 fn ended(

@@ -192,6 +192,7 @@ pub fn events(text: &str, url: &str, layout: BlobHash, problems: BlobHash) -> Ve
             },
             item: ITEM,
             buildset: SET,
+            taken: Some(Vec::new()),
         })
     };
     let second = format!("{text}2");
@@ -239,6 +240,7 @@ pub fn events(text: &str, url: &str, layout: BlobHash, problems: BlobHash) -> Ve
             state,
             projects: vec![],
             parameters: std::collections::BTreeMap::new(),
+            own_files: Vec::new(),
         }),
         GateEvent::Frozen(Frozen {
             item: ITEM,

@@ -129,6 +129,8 @@ pub struct BuildStarted {
     pub item: ItemId,
     /// The buildset.
     pub buildset: BuildsetId,
+    /// The semaphores it takes with this. `None` in events that did not say: those that it takes only with its nodes.
+    pub taken: Option<Vec<String>>,
 }
 
 /// A secret or key that a build was given. Never what is in it.
@@ -190,6 +192,9 @@ pub struct BuildReady {
     pub item: ItemId,
     /// The buildset.
     pub buildset: BuildsetId,
+    /// The semaphores that become free while it waits: it has all it needs, or none. `None` in events that did not say:
+    /// it kept what it had.
+    pub freed: Option<Vec<SemaphoreFreed>>,
 }
 
 /// Input: an attempt succeeded so far and waits for the jobs that need it. Zuul: `zuul.pause`.

@@ -1,10 +1,16 @@
 //! Older versions of drafts, brought up: their events fold as they did.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use super::builds::{AttemptFinished, BuildFinished, BuildResult, BuildSettled};
-use super::configuration::{LayoutActivated, LayoutMade};
-use crate::id::{BuildId, BuildsetId, ItemId};
+use super::builds::{
+    AttemptFinished, AttemptStarted, BuildFinished, BuildReady, BuildResult, BuildSettled, BuildStarted,
+};
+use super::configuration::{LayoutActivated, LayoutMade, TenantProject};
+use super::preparing::{FreezeWanted, MergeStep, PreparedState};
+use crate::id::{BlobHash, BuildId, BuildsetId, ItemId, WorkId};
+use crate::value::Value;
 
 /// `gate.build-finished` version 1: it did not say which semaphores become free.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,5 +71,100 @@ impl From<LayoutActivated1> for LayoutActivated {
     fn from(old: LayoutActivated1) -> LayoutActivated {
         let LayoutActivated1 { made, generation } = old;
         LayoutActivated { made, generation, begun: None }
+    }
+}
+
+/// `gate.build-started` version 1: it did not say which semaphores the build takes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BuildStarted1 {
+    /// What the worker said.
+    pub started: AttemptStarted,
+    /// The item.
+    pub item: ItemId,
+    /// The buildset.
+    pub buildset: BuildsetId,
+}
+
+impl From<BuildStarted1> for BuildStarted {
+    fn from(old: BuildStarted1) -> BuildStarted {
+        let BuildStarted1 { started, item, buildset } = old;
+        BuildStarted { started, item, buildset, taken: None }
+    }
+}
+
+/// `gate.build-ready` version 1: it did not say which semaphores become free.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BuildReady1 {
+    /// What the worker said.
+    pub started: AttemptStarted,
+    /// The item.
+    pub item: ItemId,
+    /// The buildset.
+    pub buildset: BuildsetId,
+}
+
+impl From<BuildReady1> for BuildReady {
+    fn from(old: BuildReady1) -> BuildReady {
+        let BuildReady1 { started, item, buildset } = old;
+        BuildReady { started, item, buildset, freed: None }
+    }
+}
+
+/// `gate.freeze-wanted` version 1: it did not say which of several changes touches which files.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FreezeWanted1 {
+    /// The work.
+    pub work: WorkId,
+    /// The item.
+    pub item: ItemId,
+    /// The buildset.
+    pub buildset: BuildsetId,
+    /// The tenant.
+    pub tenant: String,
+    /// The pipeline.
+    pub pipeline: String,
+    /// The layout.
+    pub layout: BlobHash,
+    /// The layout ahead.
+    pub layout_ahead: Option<BlobHash>,
+    /// The chain.
+    pub steps: Vec<MergeStep>,
+    /// The prepared state.
+    pub state: PreparedState,
+    /// The tenant's projects.
+    pub projects: Vec<TenantProject>,
+    /// The item's parameters.
+    pub parameters: BTreeMap<String, Value>,
+}
+
+impl From<FreezeWanted1> for FreezeWanted {
+    fn from(old: FreezeWanted1) -> FreezeWanted {
+        let FreezeWanted1 {
+            work,
+            item,
+            buildset,
+            tenant,
+            pipeline,
+            layout,
+            layout_ahead,
+            steps,
+            state,
+            projects,
+            parameters,
+        } = old;
+        FreezeWanted {
+            work,
+            item,
+            buildset,
+            tenant,
+            pipeline,
+            layout,
+            layout_ahead,
+            steps,
+            state,
+            projects,
+            parameters,
+            own_files: Vec::new(),
+        }
     }
 }

@@ -205,6 +205,9 @@ pub struct FreezeWanted {
     pub projects: Vec<TenantProject>,
     /// The item's parameters: variables of its jobs, as far as they are declared for its branch.
     pub parameters: BTreeMap<String, Value>,
+    /// Where the item has several changes, the paths that each of them changes, in the order of its steps; `None` where
+    /// nobody knows. Where this is empty, those of the state count for each.
+    pub own_files: Vec<Option<Vec<String>>>,
 }
 
 /// What the gate must know of a frozen job; everything else is in its spec.

@@ -86,6 +86,22 @@ pub struct ItemMoved {
     pub window: Option<u32>,
 }
 
+/// Somebody looked for a queue that was not there yet, and nothing entered it: it is there from here on, and keeps its
+/// place among the others. Zuul: a queue begins with the first change that is asked about.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueueAsked {
+    /// The tenant.
+    pub tenant: String,
+    /// The pipeline.
+    pub pipeline: String,
+    /// The queue.
+    pub queue: String,
+    /// Project and branch of the change.
+    pub first: (String, Option<String>),
+    /// Its window.
+    pub window: u32,
+}
+
 /// What failed in a row in a pipeline was counted. Zuul: `disable-after-consecutive-failures`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FailuresCounted {

@@ -288,24 +288,26 @@ impl Candidate {
     }
 }
 
-/// Drops jobs nobody wants, and freezes who waits for whom.
-///
-/// Zuul: dependencies are looked at before the jobs nobody wants are dropped, and what only matters
-/// for jobs that run (`check`) comes last.
+/// Lets jobs wait for initializers, and looks whether everyone's dependencies can be had. Zuul: they are looked at
+/// before the jobs nobody wants are dropped.
+pub(crate) fn prepare(candidates: &mut [Candidate], trace: &mut FreezeTrace) -> Result<(), Refusal> {
+    initializers(candidates, trace);
+    present(None, candidates, trace)?;
+    acyclic(candidates)
+}
+
+/// Drops jobs nobody wants, and freezes who waits for whom. Zuul: what only matters for jobs that run (`check`) comes
+/// last.
 pub(crate) fn finish(
     layout: &Layout,
     mut candidates: Vec<Candidate>,
     trace: &mut FreezeTrace,
-    check: impl Fn(&FrozenJob, &Place) -> Result<(), Refusal>,
+    check: impl Fn(&Candidate) -> Result<(), Refusal>,
 ) -> Result<Vec<FrozenJob>, Refusal> {
-    initializers(&mut candidates, trace);
-    present(None, &mut candidates, trace)?;
-    acyclic(&candidates)?;
-    force(&mut candidates, trace);
     candidates.retain(|candidate| candidate.wanted);
     present(Some(layout), &mut candidates, trace)?;
     for candidate in &candidates {
-        if let Err(refusal) = check(&candidate.job, &candidate.place) {
+        if let Err(refusal) = check(candidate) {
             candidate.refused(trace, &refusal.0.code, &refusal.0.message);
             return Err(refusal);
         }
@@ -373,7 +375,7 @@ fn initializers(candidates: &mut [Candidate], trace: &mut FreezeTrace) {
 }
 
 /// Zuul: a job the files do not call for runs all the same when one that runs depends on it.
-fn force(candidates: &mut [Candidate], trace: &mut FreezeTrace) {
+pub(crate) fn force(candidates: &mut [Candidate], trace: &mut FreezeTrace) {
     if candidates.iter().all(|candidate| candidate.wanted) {
         return;
     }

@@ -11,6 +11,7 @@ pub mod graph;
 pub mod matchers;
 pub mod story;
 mod tell;
+pub mod together;
 pub mod trace;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -120,57 +121,48 @@ impl From<Problem> for Refusal {
 
 /// Freezes the jobs of a subject in a pipeline.
 pub fn freeze(layout: &Layout, subject: &FreezeSubject, pipeline: &str, options: FreezeOptions<'_>) -> FreezeOutcome {
-    let mut trace = FreezeTrace {
-        project: subject.project.clone(),
-        branch: subject.branch.clone().unwrap_or_else(|| subject.reference.clone()),
-        is_ref: subject.branch.is_none(),
-        pipeline: pipeline.to_owned(),
-        ..FreezeTrace::default()
-    };
-    let settings = layout.pipelines.get(pipeline);
-    let config = match collect::pipeline_config(layout, subject, pipeline, &mut trace.stanzas) {
-        Ok(config) => config,
-        Err(refusal) => return FreezeOutcome::Refused { problem: *refusal.0, trace },
-    };
-    let (Some(settings), Some(config)) = (settings, config) else {
-        return FreezeOutcome::NotInPipeline { trace };
-    };
-    trace.vars.clone_from(&config.vars);
-    trace.parameters.clone_from(&config.parameters);
-    match freeze_jobs(layout, subject, settings, &config, options, &mut trace) {
-        Err(refusal) => {
-            // What had been decided for the others no longer counts.
-            for job in trace.jobs.iter_mut().filter(|job| job.code.is_empty() || job.fate == JobFate::Runs) {
-                job.settle(
-                    JobFate::Refused,
-                    "graph-refused",
-                    format!("the whole graph is refused: {}", refusal.0.message),
-                );
-            }
-            FreezeOutcome::Refused { problem: *refusal.0, trace }
-        }
-        Ok(jobs) if jobs.is_empty() => FreezeOutcome::NoJobs { trace },
-        Ok(jobs) => {
-            let graph = JobGraph { jobs, fail_fast: config.fail_fast, debug: config.debug };
-            FreezeOutcome::Frozen { graph, trace }
-        }
-    }
+    let half = Half::gather(layout, subject, pipeline, options);
+    let fail_fast = half.config.as_ref().and_then(|config| config.fail_fast);
+    half.close(layout, fail_fast, |_| false)
 }
 
-fn freeze_jobs(
-    layout: &Layout,
-    subject: &FreezeSubject,
-    pipeline: &Pipeline,
-    config: &PipelineConfig,
-    options: FreezeOptions<'_>,
-    trace: &mut FreezeTrace,
-) -> Result<Vec<FrozenJob>, Refusal> {
-    let mut candidates = Vec::with_capacity(config.order.len());
-    let mut definitions = Definitions::default();
-    let made = freeze_all(layout, subject, pipeline, config, options, trace, &mut definitions, &mut candidates);
-    trace.definitions = definitions.0;
-    made?;
-    graph::finish(layout, candidates, trace, |job, place| check(layout, subject, pipeline, job, place))
+/// The jobs a subject may have, before it is settled which of them run.
+pub(crate) struct Half<'a> {
+    pub subject: &'a FreezeSubject,
+    pub trace: FreezeTrace,
+    pub settings: Option<&'a Pipeline>,
+    pub config: Option<PipelineConfig>,
+    pub candidates: Vec<Candidate>,
+    pub refused: Option<Refusal>,
+}
+
+impl<'a> Half<'a> {
+    fn gather(layout: &'a Layout, subject: &'a FreezeSubject, pipeline: &str, options: FreezeOptions<'_>) -> Half<'a> {
+        let trace = FreezeTrace {
+            project: subject.project.clone(),
+            branch: subject.branch.clone().unwrap_or_else(|| subject.reference.clone()),
+            is_ref: subject.branch.is_none(),
+            pipeline: pipeline.to_owned(),
+            ..FreezeTrace::default()
+        };
+        let settings = layout.pipelines.get(pipeline).map(|settings| &**settings);
+        let mut half = Half { subject, trace, settings, config: None, candidates: Vec::new(), refused: None };
+        match collect::pipeline_config(layout, subject, pipeline, &mut half.trace.stanzas) {
+            Ok(config) => half.config = config,
+            Err(refusal) => half.refused = Some(refusal),
+        }
+        if let (Some(settings), Some(config)) = (half.settings, &half.config) {
+            let trace = &mut half.trace;
+            trace.vars.clone_from(&config.vars);
+            trace.parameters.clone_from(&config.parameters);
+            let mut definitions = Definitions::default();
+            let candidates = &mut half.candidates;
+            let made = freeze_all(layout, subject, settings, config, options, trace, &mut definitions, candidates);
+            trace.definitions = definitions.0;
+            half.refused = made.and_then(|()| graph::prepare(candidates, trace)).err();
+        }
+        half
+    }
 }
 
 #[expect(clippy::too_many_arguments, reason = "the three last are what it fills")]

@@ -412,6 +412,7 @@ fn file_look(job: &JobTrace, look: &FileLook) -> Look {
         FileLook::Forced { by } => {
             (true, "forced-by-dependent", format!("job {by} depends on it, which overrules its file matchers"))
         }
+        FileLook::Shared => (true, FileLook::SHARED, FileLook::shared_words()),
     };
     Look { what: format!("job {}", job.name), place: job.place.clone(), matched, code, reason, path: Vec::new() }
 }

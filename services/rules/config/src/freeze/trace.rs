@@ -90,6 +90,18 @@ pub enum FileLook {
         /// That job.
         by: String,
     },
+    /// The same job runs for another change of the item, and this change has its share in it.
+    Shared,
+}
+
+impl FileLook {
+    /// The code of a job that runs because it is that of another change, too.
+    pub(crate) const SHARED: &str = "shared-with-another-change";
+
+    /// The same in words.
+    pub(crate) fn shared_words() -> String {
+        "the files of another change that is tested together with this one call for the same job".to_owned()
+    }
 }
 
 /// What a step does to the job; where it says nothing itself, the definition says it.

@@ -129,6 +129,15 @@ impl Decision<'_> {
             }
         }
         if let Some((code, detail, report)) = hindrance {
+            self.ask_queue(entry, entry.subject)?;
+            for (need, member) in self.needs_of_members(entry, group) {
+                for key in [member, need] {
+                    if let Some(row) = self.change(entry.tenant, &key).filter(|row| !row.facts.merged) {
+                        let subject = row.facts.subject.clone();
+                        self.ask_queue(entry, &subject)?;
+                    }
+                }
+            }
             return self.turn_away(entry, code, &detail, report).map(Some);
         }
         for (need, subject) in pulled {
@@ -261,11 +270,13 @@ impl Decision<'_> {
         let needs = self.needs_of(entry.tenant, &key);
         let mut ready = Vec::new();
         for other in self.found_behind(entry.tenant, &key) {
-            let Some(row) = self.change(entry.tenant, &other) else { continue };
-            let subject = &row.facts.subject;
+            let Some(row) = self.change(entry.tenant, &other).filter(|_| !needs.contains(&other)) else { continue };
+            let subject = row.facts.subject.clone();
             let fits = filters::can_merge(entry.pipeline, &row.facts).is_ok();
-            if fits && !needs.contains(&other) && entry.queue_of(subject) == queue {
-                ready.push((other, subject.clone()));
+            match entry.queue_of(&subject) == queue {
+                true if fits => ready.push((other, subject)),
+                true => {}
+                false => self.ask_queue(entry, &subject)?,
             }
         }
         for (other, subject) in ready {
@@ -299,6 +310,10 @@ impl Decision<'_> {
             texts.iter().any(|text| !text.is_empty() && url.ends_with(text.as_str()))
         };
         let stands_on = |other: &&ChangeKey| {
+            // Zuul: of what is merged it is remembered what stood on it.
+            if row.facts.merged {
+                return other.project == key.project && !names(other, key);
+            }
             // Zuul: a commit that stands on it counts as long as it is open.
             if self.change(tenant, other).is_some_and(|row| !row.facts.open) {
                 return false;

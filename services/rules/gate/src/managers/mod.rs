@@ -12,7 +12,9 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use gatelog_deciding::Refusal;
-use gatelog_record::draft::gate::{ChangeKey, EnqueueRefused, ItemEnqueued, PipelineVerdict, ReportAction, Subject};
+use gatelog_record::draft::gate::{
+    ChangeKey, EnqueueRefused, ItemEnqueued, PipelineVerdict, QueueAsked, ReportAction, Subject,
+};
 use gatelog_record::event::GateEvent;
 use gatelog_record::{ItemId, Value};
 use gatelog_rules_config::Pipeline;
@@ -108,6 +110,10 @@ impl Decision<'_> {
         detail: &str,
         report: bool,
     ) -> Result<PipelineVerdict, Refusal> {
+        // Zuul: these are found before anybody looks for its queue.
+        if !matches!(code, "other-connection" | "not-a-change" | "needs-limit") {
+            self.ask_queue(entry, entry.subject)?;
+        }
         self.emit(GateEvent::EnqueueRefused(EnqueueRefused {
             tenant: entry.tenant.to_owned(),
             pipeline: entry.pipeline.name.clone(),
@@ -132,6 +138,25 @@ impl Decision<'_> {
             )?;
         }
         Ok(verdict(&entry.pipeline.name, code, detail))
+    }
+
+    /// Somebody looks for the queue of a change. Zuul: queues stand in the order in which they were looked for first,
+    /// whatever came of it.
+    pub(crate) fn ask_queue(&mut self, entry: &Entry<'_>, subject: &Subject) -> Result<(), Refusal> {
+        let window = match entry.pipeline.manager {
+            Manager::Dependent => entry.pipeline.window.size,
+            Manager::Serial => 1,
+            Manager::Independent | Manager::Supercedent => return Ok(()),
+        };
+        let (tenant, pipeline, queue) = (entry.tenant.to_owned(), entry.pipeline.name.clone(), entry.queue_of(subject));
+        let key = (tenant, pipeline, queue);
+        let there = self.gate().queues.row(&key).is_some_and(|row| row.first.is_some());
+        if there || !entry.layout.in_pipeline(&subject.project, &key.1) {
+            return Ok(());
+        }
+        let first = (subject.project.clone(), subject.branch.clone());
+        let (tenant, pipeline, queue) = key;
+        self.emit(GateEvent::QueueAsked(QueueAsked { tenant, pipeline, queue, first, window }))
     }
 
     /// Refuses an item for one of its changes that the pipeline does not take. Zuul: nothing is said.

@@ -12,7 +12,7 @@ use gatelog_record::draft::gate::{
 use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, BuildId, InputId, InputRecord, LeaseId, Timestamp, Value, WorkId, codec};
 use gatelog_rules_config as config;
-use gatelog_rules_gate::{ConfigRemarks, combine, config_remarks, freeze_subject, frozen_job, wanted_nodes};
+use gatelog_rules_gate::{ConfigRemarks, config_remarks, freeze_subjects, frozen_job, own_changes, wanted_nodes};
 
 use super::forge::{Forge, Tree};
 use super::shell::World;
@@ -354,13 +354,13 @@ impl World {
         let options = config::FreezeOptions { ahead: ahead.as_ref(), ..config::FreezeOptions::default() };
         let trace = BlobHash::default();
         let (mut graphs, mut in_pipeline) = (Vec::new(), false);
-        for own in wanted.steps.iter().filter(|step| step.item == wanted.item) {
-            let subject = freeze_subject(wanted, &own.subject);
-            let graph = match config::freeze(&layout, &subject, &wanted.pipeline, options) {
+        let outcomes = config::freeze_item(&layout, &freeze_subjects(wanted), &wanted.pipeline, options);
+        for (own, outcome) in own_changes(wanted).into_iter().zip(outcomes) {
+            let graph = match outcome {
                 config::FreezeOutcome::Frozen { graph, .. } => graph,
                 config::FreezeOutcome::NoJobs { .. } => config::JobGraph::default(),
                 config::FreezeOutcome::NotInPipeline { .. } => {
-                    graphs.push((own.subject.project.clone(), config::JobGraph::default()));
+                    graphs.push((own.project.clone(), config::JobGraph::default()));
                     continue;
                 }
                 config::FreezeOutcome::Refused { problem, .. } => {
@@ -368,14 +368,14 @@ impl World {
                 }
             };
             in_pipeline = true;
-            graphs.push((own.subject.project.clone(), graph));
+            graphs.push((own.project.clone(), graph));
         }
         let together = graphs.len() > 1;
-        let mut jobs: Vec<FrozenJob> = combine(&graphs)
+        let mut jobs: Vec<FrozenJob> = config::combine(&graphs)
             .into_iter()
-            .map(|(graph, job, changes)| {
+            .map(|config::CombinedJob { graph, job, changes }| {
                 let changes = if together { changes } else { Vec::new() };
-                let first = frozen_job(&layout, graph, job, changes, BlobHash::of(job.name.as_bytes()));
+                let first = frozen_job(&layout, graph, &job, changes, BlobHash::of(job.name.as_bytes()));
                 let others = job.nodesets.iter().enumerate().skip(1).map(|(index, set)| NodesetAlternative {
                     spec: BlobHash::of(format!("{} on nodeset {index}", job.name).as_bytes()),
                     nodes: wanted_nodes(set),

@@ -155,7 +155,12 @@ impl Forge {
         let change = self.changes.get(name)?;
         let newest = change.patchsets.last()?;
         let own = self.key(name)?;
-        let needed_by = self.changes.iter().filter(|(other, one)| one.open && self.needs(other).contains(&own));
+        // Of what is merged it is remembered what stood on it.
+        let stood_on_it = |one: &Change| {
+            change.merged && one.patchsets.last().is_some_and(|newest| newest.stacked_on.iter().any(|on| on == name))
+        };
+        let counts = |other: &str, one: &Change| one.open && self.needs(other).contains(&own) || stood_on_it(one);
+        let needed_by = self.changes.iter().filter(|(other, one)| counts(other, one));
         let needed_by = needed_by.filter_map(|(other, _)| self.key(other));
         let topic = self.of_topic(name).into_iter().filter_map(|other| self.key(&other)).map(|key| {
             let (project, change) = (Value::Str(key.project), Value::Str(key.change));
