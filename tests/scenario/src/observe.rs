@@ -7,6 +7,7 @@ use gatelog_record::draft::gate::{BuildResult, ItemResult, MergeStep, ReportActi
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BuildId, BuildsetId, Event, EventRecord, ItemId, Value};
 use gatelog_rules_config::Problem;
+use gatelog_rules_gate::AHEAD_INVALID;
 use gatelog_tables::Maps;
 use serde_json::{Value as Json, json};
 
@@ -239,7 +240,10 @@ impl Observer {
                 let mut text = std::mem::take(&mut self.reports[at].text);
                 text.insert("result".into(), json!(event.result.word()));
                 let warnings = item.map(|item| warnings(item, live)).unwrap_or_default();
-                if event.result == ItemResult::Success {
+                // What reporter jobs came to is told nobody.
+                let was_told = event.result == ItemResult::Success || event.code == "reporter-failed";
+                if was_told {
+                    text.insert("result".into(), json!("SUCCESS"));
                     let class = if warnings.is_empty() { vec!["success".to_owned()] } else { warnings };
                     text.insert("class".into(), json!(class));
                 } else if event.result == ItemResult::Dequeued {
@@ -353,7 +357,13 @@ impl Observer {
     ) {
         let set = item.buildset.and_then(|set| live.gate.buildsets.rows.get(&set));
         let kind = set.and_then(|set| set.problem.as_ref()).map(|problem| problem.kind);
-        if kind == Some(ProblemKind::Config)
+        let ahead = set.and_then(|set| set.problem.as_ref()).is_some_and(|one| one.message.starts_with(AHEAD_INVALID));
+        if kind == Some(ProblemKind::Config) && ahead {
+            text.insert(
+                "config_errors".into(),
+                sorted_errors(std::iter::once(without_place("ahead-invalid", "error"))),
+            );
+        } else if kind == Some(ProblemKind::Config)
             && let Some(found) = item.buildset.and_then(|set| problems.get(&set))
         {
             text.insert("config_errors".into(), sorted_errors(found.iter().map(config_error)));
@@ -513,16 +523,18 @@ pub fn config_error(problem: &Problem) -> Json {
     let context = &problem.place.context;
     // Zuul does not say where a graph went wrong.
     if problem.code == "freeze-error" {
-        let none = Json::Null;
-        return json!({
-            "name": "freeze-error", "severity": problem.severity.to_string(), "project": none, "branch": none,
-            "path": none,
-        });
+        return without_place("freeze-error", &problem.severity.to_string());
     }
     json!({
         "name": error_name(problem), "severity": problem.severity.to_string(), "project": local(&context.project),
         "branch": context.branch, "path": problem.zuul_path(),
     })
+}
+
+/// An error that stands in no file.
+fn without_place(name: &str, severity: &str) -> Json {
+    let none = Json::Null;
+    json!({"name": name, "severity": severity, "project": none, "branch": none, "path": none})
 }
 
 fn error_name(problem: &Problem) -> String {

@@ -36,6 +36,10 @@ pub struct ConfigRemarks {
     pub warnings: Vec<ConfigRemark>,
 }
 
+/// What a change is told whose configuration is wrong because of one that it needs.
+pub const AHEAD_INVALID: &str = "It needs a change whose configuration is wrong, and can not be tested before that is \
+                                 mended.";
+
 /// What is said to a change whose layout has these `problems`, the one ahead those, and which changes these branches.
 pub fn config_remarks(problems: &[Problem], ahead: &[Problem], changed: &[ProjectBranch]) -> ConfigRemarks {
     let changed: BTreeSet<(String, String)> =
@@ -155,6 +159,22 @@ impl Decision<'_> {
         }))
     }
 
+    /// Whether all that is wrong with an item's configuration stands where only what it needs changed something. Zuul:
+    /// such a change is told of no line.
+    fn is_of_those_ahead(&self, item: ItemId, buildset: BuildsetId, introduced: &[ConfigRemark]) -> bool {
+        let Some(set) = self.buildset(buildset) else { return false };
+        let touches = set.state.as_ref().is_some_and(|state| state.item_touches_config);
+        let at = |remark: &ConfigRemark, own: bool| {
+            set.steps.iter().filter(|step| (step.item == item) == own).any(|step| {
+                let live = self.item(step.item).is_some_and(|row| row.live);
+                step.subject.project == remark.project
+                    && step.subject.branch.as_ref() == Some(&remark.branch)
+                    && live == own
+            })
+        };
+        introduced.iter().all(|remark| at(remark, false) && !(touches && at(remark, true)))
+    }
+
     /// A layout was made for an item.
     pub(crate) fn item_layout_made(
         &mut self,
@@ -175,6 +195,8 @@ impl Decision<'_> {
                         "The configuration depends on a change to a config project and can not be used until that \
                          is merged.\n\n{message}"
                     );
+                } else if self.is_of_those_ahead(item, buildset, introduced) {
+                    message = format!("{AHEAD_INVALID}\n\n{message}");
                 }
                 Some(message)
             }

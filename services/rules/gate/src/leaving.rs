@@ -251,14 +251,14 @@ impl Decision<'_> {
     pub(crate) fn finish(&mut self, walk: &Walk<'_>, item: ItemId) -> Result<bool, Refusal> {
         let Some((_, set)) = self.buildset_of(item) else { return Ok(false) };
         if let Some(problem) = set.problem.clone() {
-            let (result, shrink) = match problem.kind {
-                ProblemKind::Conflict => (ItemResult::MergeConflict, true),
-                ProblemKind::Config => (ItemResult::ConfigError, true),
-                ProblemKind::Error => (ItemResult::Error, true),
-                // Zuul: a change without jobs leaves no trace.
-                ProblemKind::NoJobs => (ItemResult::NoJobs, false),
+            let result = match problem.kind {
+                ProblemKind::Conflict => ItemResult::MergeConflict,
+                ProblemKind::Config => ItemResult::ConfigError,
+                ProblemKind::Error => ItemResult::Error,
+                // Zuul: a change without jobs leaves no trace but a smaller window.
+                ProblemKind::NoJobs => ItemResult::NoJobs,
             };
-            self.leave_failing(item, result, &problem.code, &problem.message, shrink)?;
+            self.leave_failing(item, result, &problem.code, &problem.message, true)?;
             return Ok(true);
         }
         if self.item(item).is_some_and(|row| !row.failing.is_empty()) {

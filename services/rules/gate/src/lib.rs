@@ -42,7 +42,7 @@ mod work;
 
 pub use decision::Decision;
 pub use freeze::{freeze_subjects, frozen_job, own_changes, wanted_nodes};
-pub use item_layout::{ConfigRemarks, config_remarks};
+pub use item_layout::{AHEAD_INVALID, ConfigRemarks, config_remarks};
 pub use layout_input::layout_input;
 pub use layout_view::LayoutView;
 pub use routing::{RoutedInput, Router};

@@ -205,6 +205,8 @@ fn group<'a>(sets: &[(&str, Vec<&'a FrozenJob>)]) -> Vec<Found<'a>> {
             }
         }
     }
+    // Zuul: in the order of the changes, each at the place of the job that is left.
+    found.sort_by_key(|one| one.changes.first().copied());
     found
 }
 
