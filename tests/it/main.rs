@@ -4,6 +4,7 @@
 
 mod harness;
 
+mod audit;
 mod bad_input;
 mod crash;
 mod crash_kafka;
