@@ -9,6 +9,7 @@ mod bad_input;
 mod crash;
 mod crash_kafka;
 mod explain_job;
+mod failpoints;
 mod kafka;
 mod keys;
 mod operators;
