@@ -4,12 +4,10 @@ use std::time::Instant;
 
 use gatelog_log_embedded::{EmbeddedLog, ReaderOptions};
 
-use crate::harness::crash::{Covered, Survived, Victim, Witness, survive};
+use crate::harness::crash::{Covered, KILLS, Survived, Victim, Witness, rounds, survive, tell_all};
 use crate::harness::projects::{CONFIG, PROJECT};
 use crate::harness::{Server, Site, eventually, host, process};
 
-/// How many kills there must be, over all sites.
-const KILLS: usize = 50;
 /// Sites that tell the story beside each other, each under a lot of its own.
 const SITES: [u64; 2] = [7, 1_789];
 
@@ -43,13 +41,18 @@ impl Victim for Alone<'_> {
     }
 }
 
+/// Reads the log of a site whose server was just started.
+pub fn witness_of(site: &Site) -> Witness {
+    eventually("the log can be read beside the server", || {
+        let log = EmbeddedLog::open_reader(site.path().join("log"), ReaderOptions::default()).ok()?;
+        Some(Witness::new(Box::new(log)))
+    })
+}
+
 fn one_site(covered: &Covered, seed: u64) -> Survived {
     let site = Site::new(&[("config", CONFIG), ("project", PROJECT)]);
     let server = site.launch();
-    let witness = eventually("the log can be read beside the server", || {
-        let log = EmbeddedLog::open_reader(site.path().join("log"), ReaderOptions::default()).ok()?;
-        Some(Witness::new(Box::new(log)))
-    });
+    let witness = witness_of(&site);
     let victim = Alone { site: &site, server, ready: false };
     survive(&site, victim, witness, covered, KILLS.div_ceil(SITES.len()) + 3, seed)
 }
@@ -59,13 +62,18 @@ fn killed_at_fifty_positions_nothing_is_lost_and_nothing_done_twice() {
     if !host::can_build("crash at fifty positions") {
         return;
     }
-    let began = Instant::now();
-    let covered = Covered::default();
-    let survived: Vec<Survived> = std::thread::scope(|scope| {
-        let covered = &covered;
-        let sites = SITES.map(|seed| scope.spawn(move || one_site(covered, seed)));
-        sites.into_iter().map(|site| site.join().unwrap()).collect()
-    });
-    covered.tell("crash", began.elapsed(), &survived);
-    assert!(survived.iter().map(|one| one.kills.len()).sum::<usize>() >= KILLS);
+    let mut all = Vec::new();
+    for round in 0..rounds() {
+        let began = Instant::now();
+        let covered = Covered::default();
+        let survived: Vec<Survived> = std::thread::scope(|scope| {
+            let covered = &covered;
+            let sites = SITES.map(|seed| scope.spawn(move || one_site(covered, seed + round)));
+            sites.into_iter().map(|site| site.join().unwrap()).collect()
+        });
+        covered.tell("crash", began.elapsed(), &survived);
+        assert!(survived.iter().map(|one| one.kills.len()).sum::<usize>() >= KILLS);
+        all.extend(survived);
+    }
+    tell_all("crash", &all);
 }

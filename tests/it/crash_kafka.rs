@@ -3,13 +3,13 @@
 
 use std::time::Instant;
 
-use crate::harness::crash::{Covered, Survived, Victim, Witness, survive};
+use gatelog_log_kafka::support::Broker;
+
+use crate::harness::crash::{Covered, KILLS, Survived, Victim, Witness, rounds, survive, tell_all};
 use crate::harness::kafka::{KafkaSite, broker};
 use crate::harness::projects::{CONFIG, PROJECT};
 use crate::harness::{Server, eventually, host, process};
 
-/// How many kills there must be, over all sites.
-const KILLS: usize = 50;
 /// Sites that tell the story beside each other, each under a lot of its own.
 const SITES: [u64; 2] = [11, 1_917];
 
@@ -59,24 +59,29 @@ fn either_process_killed_at_fifty_positions_nothing_is_lost_and_nothing_done_twi
         return;
     }
     let Some(broker) = broker(TEST) else { return };
-    let began = Instant::now();
-    let covered = Covered::default();
-    let survived: Vec<Survived> = std::thread::scope(|scope| {
-        let covered = &covered;
-        let sites = SITES.map(|seed| {
-            scope.spawn(move || {
-                let site = KafkaSite::new(broker, &[("config", CONFIG), ("project", PROJECT)]);
-                let (scheduler, executor) = (site.launch_scheduler(), site.launch_executor());
-                let witness = Witness::new(Box::new(site.log()));
-                let victim = Pair { site: &site, scheduler, executor, ready: false, turn: 0 };
-                survive(&site.site, victim, witness, covered, KILLS.div_ceil(SITES.len()) + 1, seed)
-            })
+    let mut all = Vec::new();
+    for round in 0..rounds() {
+        let began = Instant::now();
+        let covered = Covered::default();
+        let survived: Vec<Survived> = std::thread::scope(|scope| {
+            let covered = &covered;
+            let sites = SITES.map(|seed| scope.spawn(move || one_site(broker, covered, seed + round)));
+            sites.into_iter().map(|site| site.join().unwrap()).collect()
         });
-        sites.into_iter().map(|site| site.join().unwrap()).collect()
-    });
-    covered.tell("crash on Kafka", began.elapsed(), &survived);
-    for who in ["scheduler", "executor"] {
-        let killed: usize = survived.iter().map(|one| one.victims.get(who).copied().unwrap_or(0)).sum();
-        assert!(killed >= KILLS / 2, "the {who} was killed {killed} times only");
+        covered.tell("crash on Kafka", began.elapsed(), &survived);
+        for who in ["scheduler", "executor"] {
+            let killed: usize = survived.iter().map(|one| one.killed(who)).sum();
+            assert!(killed >= KILLS / 2, "the {who} was killed {killed} times only");
+        }
+        all.extend(survived);
     }
+    tell_all("crash on Kafka", &all);
+}
+
+fn one_site(broker: &Broker, covered: &Covered, seed: u64) -> Survived {
+    let site = KafkaSite::new(broker, &[("config", CONFIG), ("project", PROJECT)]);
+    let (scheduler, executor) = (site.launch_scheduler(), site.launch_executor());
+    let witness = Witness::new(Box::new(site.log()));
+    let victim = Pair { site: &site, scheduler, executor, ready: false, turn: 0 };
+    survive(&site.site, victim, witness, covered, KILLS.div_ceil(SITES.len()) + 1, seed)
 }

@@ -4,10 +4,12 @@
 
 mod harness;
 
+mod audit;
 mod bad_input;
 mod crash;
 mod crash_kafka;
 mod explain_job;
+mod failpoints;
 mod kafka;
 mod keys;
 mod operators;

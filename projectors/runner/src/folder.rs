@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gatelog_event_log::contract::Place;
-use gatelog_event_log::{HistoryError, HistoryReader, Log, LogError, Offset, ReadLimit, ReadRecord, Step, Tail};
+use gatelog_event_log::{
+    HistoryError, HistoryReader, Log, LogError, Offset, ReadLimit, ReadRecord, Step, Tail, failpoint,
+};
 use gatelog_record::{Envelope, Partition, Stream};
 use gatelog_store::rung::EncodedRung;
 use gatelog_store::{
@@ -287,12 +289,15 @@ impl<S: DomainState> Folder<S> {
     }
 
     fn commit(&mut self, events: &mut Vec<Folded>, next: Offset, stale: &mut u64) -> Result<(), RunnerError> {
+        failpoint::pass("fold/read");
         let folded = self.projection.fold(events, next.0, *stale);
+        failpoint::pass("fold/stored");
         self.since_checkpoint += events.len() as u64;
         events.clear();
         *stale = 0;
         self.from = next;
         self.published.publish(self.projection.position());
+        failpoint::pass("fold/published");
         folded.map(|_| ()).map_err(RunnerError::Store)
     }
 
@@ -344,14 +349,19 @@ impl<S: DomainState> Folder<S> {
             }
             EncodedRung::new::<S, _>(self.partition, view.position(), view.live())
         };
-        if let Err(error) = encoded.and_then(|rung| dir.put(&rung)) {
+        failpoint::pass("rung/made");
+        let put = encoded.and_then(|rung| dir.put(&rung));
+        failpoint::pass("rung/written");
+        if let Err(error) = put {
             self.warn(StoreWarning::RungPassedOver(error));
         }
     }
 
     fn write_checkpoint(&mut self) {
         self.since_checkpoint = 0;
+        failpoint::pass("checkpoint/due");
         let made = checkpoint::create(self.projection.view().projection());
+        failpoint::pass("checkpoint/written");
         if let Err(error) = made {
             self.warn(StoreWarning::ProjectionPassedOver(error));
         }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gatelog_event_log::Log;
+use gatelog_event_log::{Log, failpoint};
 use gatelog_gate_state::Work;
 use gatelog_record::draft::gate::{FreezeDone, LayoutMade, PrepareDone, ReportDone, SubmitDone};
 use gatelog_record::input::GateInput;
@@ -165,7 +165,22 @@ fn work_lane(
     }
 }
 
+/// Where a crash test lets the process die: before a piece of work is done, before its outcome is appended, after it.
+fn steps(work: &Work) -> [&'static str; 3] {
+    match work {
+        Work::ConfigRead(_) => ["effect/config-read", "effect/config-read-done", "effect/config-read-told"],
+        Work::Layout(_) => ["effect/layout", "effect/layout-done", "effect/layout-told"],
+        Work::Changes(_) => ["effect/changes", "effect/changes-done", "effect/changes-told"],
+        Work::Prepare(_) => ["effect/prepare", "effect/prepare-done", "effect/prepare-told"],
+        Work::Freeze(_) => ["effect/freeze", "effect/freeze-done", "effect/freeze-told"],
+        Work::Submit(_) => ["effect/submit", "effect/submit-done", "effect/submit-told"],
+        Work::Report(_) => ["effect/report", "effect/report-done", "effect/report-told"],
+    }
+}
+
 fn perform_and_answer(tools: &Tools, source: &dyn WorkSource, due: Due) -> bool {
+    let [before, done, told] = steps(&due.request);
+    failpoint::pass(before);
     let perform = || perform(tools, source, &due);
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(perform)).ok();
     let Some(input) = outcome else {
@@ -182,7 +197,10 @@ fn perform_and_answer(tools: &Tools, source: &dyn WorkSource, due: Due) -> bool 
             return true;
         }
     };
-    match tools.log.append_inputs(Stream::Inputs(tools.partition), vec![frame]).wait() {
+    failpoint::pass(done);
+    let answer = tools.log.append_inputs(Stream::Inputs(tools.partition), vec![frame]).wait();
+    failpoint::pass(told);
+    match answer {
         Some(Ok(_)) => true,
         Some(Err(error)) => {
             tracing::warn!(work = %due.work, error = %chain(&error), "an outcome could not be appended");

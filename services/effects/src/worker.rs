@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gatelog_cloud_local::{Cloud, NodeConnection, NodeRequest};
-use gatelog_event_log::Log;
+use gatelog_event_log::{Log, failpoint};
 use gatelog_executing::spec::SshIdentity;
 use gatelog_executing::{
     AbortReason, BuildControl, BuildOutcome, BuildResult as Verdict, Executor, FailureCause, RetryCause, Returned,
@@ -273,7 +273,9 @@ impl Worker {
         runs: Runs,
     ) {
         let began = (self.now)();
+        failpoint::pass("build/leased");
         let outcome = self.run(&lease, &source, &control).await;
+        failpoint::pass("build/over");
         if control.aborted() == Some(AbortReason::Shutdown) {
             // The next start is another incarnation, and capacity tells.
             lock(&runs).remove(&lease.lease);
@@ -289,10 +291,12 @@ impl Worker {
                 lock(&known).insert(lease.lease, Run::Failed(lease.clone()));
             }
             worker.tell_owner(&lease, "finished", GateInput::AttemptFinished(finished));
+            failpoint::pass("build/finish-told");
             if waits {
                 return None;
             }
             worker.release(&lease, incarnation);
+            failpoint::pass("build/released");
             Some(lease.lease)
         });
         if let Ok(Some(lease)) = told.await {
@@ -310,6 +314,7 @@ impl Worker {
         let (for_setup, source, told) = (lease.clone(), Arc::clone(source), control.clone());
         let setup = tokio::task::spawn_blocking(move || worker.set_up(&for_setup, &*source, &told));
         let (spec, attempt, web_root) = setup.await.map_err(|_| Failed::again("setting the attempt up panicked"))??;
+        failpoint::pass("build/set-up");
         let buildset = attempt.buildset;
         let workspace = Arc::new(MirrorWorkspace::new(self.repositories.clone(), spec.refs.clone()));
         let build = self
@@ -317,6 +322,7 @@ impl Worker {
             .prepare(spec.build(attempt), workspace)
             .await
             .map_err(|error| Failed::again(chain(&error)))?;
+        failpoint::pass("build/prepared");
         let inner = build.control();
         let outer = control.clone();
         // Both handles must stop the build: the worker's own, and the executor's by build id.
@@ -365,6 +371,7 @@ impl Worker {
         let nodes_first = spec.job.semaphores.iter().any(|semaphore| semaphore.resources_first);
         if !nodes_first {
             self.tell_owner(lease, "started", GateInput::AttemptStarted(started.clone()));
+            failpoint::pass("build/start-told");
         }
         let parents = parents(lease, source, control)?;
         if let Some(chain) = &parents.chain {

@@ -283,6 +283,12 @@ pub struct LogSection {
     /// A rung for time travel every so many events; 0 for none.
     #[serde(default = "default_rungs")]
     pub rung_every: u64,
+    /// A copy of the projections for a start after damage every so many events; 0 for none.
+    #[serde(default = "default_checkpoints")]
+    pub checkpoint_every: u64,
+    /// A segment of the embedded log that has reached this size is sealed, such as `"64M"`.
+    #[serde(default = "default_segment")]
+    pub segment_size: ByteSize,
     /// The log is on Apache Kafka, not in this directory.
     #[serde(default)]
     pub kafka: Option<KafkaSection>,
@@ -335,9 +341,25 @@ fn default_rungs() -> u64 {
     10_000
 }
 
+fn default_checkpoints() -> u64 {
+    50_000
+}
+
+fn default_segment() -> ByteSize {
+    ByteSize(64 << 20)
+}
+
+/// A smaller segment would hold little but its own header.
+const LEAST_SEGMENT: ByteSize = ByteSize(4 << 10);
+
 impl Default for LogSection {
     fn default() -> Self {
-        LogSection { rung_every: default_rungs(), kafka: None }
+        LogSection {
+            rung_every: default_rungs(),
+            checkpoint_every: default_checkpoints(),
+            segment_size: default_segment(),
+            kafka: None,
+        }
     }
 }
 
@@ -400,6 +422,12 @@ impl SiteConfig {
         }
         if let Some(found) = auth::contradiction(&self.auth) {
             return Some(found);
+        }
+        if self.log.segment_size.0 < LEAST_SEGMENT.0 {
+            return Some((
+                format!("segment-size = {} under [log] is too small for a segment", self.log.segment_size),
+                format!("set it to {LEAST_SEGMENT} or more"),
+            ));
         }
         let kafka = self.log.kafka.as_ref()?;
         if self.shared.is_none() {
@@ -475,6 +503,16 @@ mod tests {
             assert!(error.contains(expected), "{line}: {error}");
             assert!(error.contains("line 2") || error.contains("under [executor]"), "{line}: {error}");
         }
+    }
+
+    #[test]
+    fn segments_of_the_log_have_a_size_that_can_be() {
+        let usual: SiteConfig = toml::from_str("").unwrap();
+        assert_eq!(usual.log, LogSection::default());
+        let small: SiteConfig = toml::from_str("[log]\nsegment-size = \"16K\"\ncheckpoint-every = 25\n").unwrap();
+        assert_eq!((small.log.segment_size, small.log.checkpoint_every), (ByteSize(16 << 10), 25));
+        let error = said("[log]\nsegment-size = \"1K\"\n");
+        assert!(error.contains("segment-size = 1 KiB under [log]") && error.contains("4 KiB or more"), "{error}");
     }
 
     #[test]

@@ -181,6 +181,7 @@ pub fn open(paths: &SitePaths, config: &SiteConfig, known: Vec<Known>) -> Result
             return Err(OpenError::Slice { directory: paths.root.display().to_string() });
         }
         let mut options = EmbeddedOptions::default();
+        options.segment_bytes = config.log.segment_size.0;
         options.known = known
             .into_iter()
             .map(|known| gatelog_log_embedded::Known {

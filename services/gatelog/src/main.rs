@@ -10,6 +10,8 @@ mod config;
 mod connections;
 mod consoles;
 mod demo;
+#[cfg(debug_assertions)]
+mod failpoints;
 mod logs;
 mod operators;
 mod patience;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gatelog_effects::connection::chain;
-use gatelog_event_log::{Log, LogError, Offset, ReadLimit};
+use gatelog_event_log::{Log, LogError, Offset, ReadLimit, failpoint};
 use gatelog_record::input::IntakeInput;
 use gatelog_record::{BlobHash, Domain, Input, InputFrame, InputId, InputRecord, Partition, Source, Stream};
 use gatelog_rules_gate::routing::Router;
@@ -189,11 +189,13 @@ impl IntakeRouter {
                 routed_to.entry(to).or_default().push(bytes);
             }
             for (to, frames) in routed_to {
+                failpoint::pass("intake/routed");
                 self.log
                     .append_inputs(Stream::Inputs(to), frames)
                     .wait()
                     .ok_or("the log is closing")?
                     .map_err(|error| chain(&error))?;
+                failpoint::pass("intake/route-told");
             }
             self.router = next_router;
             self.next = Offset(record.offset.0 + 1);

@@ -13,6 +13,8 @@ use crate::server::{Ended, Server, ServerOptions};
 /// Runs the site.
 pub fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     logging();
+    #[cfg(debug_assertions)]
+    crate::failpoints::arm()?;
     let arguments = SiteArgs { dir: args.dir.clone(), url: None };
     let site = arguments.directory("serve")?.dir().to_path_buf();
     let stop = stop::on_signals()?;

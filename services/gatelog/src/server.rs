@@ -193,7 +193,11 @@ impl Server {
             Some(_) => Arc::new(Patient::new(Arc::clone(&opened.log), Arc::clone(stop))),
             None => Arc::clone(&opened.log),
         };
-        let fold = RunnerConfig { rung_every: config.log.rung_every, ..RunnerConfig::new(paths.projections()) };
+        let fold = RunnerConfig {
+            rung_every: config.log.rung_every,
+            checkpoint_every: config.log.checkpoint_every,
+            ..RunnerConfig::new(paths.projections())
+        };
         let gate_fold =
             Runner::<Gate>::start(Arc::clone(&patient), GATE, fold.clone()).map_err(part("projection of gate"))?;
         let capacity_fold =

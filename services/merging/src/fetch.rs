@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use gatelog_event_log::failpoint;
 use git2::{Oid, Repository};
 
 use crate::error::MergeError;
@@ -57,10 +58,13 @@ impl Mirrors {
             // What is there is asked of the disk, and not of what was there when somebody looked before.
             let mirror = open_mirror(project, &path)?;
             bring_objects(project, &source, &mirror, &offer, false)?;
+            failpoint::pass("mirror/objects-copied");
             update_refs(&lock, project, &mirror, &offer)?;
+            failpoint::pass("mirror/refs-updated");
         } else {
             self.create(&lock, project, &url, |mirror| {
                 bring_objects(project, &source, mirror, &offer, true)?;
+                failpoint::pass("mirror/objects-cloned");
                 update_refs(&lock, project, mirror, &offer)
             })?;
         }
@@ -193,6 +197,7 @@ fn write_refs(mirror: &Repository, offer: &Offer) -> Result<(), git2::Error> {
         };
         if mirror.refname_to_id(&kept).ok() != Some(id) {
             mirror.reference(&kept, id, true, "gatelog: fetch")?;
+            failpoint::pass("mirror/ref-updated");
         }
     }
     if let Some(head) = &offer.head {

@@ -5,6 +5,7 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use gatelog_event_log::failpoint;
 use git2::{Oid, Repository, RepositoryInitOptions};
 use parking_lot::Mutex;
 
@@ -427,8 +428,10 @@ impl Mirrors {
         let repo = Repository::init_opts(&staging, &options)
             .map_err(|e| MergeError::git(project, "cannot make the mirror", e))?;
         fill(&repo)?;
+        failpoint::pass("mirror/filled");
         let mark = staging.join(COMPLETE);
         fs::write(&mark, url).map_err(|e| MergeError::io("cannot write", &mark, e))?;
+        failpoint::pass("mirror/marked");
         fs::rename(&staging, &path).map_err(|e| MergeError::io("cannot move the new mirror to", &path, e))
     }
 

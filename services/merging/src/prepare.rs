@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
+use gatelog_event_log::failpoint;
 use git2::{Oid, Repository, Signature, Time};
 
 use crate::error::MergeError;
@@ -331,11 +332,13 @@ impl Chain<'_> {
             let mirrors = self.mirrors;
             let repo = self.repository(&project)?;
             let wrap = |e| MergeError::git(&project, "cannot keep a prepared commit", e);
+            failpoint::pass("merge/merged");
             let lock = mirrors.lock(&project)?;
             let name = format!("{PREPARED}/{id}/{at}");
             let keep = || repo.reference(&name, branch.state, true, "gatelog: prepared").map(drop);
             lock.write_refs(repo, keep).map_err(wrap)?;
             drop(lock);
+            failpoint::pass("merge/kept");
             let files = files::read(repo, &project, branch.state, &branch.key.to_string(), filter)?;
             done.push(PreparedBranch {
                 base: branch.base.to_string(),

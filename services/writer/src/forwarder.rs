@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gatelog_event_log::Log;
+use gatelog_event_log::{Log, failpoint};
 use gatelog_partition_state::OutboxRow;
 use gatelog_record::draft::partition::OutboxDelivered;
 use gatelog_record::input::PartitionInput;
@@ -152,7 +152,9 @@ impl Forwarding {
                 self.clock.now(),
                 PartitionInput::OutboxDelivered(OutboxDelivered { to, up_to: mark }),
             );
+            failpoint::pass("outbox/taken");
             let answer = send(self.log.as_ref(), Stream::Inputs(sender), std::iter::once(told), &self.stop);
+            failpoint::pass("outbox/told");
             return self.after(to, answer, |lane| {
                 lane.told = mark;
                 lane.told_at = Some(monotonic);
@@ -162,7 +164,9 @@ impl Forwarding {
         let messages = self.published.outbox_after(to, sent, BATCH.min(AHEAD - ahead));
         if let Some(&((_, _, sequence, ordinal), _)) = messages.last() {
             let inputs = messages.iter().map(|(key, row)| self.input(sender, *key, row));
+            failpoint::pass("outbox/found");
             let answer = send(self.log.as_ref(), Stream::Inputs(to), inputs, &self.stop);
+            failpoint::pass("outbox/sent");
             return self.after(to, answer, |lane| lane.sent = (sequence, ordinal));
         }
         untold.then(|| due.saturating_sub(monotonic))

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gatelog_event_log::Log;
+use gatelog_event_log::{Log, failpoint};
 use gatelog_record::draft::partition::TimerDue;
 use gatelog_record::input::PartitionInput;
 use gatelog_record::{InputId, InputRecord, Stream};
@@ -102,7 +102,9 @@ impl Service {
             .collect();
         if !due.is_empty() {
             let inputs = due.iter().filter_map(|name| self.armed.get(*name).map(|armed| self.input(name, armed)));
+            failpoint::pass("timer/due");
             let sent = send(self.log.as_ref(), Stream::Inputs(self.published.partition()), inputs, &self.stop);
+            failpoint::pass("timer/told");
             match sent {
                 Sent::Kept => {
                     let due: Vec<String> = due.into_iter().cloned().collect();

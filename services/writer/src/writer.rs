@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use gatelog_deciding::Rules;
-use gatelog_event_log::{Blobs, EventWriter, Log, LogError, Offset, Pending, ReadLimit, ReadRecord};
+use gatelog_event_log::{Blobs, EventWriter, Log, LogError, Offset, Pending, ReadLimit, ReadRecord, failpoint};
 use gatelog_record::{Partition, Stream, Timestamp};
 
 use crate::clock::Clock;
@@ -249,6 +249,7 @@ impl<R: Rules> Running<R> {
         let (log, partition, published) = (Arc::clone(log), *partition, Arc::clone(published));
         let initial = (self.setup.initial)().map_err(|message| WriterError::Initial { partition, message })?;
         let recovered = recover::<R>(log.as_ref(), partition, initial, |decided| published.waits().settle(decided))?;
+        failpoint::pass("writer/claimed");
         let Recovered { live, tail, stale, events } = recovered;
         let factory = Arc::clone(&self.setup.rules);
         let mut shell = Shell::new(partition, factory, self.setup.tables, live, tail, &log.describe());
@@ -271,6 +272,7 @@ impl<R: Rules> Running<R> {
         };
         let started = term.shell.start(&self.setup.options.build, clock.0).map_err(|source| self.fell(source))?;
         Self::append(&mut term, started);
+        failpoint::pass("writer/start-appended");
         // Going forward over a restart is what time does; going back is a jump.
         if let Some(before) = before
             && before.0.saturating_sub(clock.0.0) > CLOCK_STEP_MICROS
@@ -321,7 +323,9 @@ impl<R: Rules> Running<R> {
                 None => return Err(WriterError::NoAnswer { partition, sequence: done.changes.last }),
             }
             term.bytes = term.bytes.saturating_sub(done.bytes);
+            failpoint::pass("writer/acknowledged");
             self.setup.published.acknowledged(term.shell.term(), done.changes);
+            failpoint::pass("writer/published");
             if let Some(decided) = done.decided {
                 *progress = true;
                 self.setup.published.waits().settle(decided);
@@ -360,11 +364,14 @@ impl<R: Rules> Running<R> {
         if wall.0.saturating_sub(expected.0).saturating_abs() > CLOCK_STEP_MICROS {
             self.stepped(term, expected, wall)?;
         }
+        failpoint::pass("writer/input-read");
         let append = term
             .shell
             .take(input.offset, &input.bytes, wall, self.setup.blobs.as_ref())
             .map_err(|source| self.fell(source))?;
+        failpoint::pass("writer/decided");
         Self::append(term, append);
+        failpoint::pass("writer/appended");
         Ok(())
     }
 }

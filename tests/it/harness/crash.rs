@@ -17,6 +17,16 @@ use gatelog_record::{Domain, Envelope, InputFrame, Partition, Stream};
 use super::projects::JOBS;
 use super::{PATIENCE, Server, Site, eventually};
 
+/// How many kills a round has, over all its sites.
+pub const KILLS: usize = 50;
+
+/// How many rounds there are: `GATELOG_KILLS` says how many kills there must be, over all rounds. Each is told by sites
+/// of its own.
+pub fn rounds() -> u64 {
+    let wanted = std::env::var("GATELOG_KILLS").ok().map_or(KILLS, |text| text.parse().unwrap());
+    wanted.div_ceil(KILLS) as u64
+}
+
 /// The partitions of a site.
 const PARTITIONS: [Partition; 2] =
     [Partition { domain: Domain::Gate, index: 0 }, Partition { domain: Domain::Capacity, index: 0 }];
@@ -30,6 +40,16 @@ pub trait Victim {
     /// Kills one of the site's processes without warning and starts it again at once, without
     /// waiting until it is ready. Says which one, and leaves nothing of what it had started.
     fn kill(&mut self) -> &'static str;
+    /// Starts what has died by itself at a step it was told, and says which process it was and the step.
+    fn fell(&mut self) -> Option<(&'static str, String)> {
+        None
+    }
+    /// Whether there is nothing more at which it shall die by itself.
+    fn has_fallen_enough(&self) -> bool {
+        true
+    }
+    /// From here on none of them dies by itself.
+    fn peace(&mut self) {}
     /// The process that answers for the API, once it does.
     fn api(&mut self) -> Option<&Server>;
     /// Stops all of them in peace; `log verify` and `replay verify` come after it.
@@ -268,14 +288,33 @@ fn push(site: &Site, change: &Change) {
     site.push("project", name, &message, &files);
 }
 
+/// One death of a process.
+#[derive(Debug)]
+pub struct Kill {
+    /// Which process.
+    pub who: &'static str,
+    /// At which position.
+    pub at: String,
+    /// Where the log stood.
+    place: String,
+}
+
 /// What a site went through.
+#[derive(Default)]
 pub struct Survived {
-    /// Each kill: who, when, and where the log stood.
-    pub kills: Vec<String>,
+    /// Each kill, in order.
+    pub kills: Vec<Kill>,
     /// How many of them came by lot.
     pub by_lot: usize,
-    /// How often each process was killed.
-    pub victims: BTreeMap<&'static str, usize>,
+    /// How long it took from a start until the API answered, where nothing died before.
+    pub ready: Vec<Duration>,
+}
+
+impl Survived {
+    /// How often a process was killed.
+    pub fn killed(&self, who: &str) -> usize {
+        self.kills.iter().filter(|kill| kill.who == who).count()
+    }
 }
 
 /// Tells the story to a site that is killed at least so often meanwhile, and asks the witnesses.
@@ -288,12 +327,14 @@ pub fn survive(
     seed: u64,
 ) -> Survived {
     let mut hunter = Hunter::new(covered, seed);
-    let mut survived = Survived { kills: Vec::new(), by_lot: 0, victims: BTreeMap::new() };
+    let mut survived = Survived::default();
     let mut story = story();
     let (mut pushed, mut approved) = (0, 0);
-    let began = Instant::now();
+    let mut peaceful = false;
+    let mut killed = Instant::now();
+    let mut started = Some(killed);
     loop {
-        assert!(began.elapsed() < PATIENCE * 4, "the story does not end; killed: {:#?}", survived.kills);
+        assert!(killed.elapsed() < PATIENCE * 2, "the story does not end; killed: {:#?}", survived.kills);
         let news = witness.look();
         // Half of the kills are kept for the second half of the story, in which branches move, and in
         // that half for the kinds that the first one did not have.
@@ -301,15 +342,26 @@ pub fn survive(
         if approved == 0 {
             hunter.first_half.extend(&news);
         }
-        if survived.kills.len() < room
+        let mut died = victim.fell();
+        if died.is_none()
+            && survived.kills.len() < room
             && let Some(why) = hunter.hit(&news, survived.kills.len(), approved > 0)
         {
-            let who = victim.kill();
+            died = Some((victim.kill(), why.to_string()));
+        }
+        if let Some((who, at)) = died {
             // What it had made durable while it was dying counts too.
             witness.look();
-            survived.kills.push(format!("the {who} {why}: {}", witness.place()));
-            *survived.victims.entry(who).or_insert(0) += 1;
+            survived.kills.push(Kill { who, at, place: witness.place() });
+            killed = Instant::now();
+            started = victim.api().is_none().then_some(killed);
             continue;
+        }
+        if let Some(since) = started
+            && victim.api().is_some()
+        {
+            survived.ready.push(since.elapsed());
+            started = None;
         }
         // Steps come one by one as the story goes on; each is done once, whatever dies meanwhile.
         if pushed < story.len() {
@@ -325,9 +377,13 @@ pub fn survive(
                     approved = story.len();
                 }
             } else if story.iter().all(|change| said("gate", change)) {
-                if survived.kills.len() >= wanted {
-                    running.wait_idle();
-                    break;
+                if survived.kills.len() >= wanted && victim.has_fallen_enough() {
+                    if !std::mem::replace(&mut peaceful, true) {
+                        victim.peace();
+                    } else if victim.api().is_some_and(Server::is_idle) {
+                        break;
+                    }
+                    continue;
                 }
                 let next = story.len();
                 story.extend((next..next + 2).map(|number| Change::good(format!("more-{number}"))));
@@ -384,22 +440,50 @@ impl Covered {
     pub fn tell(&self, what: &str, took: Duration, survived: &[Survived]) {
         let kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let inputs = kinds.iter().filter(|kind| matches!(kind, Kind::Input(_))).count();
-        let (mut number, mut by_lot) = (0, 0);
-        let mut victims: BTreeMap<&str, usize> = BTreeMap::new();
-        for one in survived {
-            for kill in &one.kills {
-                number += 1;
-                println!("kill {number}: {kill}");
-            }
-            by_lot += one.by_lot;
-            one.victims.iter().for_each(|(who, count)| *victims.entry(who).or_insert(0) += count);
-        }
-        let victims: Vec<String> = victims.iter().map(|(who, count)| format!("the {who} {count} times")).collect();
+        let by_lot: usize = survived.iter().map(|one| one.by_lot).sum();
+        let killed = tell_kills(survived);
         println!(
-            "{what}: killed {number} times in {:.0} s ({}), before the decision on {inputs} kinds of input, after {} kinds of event, {by_lot} times by lot",
+            "{what}: killed {killed} in {:.0} s, before the decision on {inputs} kinds of input, after {} kinds of event, {by_lot} times by lot",
             took.as_secs_f64(),
-            victims.join(", "),
             kinds.len() - inputs,
+        );
+    }
+}
+
+/// A line for each kill. Gives how many there were, and of whom.
+pub fn tell_kills(survived: &[Survived]) -> String {
+    let mut victims: BTreeMap<&str, usize> = BTreeMap::new();
+    for (number, kill) in survived.iter().flat_map(|one| &one.kills).enumerate() {
+        println!("kill {}: the {} {}: {}", number + 1, kill.who, kill.at, kill.place);
+        *victims.entry(kill.who).or_insert(0) += 1;
+    }
+    let count: usize = victims.values().sum();
+    let victims: Vec<String> = victims.iter().map(|(who, count)| format!("the {who} {count} times")).collect();
+    format!("{count} times ({})", victims.join(", "))
+}
+
+/// What all rounds of a test came to: kills by position, and how long it took to be ready.
+pub fn tell_all(what: &str, survived: &[Survived]) {
+    let mut positions: BTreeMap<&str, usize> = BTreeMap::new();
+    let kills = survived.iter().flat_map(|one| &one.kills);
+    for kill in kills {
+        // How many records on it was makes no position of its own.
+        let at = if kill.at.ends_with(" records on") { "by lot" } else { kill.at.as_str() };
+        *positions.entry(at).or_insert(0) += 1;
+    }
+    for (at, count) in &positions {
+        println!("{what}: {count:4} kills {at}");
+    }
+    let mut ready: Vec<Duration> = survived.iter().flat_map(|one| one.ready.iter().copied()).collect();
+    ready.sort();
+    let at = |share: usize| ready.get(((ready.len() * share) / 100).min(ready.len().saturating_sub(1)));
+    if let (Some(median), Some(late), Some(last)) = (at(50), at(95), ready.last()) {
+        println!(
+            "{what}: ready again {} times, half of them within {} ms, 95 of 100 within {} ms, all within {} ms",
+            ready.len(),
+            median.as_millis(),
+            late.as_millis(),
+            last.as_millis()
         );
     }
 }

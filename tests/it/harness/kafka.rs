@@ -77,6 +77,16 @@ impl KafkaSite {
         Server::launch(&self.executor(), &["--role", EXECUTOR])
     }
 
+    /// Starts the process with the API with this in its environment, without waiting for it.
+    pub fn launch_scheduler_with(&self, variable: (&str, &str)) -> Server {
+        Server::launch_with(self.site.path(), &["--role", SCHEDULER], variable)
+    }
+
+    /// The same of the process that merges and runs builds.
+    pub fn launch_executor_with(&self, variable: (&str, &str)) -> Server {
+        Server::launch_with(&self.executor(), &["--role", EXECUTOR], variable)
+    }
+
     /// Starts both and waits until both serve.
     pub fn start(&self) -> (Server, Server) {
         let (mut scheduler, executor) = (self.launch_scheduler(), self.launch_executor());

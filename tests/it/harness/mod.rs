@@ -2,6 +2,7 @@
 //! and killed, an API that is asked.
 
 pub mod crash;
+pub mod failpoints;
 pub mod host;
 pub mod kafka;
 pub mod process;

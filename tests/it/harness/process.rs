@@ -12,6 +12,8 @@ use super::{PATIENCE, eventually, host};
 pub struct Server {
     child: Child,
     site: PathBuf,
+    /// Where in the site's `server.log` what this process says begins.
+    said_from: u64,
     url: String,
     http: reqwest::blocking::Client,
 }
@@ -47,10 +49,18 @@ impl Server {
         Server::launch_by(Command::new(host::binary()), site, arguments)
     }
 
+    /// The same with this in its environment.
+    pub fn launch_with(site: &Path, arguments: &[&str], (name, value): (&str, &str)) -> Server {
+        let mut command = Command::new(host::binary());
+        command.env(name, value);
+        Server::launch_by(command, site, arguments)
+    }
+
     /// The same by a command that becomes gatelog with the arguments behind its own.
     pub fn launch_by(mut command: Command, site: &Path, arguments: &[&str]) -> Server {
         let _ = std::fs::remove_file(site.join("server.json"));
         let log = std::fs::OpenOptions::new().create(true).append(true).open(site.join("server.log")).unwrap();
+        let said_from = log.metadata().unwrap().len();
         let child = command
             .args(["serve", "--dir"])
             .arg(site)
@@ -61,7 +71,7 @@ impl Server {
             .spawn()
             .unwrap();
         let http = reqwest::blocking::Client::builder().timeout(Duration::from_secs(20)).no_proxy().build().unwrap();
-        Server { child, site: site.to_path_buf(), url: String::new(), http }
+        Server { child, site: site.to_path_buf(), said_from, url: String::new(), http }
     }
 
     /// Whether it answers by now. A server that has ended is a test that has failed.
@@ -69,10 +79,27 @@ impl Server {
         if let Some(status) = self.child.try_wait().unwrap() {
             panic!("the server ended with {status}:\n{}", self.log());
         }
+        self.answers()
+    }
+
+    /// Whether it answers by now, and has not ended.
+    pub fn answers(&mut self) -> bool {
         let Ok(text) = std::fs::read_to_string(self.site.join("server.json")) else { return false };
         let Ok(said) = serde_json::from_str::<Json>(&text) else { return false };
         self.url = said["url"].as_str().unwrap_or_default().to_owned();
         self.get("/api/tenants").is_some()
+    }
+
+    /// Where a server died that was told to die at a failpoint; `None` while it lives. One that ended in another way is
+    /// a test that has failed.
+    pub fn fell(&mut self) -> Option<String> {
+        let status = self.child.try_wait().unwrap()?;
+        let log = std::fs::read(self.site.join("server.log")).unwrap_or_default();
+        let said = String::from_utf8_lossy(&log[(self.said_from as usize).min(log.len())..]).into_owned();
+        let step = said.lines().rev().find_map(|line| line.strip_prefix("dies at ")).map(str::to_owned);
+        let killed = std::os::unix::process::ExitStatusExt::signal(&status) == Some(9);
+        assert!(killed && step.is_some(), "the server ended with {status}:\n{said}");
+        step
     }
 
     /// Waits until a server that cannot go on has ended: its exit code.
@@ -159,19 +186,23 @@ impl Server {
 
     /// Waits until no item is in any pipeline.
     pub fn wait_idle(&self) {
-        eventually("all queues are empty", || {
-            let status = self.get("/api/tenant/test/status")?.json();
-            let empty = status["pipelines"].as_array()?.iter().all(|pipeline| {
-                pipeline["change_queues"].as_array().is_none_or(|queues| {
-                    queues.iter().all(|queue| {
-                        queue["heads"]
-                            .as_array()
-                            .is_none_or(|heads| heads.iter().all(|head| head.as_array().is_none_or(Vec::is_empty)))
-                    })
+        eventually("all queues are empty", || self.is_idle().then_some(()));
+    }
+
+    /// Whether it says that no item is in any pipeline.
+    pub fn is_idle(&self) -> bool {
+        let Some(answer) = self.get("/api/tenant/test/status") else { return false };
+        let status = answer.json();
+        let Some(pipelines) = status["pipelines"].as_array() else { return false };
+        pipelines.iter().all(|pipeline| {
+            pipeline["change_queues"].as_array().is_none_or(|queues| {
+                queues.iter().all(|queue| {
+                    queue["heads"]
+                        .as_array()
+                        .is_none_or(|heads| heads.iter().all(|head| head.as_array().is_none_or(Vec::is_empty)))
                 })
-            });
-            empty.then_some(())
-        });
+            })
+        })
     }
 
     /// SIGKILL, whatever it is doing.

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "files and threads are what this is about")]
 
 mod ahead;
+mod flips;
 mod follow;
 #[path = "../../../store/tests/it/lending.rs"]
 #[allow(dead_code, reason = "shared with the store's tests")]

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use gatelog_event_log::failpoint;
 use git2::build::TreeUpdateBuilder;
 use git2::{FileMode, Oid, Repository, Signature, Time, Tree};
 
@@ -79,6 +80,7 @@ impl Forge {
                 Some(new) => new,
                 None => return Ok(()),
             };
+            failpoint::pass("forge/note-made");
             match refs::compare_and_swap(&repo, project, NOTES_REF, old, Some(new), &who, &message)? {
                 Swap::Done => return Ok(()),
                 Swap::Moved(_) => std::thread::sleep(std::time::Duration::from_millis(u64::from(attempt % 7))),

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use gatelog_event_log::failpoint;
 use git2::{ErrorCode, Oid, Repository};
 
 use crate::change::{ChangeKey, check_branch, commit_id};
@@ -94,6 +95,7 @@ impl Forge {
             }
             _ => wrap(e),
         })?;
+        failpoint::pass("forge/objects-copied");
         if repo.find_commit(commit).is_err() {
             return Ok(SubmitOutcome::Refused { reason: format!("{commit} is not a commit") });
         }
@@ -105,6 +107,7 @@ impl Forge {
         let message = format!("gatelog: merge for work {}", request.work_id);
         match refs::compare_and_swap(&repo, project, &name, Some(expected), Some(commit), &who, &message)? {
             Swap::Done => {
+                failpoint::pass("forge/branch-moved");
                 self.close(&repo, &changes, commit, request)?;
                 Ok(SubmitOutcome::Merged)
             }
@@ -136,6 +139,7 @@ impl Forge {
                 Err(_) => continue,
             };
             refs::compare_and_swap(repo, project, &change.merged_ref(patchset), None, Some(merged), &who, &message)?;
+            failpoint::pass("forge/marked-merged");
             // If they name something else by now, they are somebody's new patchset.
             for name in [change.approval_ref(), change.proposal_ref()] {
                 refs::compare_and_swap(repo, project, &name, Some(*commit), None, &who, &message)?;

@@ -11,7 +11,7 @@ use gatelog_driver_git::{
     RefSnapshot, ReportRequest, SubmitOutcome as Moved, SubmitRequest, SubmittedChange,
 };
 use gatelog_effects::connection::{CodeReview, Trouble, chain};
-use gatelog_event_log::{Log, LogError};
+use gatelog_event_log::{Log, LogError, failpoint};
 use gatelog_record::draft::gate::{
     ChangeFacts, ChangeKey, ChangesFound, ChangesWanted, ReportRequested, Subject, SubmitOutcome, SubmitTarget,
 };
@@ -339,8 +339,10 @@ impl GitIntake {
                 frame.map(|frame| frame.encode()).map_err(|error| chain(&error))
             })
             .collect::<Result<Vec<_>, _>>()?;
+        failpoint::pass("intake/found");
         let appended: Option<Result<_, LogError>> = self.log.append_inputs(Stream::Intake(0), records).wait();
         appended.ok_or("the log is closing")?.map_err(|error| chain(&error))?;
+        failpoint::pass("intake/appended");
         // Only now is the snapshot kept: what dies in between is sent again under the same ids.
         let bytes = serde_json::to_vec(&snapshot).map_err(|error| chain(&error))?;
         // Of this process alone: another with this role may write its own at this moment.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use gatelog_event_log::blobs::MAX_BLOB;
-use gatelog_event_log::{BlobError, Blobs};
+use gatelog_event_log::{BlobError, Blobs, failpoint};
 use gatelog_record::BlobHash;
 use parking_lot::Mutex;
 
@@ -155,12 +155,14 @@ impl FileBlobs {
             }
             dirs.insert(dir);
         }
+        failpoint::pass("blob/written");
         for (_, temporary, path) in &written {
             fs::rename(temporary, path).map_err(|error| failed("moving", path, &error))?;
         }
         for dir in &dirs {
             sync_dir(dir).map_err(|error| failed("syncing", dir, &error))?;
         }
+        failpoint::pass("blob/durable");
         let mut settled = self.settled.lock();
         if settled.len() + fresh.len() > SETTLED {
             settled.clear();

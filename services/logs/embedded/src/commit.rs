@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use gatelog_event_log::{Completer, LogError, Offset, Tail};
+use gatelog_event_log::{Completer, LogError, Offset, Tail, failpoint};
 use gatelog_record::{Partition, Stream};
 use sha2::{Digest, Sha256};
 
@@ -245,11 +245,14 @@ impl Committer {
         }
         let byte = tip.bytes;
         let frame = builder.finish(FrameKind::Records, tip.segment.base + byte, tip.segment.salt);
+        failpoint::pass("log/before-write");
         if let Err(error) = tip.medium.append(&frame) {
             return Err(Failed::undo(error, &mut *tip.medium, byte));
         }
+        failpoint::pass("log/written");
         // A wait for the disk that fails leaves it open what is there: nothing is tried again.
         tip.medium.sync().map_err(Failed::unknown)?;
+        failpoint::pass("log/durable");
         tip.hash.update(&frame);
         tip.bytes += frame.len() as u64;
         tip.frames += 1;
@@ -272,6 +275,7 @@ impl Committer {
             *self.shared.refusing.lock() = None;
             tracing::info!(log = %self.shared.home.dir.display(), "there is room for the log again");
         }
+        failpoint::pass("log/hinted");
         self.publish(index, byte, std::mem::take(group));
         Ok(())
     }
@@ -359,10 +363,13 @@ impl Committer {
         if let Err(error) = tip.medium.append(&bytes) {
             return Err(Failed::undo(error, &mut *tip.medium, tip.bytes));
         }
+        failpoint::pass("log/footer-written");
         tip.medium.sync().map_err(Failed::unknown)?;
+        failpoint::pass("log/footer-durable");
         let mut permissions = std::fs::metadata(&tip.segment.path).map_err(Failed::unknown)?.permissions();
         permissions.set_readonly(true);
         std::fs::set_permissions(&tip.segment.path, permissions).map_err(Failed::unknown)?;
+        failpoint::pass("log/sealed");
         self.next.base = tip.segment.base + tip.bytes + bytes.len() as u64;
         self.next.previous_digest = footer.digest;
         tip.segment.close();

@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::sync::Arc;
 
-use gatelog_event_log::{LogError, Place};
+use gatelog_event_log::{LogError, Place, failpoint};
 use gatelog_record::{SiteId, Stream};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
@@ -248,8 +248,10 @@ pub(crate) fn create_segment(home: &Home, site: SiteId, next: &Next, medium: &Me
     let mut file = OpenOptions::new().append(true).create_new(true).open(&new)?;
     file.write_all(&bytes)?;
     file.sync_all()?;
+    failpoint::pass("log/segment-written");
     std::fs::rename(&new, &path)?;
     sync_dir(&home.segments())?;
+    failpoint::pass("log/segment-made");
     let segment = Segment::new(next.number, next.base, salt, path);
     Ok((Arc::new(segment), medium(file), bytes))
 }

@@ -8,6 +8,11 @@ use gatelog_event_log::conformance::{input, read_all};
 use gatelog_event_log::{BlobError, Blobs, ReadLimit, Tail, history};
 use gatelog_record::BlobHash;
 
+/// A directory in memory where there is one: thousands of opens are not to wait for a disk that says it kept each.
+fn in_memory() -> TempDir {
+    TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap()
+}
+
 fn long() -> bool {
     std::env::var_os("GATELOG_CORRUPTION").is_some_and(|value| value == "long")
 }
@@ -35,7 +40,7 @@ struct Written {
 
 impl Written {
     fn new(options: Options, rounds: usize) -> Written {
-        let dir = TempDir::new().unwrap();
+        let dir = in_memory();
         let log = open(&dir, options.clone());
         let (mut scribe, mut writer) = claim(&log);
         let mut tails = vec![Tail::GENESIS];
@@ -242,7 +247,7 @@ fn read_both(log: &EmbeddedLog) -> Result<Both, LogError> {
 
 #[test]
 fn a_bit_flipped_in_a_blob_is_named() {
-    let dir = TempDir::new().unwrap();
+    let dir = in_memory();
     let blobs = FileBlobs::open(dir.path()).unwrap();
     let mut dice = Dice(77);
     let content: Vec<Vec<u8>> =
