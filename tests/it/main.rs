@@ -9,6 +9,7 @@ mod crash;
 mod crash_kafka;
 mod explain_job;
 mod kafka;
+mod kafka_faults;
 mod keys;
 mod operators;
 mod pause;

@@ -154,6 +154,9 @@ impl KafkaConfig {
         let timeout = self.timeout.as_millis().to_string();
         let most = self.max_message();
         config.set("client.id", "gatelog").set("log_level", "4");
+        // A broker that is there and says nothing is left for the next leader after this time, well before a transaction
+        // is over.
+        config.set("socket.timeout.ms", "8000");
         for (name, value) in &self.properties {
             config.set(name, value);
         }
