@@ -136,7 +136,8 @@ impl Signer {
     pub fn cut_off(&self) -> Option<String> {
         let mute = self.mute_for();
         let trouble = lock(&self.trouble).clone()?;
-        let told = || format!("nothing could be written for {} s: {trouble}; what waits goes on by itself", mute.as_secs());
+        let told =
+            || format!("nothing could be written for {} s: {trouble}; what waits goes on by itself", mute.as_secs());
         (mute >= CUT_OFF_AFTER).then(told)
     }
 

@@ -132,13 +132,26 @@ impl Cluster {
         let observer = Observer::new(&brokers_of(&nodes))?;
         let mut cluster = Cluster { dir, jars, nodes, net, disks, observer, guardian };
         std::thread::scope(|scope| {
-            let all: Vec<_> = (1..=BROKERS).map(|number| scope.spawn({ let cluster = &cluster; move || cluster.format(number) })).collect();
+            let all: Vec<_> = (1..=BROKERS)
+                .map(|number| {
+                    scope.spawn({
+                        let cluster = &cluster;
+                        move || cluster.format(number)
+                    })
+                })
+                .collect();
             all.into_iter().try_for_each(|one| one.join().unwrap())
         })?;
         (1..=BROKERS).for_each(|number| cluster.start_broker(number));
         cluster.wait_well();
-        let (how, disks) = (if cluster.net.is_some() { "with a network" } else { "on loopback" }, if cluster.disks { "a disk" } else { "no disk" });
-        println!("three brokers were up after {:.1} s, each {how} and {disks} of its own", began.elapsed().as_secs_f64());
+        let (how, disks) = (
+            if cluster.net.is_some() { "with a network" } else { "on loopback" },
+            if cluster.disks { "a disk" } else { "no disk" },
+        );
+        println!(
+            "three brokers were up after {:.1} s, each {how} and {disks} of its own",
+            began.elapsed().as_secs_f64()
+        );
         Ok(cluster)
     }
 
@@ -174,6 +187,7 @@ impl Cluster {
              broker.session.timeout.ms=6000\n\
              broker.heartbeat.interval.ms=1000\n\
              replica.lag.time.max.ms=5000\n\
+             controller.quorum.fetch.timeout.ms=4000\n\
              unclean.leader.election.enable=false\n\
              log.index.size.max.bytes=1048576\n\
              log.cleaner.dedupe.buffer.size=4194304\n\
@@ -394,7 +408,9 @@ fn attach(net: &str, who: &str, number: u32) -> Result<String, String> {
     run("ip", &["link", "add", &outer, "type", "veth", "peer", "name", "eth0", "netns", &space])?;
     run("ip", &["link", "set", &outer, "master", net])?;
     run("ip", &["link", "set", &outer, "up"])?;
-    for inside in [&["addr", "add", &wide, "dev", "eth0"][..], &["link", "set", "eth0", "up"], &["link", "set", "lo", "up"]] {
+    for inside in
+        [&["addr", "add", &wide, "dev", "eth0"][..], &["link", "set", "eth0", "up"], &["link", "set", "lo", "up"]]
+    {
         run("ip", &[&["-n", &space], inside].concat())?;
     }
     Ok(address)

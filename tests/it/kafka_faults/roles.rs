@@ -80,7 +80,6 @@ fn each_roles_process_is_killed_and_nothing_is_lost() {
     let running = ROLES.iter().map(|role| (*role, launch(&site, role))).collect();
     let covered = Covered::default();
     let six = Six { site: &site, running, ready: false, turn: 0 };
-    let survived =
-        survive(&site.site, six, Witness::new(Box::new(site.log())), &covered, EACH * ROLES.len(), 23);
+    let survived = survive(&site.site, six, Witness::new(Box::new(site.log())), &covered, EACH * ROLES.len(), 23);
     covered.tell(TEST, began.elapsed(), &[survived]);
 }

@@ -167,7 +167,9 @@ impl Judge<'_> {
         if copies > 1 && least < 2 {
             self.add(
                 FindingKind::MinInsync,
-                format!("of {copies} replicas one is enough to acknowledge: what is only there is lost with its broker"),
+                format!(
+                    "of {copies} replicas one is enough to acknowledge: what is only there is lost with its broker"
+                ),
                 "set min-insync = 2 under log.kafka, and min.insync.replicas=2 on the topics that are there".to_owned(),
             );
         }

@@ -125,8 +125,12 @@ impl Claims {
                 let slot = Arc::clone(self.histories.lock().entry(*partition).or_default());
                 let mut history = slot.lock();
                 if tail.sequence > history.tail.sequence {
-                    *history =
-                        History { tail, next: record.offset.0 + 1, newest: Some(record.bytes.clone()), ..History::default() };
+                    *history = History {
+                        tail,
+                        next: record.offset.0 + 1,
+                        newest: Some(record.bytes.clone()),
+                        ..History::default()
+                    };
                     self.reader.remember(*partition, tail.sequence, record.offset.0, tail.term);
                 }
                 return Ok(());
@@ -193,8 +197,7 @@ impl Claims {
             last_record: history.newest.clone(),
         };
         history.unsettled = None;
-        let owner =
-            Owner { history: Arc::clone(&slot), reach: Arc::clone(&self.reach), stream, behind: history.next };
+        let owner = Owner { history: Arc::clone(&slot), reach: Arc::clone(&self.reach), stream, behind: history.next };
         drop(history);
         self.start(partition, tail, transactions, cursor, owner).map(|writer| (claim, writer))
     }

@@ -157,6 +157,9 @@ impl KafkaConfig {
         // A broker that is there and says nothing is left for the next leader after this time, well before a transaction
         // is over.
         config.set("socket.timeout.ms", "8000");
+        // Who leads is asked again and again: when a leader dies its clients ask at once, before there is another, and
+        // then would not for five minutes.
+        config.set("topic.metadata.refresh.interval.ms", "3000").set("metadata.max.age.ms", "9000");
         for (name, value) in &self.properties {
             config.set(name, value);
         }

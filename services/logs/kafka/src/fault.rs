@@ -60,6 +60,7 @@ pub(crate) fn is_passing(code: Code) -> bool {
     matches!(
         code,
         Code::BrokerTransportFailure
+            | Code::DestroyBroker
             | Code::AllBrokersDown
             | Code::Resolve
             | Code::OperationTimedOut

@@ -134,7 +134,8 @@ fn a_writer_that_only_the_brokers_gave_up_claims_again_and_one_that_was_taken_ov
     let Some(broker) = broker() else { return };
     let (config, first) = fresh(broker);
     // What brokers do with a transaction that takes too long: the id is another's, and nobody has claimed.
-    let give_up = || raw_producer(&config, Some(&config.names().unwrap().transactional_id(GATE))).init_transactions(PATIENCE);
+    let give_up =
+        || raw_producer(&config, Some(&config.names().unwrap().transactional_id(GATE))).init_transactions(PATIENCE);
     let (mut scribe, mut writer) = claim(&first);
     arrived(writer.append(scribe.several(3))).unwrap();
     let kept = scribe.tail;
