@@ -156,7 +156,8 @@ impl KafkaConfig {
         config.set("client.id", "gatelog").set("log_level", "4");
         // A broker that is there and says nothing is left for the next leader after this time, well before a transaction
         // is over.
-        config.set("socket.timeout.ms", "8000");
+        let silent = Duration::from_secs(8).min(self.transaction_timeout);
+        config.set("socket.timeout.ms", silent.as_millis().to_string());
         // Who leads is asked again and again: when a leader dies its clients ask at once, before there is another, and
         // then would not for five minutes.
         config.set("topic.metadata.refresh.interval.ms", "3000").set("metadata.max.age.ms", "9000");
