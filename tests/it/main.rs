@@ -11,6 +11,7 @@ mod crash_kafka;
 mod explain_job;
 mod failpoints;
 mod kafka;
+mod kafka_faults;
 mod keys;
 mod operators;
 mod pause;

@@ -206,7 +206,7 @@ pub fn open(paths: &SitePaths, config: &SiteConfig, known: Vec<Known>) -> Result
     let log = KafkaLog::open(kafka.clone()).map_err(|error| explained(&kafka, error))?;
     one_partition(&log)?;
     let presence = KafkaPresence::open(kafka.clone()).map_err(|error| explained(&kafka, error))?;
-    // Whoever appends to brokers waits for them, and says so.
+    // Whoever appends to brokers waits for them; that they are out of reach, signs of life notice.
     let refusing: Refusing = Arc::new(|| None);
     Ok(Opened { refusing, log: Arc::new(log), blobs: shared_blobs(&paths.blobs())?, presence: Arc::new(presence) })
 }

@@ -22,6 +22,8 @@ use crate::roles::Role;
 pub const SIGN_EVERY: Duration = Duration::from_secs(3);
 /// After this long without one, it is taken for dead.
 pub const SILENT_AFTER: Duration = Duration::from_secs(30);
+/// A process that could not give one for so long says so in its health.
+const CUT_OFF_AFTER: Duration = Duration::from_secs(8);
 /// A worker that could not give one for so long takes itself for dead, before others do.
 pub const MUTE_AFTER: Duration = Duration::from_secs(20);
 
@@ -68,6 +70,8 @@ pub struct Signer {
     own: Mutex<Component>,
     /// When a sign was given last; before the first, when this process began.
     signed: Mutex<Instant>,
+    /// Why the last one could not be given.
+    trouble: Mutex<Option<String>>,
     /// Who was there when that was known last.
     seen: Mutex<Vec<(Component, Duration)>>,
 }
@@ -79,7 +83,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Signer {
     /// For a process that has given none yet.
     pub fn new(presence: Arc<dyn Presence>, own: Component) -> Signer {
-        Signer { presence, own: Mutex::new(own), signed: Mutex::new(Instant::now()), seen: Mutex::default() }
+        let (signed, trouble, seen) = (Mutex::new(Instant::now()), Mutex::default(), Mutex::default());
+        Signer { presence, own: Mutex::new(own), signed, trouble, seen }
     }
 
     /// What this process says of itself.
@@ -110,10 +115,12 @@ impl Signer {
         match signed {
             Ok(()) => {
                 *lock(&self.signed) = Instant::now();
+                *lock(&self.trouble) = None;
                 true
             }
             Err(error) => {
                 tracing::warn!(error, "a sign of life could not be given");
+                *lock(&self.trouble) = Some(error);
                 false
             }
         }
@@ -122,6 +129,16 @@ impl Signer {
     /// For how long no sign was given.
     pub fn mute_for(&self) -> Duration {
         lock(&self.signed).elapsed()
+    }
+
+    /// What keeps signs from being given, once that has lasted for so long that it is no slip. They go where the log
+    /// goes and are kept as safely: what cannot take them takes no inputs and no events either.
+    pub fn cut_off(&self) -> Option<String> {
+        let mute = self.mute_for();
+        let trouble = lock(&self.trouble).clone()?;
+        let told =
+            || format!("nothing could be written for {} s: {trouble}; what waits goes on by itself", mute.as_secs());
+        (mute >= CUT_OFF_AFTER).then(told)
     }
 
     /// Says goodbye.
@@ -295,8 +312,13 @@ mod tests {
         let error = LogError::System { what: "presence".into(), message: "gone".into() };
         presence.fail(Some(error));
         assert!(!signer.sign());
+        assert_eq!(signer.cut_off(), None, "that may be a slip");
+        *lock(&signer.signed) -= CUT_OFF_AFTER;
+        assert!(signer.cut_off().is_some_and(|why| why.contains("for 8 s: presence: gone")), "{:?}", signer.cut_off());
         assert_eq!(signer.present(Duty::Review), ["b"], "as it was known last");
         presence.fail(None);
+        assert!(signer.sign());
+        assert_eq!(signer.cut_off(), None);
         other.withdraw();
         assert_eq!(signer.present(Duty::Review), Vec::<String>::new());
     }

@@ -26,7 +26,7 @@ pub fn site(
     let health = move || {
         let mut parts: Vec<PartHealth> = writers.iter().map(|writer| health(writer)).collect();
         // A writer only knows when it has something to append: what comes from outside is refused before that.
-        if let Some(detail) = refusing() {
+        if let Some(detail) = refusing().or_else(|| signer.cut_off()) {
             parts.push(PartHealth { part: "log".to_owned(), well: false, state: "yellow".to_owned(), detail });
         }
         parts.extend(web::elsewhere(&signer, &needed));

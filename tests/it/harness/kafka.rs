@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use gatelog_log_kafka::support::{Broker, shared};
 use gatelog_log_kafka::{KafkaConfig, KafkaLog};
@@ -35,14 +36,21 @@ pub struct KafkaSite {
     /// What its topics begin with.
     pub prefix: String,
     brokers: String,
+    /// Replicas of each record, and how many of them acknowledge it.
+    copies: (u32, u32),
 }
 
 impl KafkaSite {
     /// A site with these projects on a broker.
     pub fn new(broker: &Broker, projects: &[(&str, Files<'_>)]) -> KafkaSite {
+        KafkaSite::on(broker.brokers(), (1, 1), projects)
+    }
+
+    /// A site with these projects on these brokers: how many keep each record, and how many acknowledge it.
+    pub fn on(brokers: String, copies: (u32, u32), projects: &[(&str, Files<'_>)]) -> KafkaSite {
         let number = SITES.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("it-{}-{number}.", std::process::id());
-        let made = KafkaSite { site: Site::new(projects), prefix, brokers: broker.brokers() };
+        let made = KafkaSite { site: Site::new(projects), prefix, brokers, copies };
         made.site.write("gatelog.toml", &made.toml("scheduler", "common", "forge"));
         std::fs::create_dir_all(made.executor()).unwrap();
         made.site.write("executor/gatelog.toml", &made.toml("executor", "../common", "../forge"));
@@ -53,11 +61,11 @@ impl KafkaSite {
 
     /// The configuration of a process of this name; its paths are seen from its own directory.
     pub fn toml(&self, name: &str, shared: &str, forge: &str) -> String {
-        let KafkaSite { brokers, prefix, .. } = self;
+        let KafkaSite { brokers, prefix, copies: (replication, min_insync), .. } = self;
         format!(
             "name = \"{name}\"\n[web]\nlisten = \"127.0.0.1:0\"\n[executor]\nslots = 2\n[log]\nrung-every = 25\n\
-             [log.kafka]\nbrokers = \"{brokers}\"\nprefix = \"{prefix}\"\nreplication = 1\nmin-insync = 1\n\
-             [shared]\ndir = \"{shared}\"\n\
+             [log.kafka]\nbrokers = \"{brokers}\"\nprefix = \"{prefix}\"\nreplication = {replication}\n\
+             min-insync = {min_insync}\n[shared]\ndir = \"{shared}\"\n\
              [connection.forge]\ndriver = \"git\"\nroot = \"{forge}\"\ncanonical-hostname = \"{HOST}\"\npoll-ms = 300\n"
         )
     }
@@ -106,11 +114,17 @@ impl KafkaSite {
 
     /// A reader of the log beside those who write it.
     pub fn log(&self) -> KafkaLog {
+        self.log_within(KafkaConfig::default().timeout)
+    }
+
+    /// The same, whose reads wait for so long.
+    pub fn log_within(&self, timeout: Duration) -> KafkaLog {
         let config = KafkaConfig {
             brokers: self.brokers.clone(),
             prefix: self.prefix.clone(),
-            replication: 1,
-            min_insync: 1,
+            replication: self.copies.0,
+            min_insync: self.copies.1,
+            timeout,
             ..KafkaConfig::default()
         };
         KafkaLog::open_reader(config).unwrap()

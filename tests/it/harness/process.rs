@@ -112,6 +112,11 @@ impl Server {
         std::fs::read_to_string(self.site.join("server.log")).unwrap_or_default()
     }
 
+    /// The directory it serves.
+    pub fn site(&self) -> &Path {
+        &self.site
+    }
+
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()

@@ -163,6 +163,27 @@ impl Judge<'_> {
                 format!("set transaction_timeout to at most {most} ms, or raise the brokers' limit"),
             );
         }
+        let (copies, least) = (self.config.replication, self.config.min_insync);
+        if copies > 1 && least < 2 {
+            self.add(
+                FindingKind::MinInsync,
+                format!(
+                    "of {copies} replicas one is enough to acknowledge: what is only there is lost with its broker"
+                ),
+                "set min-insync = 2 under log.kafka, and min.insync.replicas=2 on the topics that are there".to_owned(),
+            );
+        }
+        if let Some(state) = cluster.topics.get("__transaction_state").filter(|state| state.replicas < copies) {
+            self.add(
+                FindingKind::Transactions,
+                format!(
+                    "topic __transaction_state has {} replicas, the log's topics have {copies}: without the brokers that \
+                     hold it nothing is decided",
+                    state.replicas
+                ),
+                "add replicas with kafka-reassign-partitions.sh".to_owned(),
+            );
+        }
         let there = cluster.brokers.len() as u128;
         let wanted = number("transaction.state.log.replication.factor");
         if let Some(wanted) =
@@ -317,6 +338,12 @@ mod tests {
         assert_eq!(judged(&|topic| topic.settings.clear()), [FindingKind::Hidden]);
         let mut judge = Judge { config: &config, names: &names, findings: Vec::new() };
         let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let unsafe_config = KafkaConfig { min_insync: 1, ..config.clone() };
+        let mut lax = Judge { config: &unsafe_config, names: &names, findings: Vec::new() };
+        let state = Topic { partitions: 50, replicas: 1, ..Topic::default() };
+        lax.brokers(&Cluster { topics: [("__transaction_state".to_owned(), state)].into(), ..Cluster::default() });
+        let kinds: Vec<_> = lax.findings.iter().map(|finding| finding.kind).collect();
+        assert_eq!(kinds, [FindingKind::MinInsync, FindingKind::Transactions]);
         judge.brokers(&Cluster {
             brokers: vec![1],
             settings: [

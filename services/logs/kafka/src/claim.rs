@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use gatelog_event_log::history::{Broken, Followed};
 use gatelog_event_log::{Claim, EventWriter, LogError, ReadLimit, Tail};
@@ -26,6 +27,58 @@ struct History {
     next: u64,
     newest: Option<Vec<u8>>,
     broken: Option<(u64, Broken)>,
+    /// A writer or a claim of this process failed without its being known whether for another claim: one from this
+    /// Kafka offset on would be the cause.
+    unsettled: Option<u64>,
+}
+
+/// Where a writer that has failed leaves word for the next claim of its process.
+pub(crate) struct Owner {
+    history: Arc<Mutex<History>>,
+    reach: Arc<Reach>,
+    stream: Stream,
+    /// Control records from here on are other claims'.
+    behind: u64,
+}
+
+/// How long a writer that was fenced looks for the claim that did it. Whoever claims commits its control record at once.
+const SETTLE: Duration = Duration::from_secs(3);
+
+impl Owner {
+    /// Whether another claim fenced the writer. Brokers also fence one whose transaction they gave up because it took
+    /// too long: then nobody else is there, and it may claim again.
+    pub(crate) fn was_taken_over(&self) -> bool {
+        let began = Instant::now();
+        loop {
+            match claimed_since(&self.reach, self.stream, self.behind) {
+                Ok(true) => return true,
+                Ok(false) if began.elapsed() < SETTLE => std::thread::sleep(SETTLE / 30),
+                // The next claim looks again.
+                Ok(false) | Err(_) => return false,
+            }
+        }
+    }
+
+    /// The next claim of this process must first see whether somebody else has taken over meanwhile.
+    pub(crate) fn unsettled(&self) {
+        let mut history = self.history.lock();
+        let from = history.next;
+        history.unsettled.get_or_insert(from);
+    }
+}
+
+/// Whether a control record stands at this Kafka offset or behind it.
+fn claimed_since(reach: &Reach, stream: Stream, from: u64) -> Result<bool, LogError> {
+    let stable = reach.stable_of(stream)?;
+    if from >= stable {
+        return Ok(false);
+    }
+    let mut found = false;
+    Cursor::open(reach, stream, from)?.read_to(stable, reach.config.timeout, |raw| {
+        found = token_of(&raw.bytes).is_some();
+        Ok(!found)
+    })?;
+    Ok(found)
 }
 
 /// The histories this process has followed, and the writers it has started.
@@ -72,8 +125,12 @@ impl Claims {
                 let slot = Arc::clone(self.histories.lock().entry(*partition).or_default());
                 let mut history = slot.lock();
                 if tail.sequence > history.tail.sequence {
-                    *history =
-                        History { tail, next: record.offset.0 + 1, newest: Some(record.bytes.clone()), broken: None };
+                    *history = History {
+                        tail,
+                        next: record.offset.0 + 1,
+                        newest: Some(record.bytes.clone()),
+                        ..History::default()
+                    };
                     self.reader.remember(*partition, tail.sequence, record.offset.0, tail.term);
                 }
                 return Ok(());
@@ -99,17 +156,32 @@ impl Claims {
     pub(crate) fn claim(&self, partition: Partition) -> Result<(Claim, Box<dyn EventWriter>), LogError> {
         let slot = Arc::clone(self.histories.lock().entry(partition).or_default());
         let mut history = slot.lock();
+        let stream = Stream::Events(partition);
+        // Who lost the partition to somebody else must not take it back by trying again.
+        if let Some(from) = history.unsettled
+            && claimed_since(&self.reach, stream, from)?
+        {
+            history.unsettled = None;
+            return Err(LogError::Fenced { partition, term: history.tail.term.saturating_add(1) });
+        }
         // Fence first, then read: in the other order something might be written in between.
         let transactions = Transactions::begin(&self.reach, partition)?;
+        let begun = self.reach.stable_of(stream)?;
         let mut token = Token::default();
         getrandom::fill(&mut token).map_err(|error| LogError::System {
             what: format!("claiming {partition}"),
             message: format!("no random token: {error}"),
         })?;
         let barrier = control(&token);
-        let offsets = transactions.commit(std::iter::once(barrier.as_slice())).map_err(|failure| match failure {
-            Failure::Fenced => LogError::Fenced { partition, term: history.tail.term.saturating_add(1) },
-            Failure::Broken(message) => LogError::System { what: format!("claiming {partition}"), message },
+        let offsets = transactions.commit(std::iter::once(barrier.as_slice())).map_err(|failure| {
+            let message = match failure {
+                Failure::Fenced => {
+                    history.unsettled.get_or_insert(begun);
+                    "the brokers gave the claim up, or somebody else claims it too".to_owned()
+                }
+                Failure::Broken(message) => message,
+            };
+            LogError::System { what: format!("claiming {partition}"), message }
         })?;
         let cursor = self.follow(partition, &mut history, &token, offsets.last().copied().unwrap_or_default())?;
         if let Some((offset, broken)) = &history.broken {
@@ -124,8 +196,10 @@ impl Claims {
             last_link: tail.link,
             last_record: history.newest.clone(),
         };
+        history.unsettled = None;
+        let owner = Owner { history: Arc::clone(&slot), reach: Arc::clone(&self.reach), stream, behind: history.next };
         drop(history);
-        self.start(partition, tail, transactions, cursor).map(|writer| (claim, writer))
+        self.start(partition, tail, transactions, cursor, owner).map(|writer| (claim, writer))
     }
 
     /// Reads until the control record with this token has come; gives the cursor that stands behind it.
@@ -176,12 +250,13 @@ impl Claims {
         tail: Tail,
         transactions: Transactions,
         cursor: Cursor,
+        owner: Owner,
     ) -> Result<Box<dyn EventWriter>, LogError> {
         let config = &self.reach.config;
         let line = Arc::new(Line::default());
         let term = tail.term.saturating_add(1);
         let patience = config.timeout;
-        let worker = Worker { line: Arc::clone(&line), transactions, cursor, partition, term, patience };
+        let worker = Worker { line: Arc::clone(&line), transactions, cursor, owner, partition, term, patience };
         let thread = std::thread::Builder::new().name(format!("log-{partition}")).spawn(move || worker.run()).map_err(
             |error| LogError::System {
                 what: format!("starting the writer of {partition}"),

@@ -154,6 +154,13 @@ impl KafkaConfig {
         let timeout = self.timeout.as_millis().to_string();
         let most = self.max_message();
         config.set("client.id", "gatelog").set("log_level", "4");
+        // A broker that is there and says nothing is left for the next leader after this time, well before a transaction
+        // is over.
+        let silent = Duration::from_secs(8).min(self.transaction_timeout);
+        config.set("socket.timeout.ms", silent.as_millis().to_string());
+        // Who leads is asked again and again: when a leader dies its clients ask at once, before there is another, and
+        // then would not for five minutes.
+        config.set("topic.metadata.refresh.interval.ms", "3000").set("metadata.max.age.ms", "9000");
         for (name, value) in &self.properties {
             config.set(name, value);
         }

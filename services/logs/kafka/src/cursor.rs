@@ -12,6 +12,9 @@ use crate::config::{KafkaConfig, Purpose};
 use crate::fault::{Context, code_of, is_passing, or_system, said, system};
 use crate::names::{Names, place_of};
 
+/// How long the leader of a partition is waited for before somebody else is asked who leads.
+const LEADER_ANSWERS: Duration = Duration::from_secs(3);
+
 /// One Kafka record.
 #[derive(Debug)]
 pub(crate) struct Raw {
@@ -70,7 +73,8 @@ impl Reach {
     pub(crate) fn stable(&self, topic: &str, partition: u32) -> Result<u64, LogError> {
         let deadline = self.deadline();
         loop {
-            let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(10));
+            let left =
+                deadline.saturating_duration_since(Instant::now()).clamp(Duration::from_millis(10), LEADER_ANSWERS);
             let error = match self.asker.fetch_watermarks(topic, partition as i32, left) {
                 Ok((_, stable)) => return Ok(stable.max(0) as u64),
                 Err(error) => error,
@@ -79,6 +83,10 @@ impl Reach {
             if !passing || Instant::now() >= deadline {
                 let what = format!("asking Kafka where {topic}/{partition} ends");
                 return Err(system(what, &self.config.brokers, &error));
+            }
+            // Somebody else may lead by now, and only asking for it tells.
+            if let Err(error) = self.asker.fetch_metadata(Some(topic), left) {
+                tracing::debug!(%error, topic, "who leads cannot be asked");
             }
             std::thread::sleep(Duration::from_millis(50));
         }

@@ -26,7 +26,13 @@ impl ClientContext for Context {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        tracing::warn!(target: "kafka", %error, "{reason}");
+        // Each client tries each broker by itself, and has said so in its traces: what that means for the log, whoever
+        // asks the log is told.
+        if code_of(&error) == Some(Code::BrokerTransportFailure) {
+            tracing::debug!(target: "kafka", %error, "{reason}");
+        } else {
+            tracing::warn!(target: "kafka", %error, "{reason}");
+        }
     }
 }
 
@@ -60,10 +66,12 @@ pub(crate) fn is_passing(code: Code) -> bool {
     matches!(
         code,
         Code::BrokerTransportFailure
+            | Code::DestroyBroker
             | Code::AllBrokersDown
             | Code::Resolve
             | Code::OperationTimedOut
             | Code::MessageTimedOut
+            | Code::TimedOutQueue
             | Code::RequestTimedOut
             | Code::NetworkException
             | Code::LeaderNotAvailable

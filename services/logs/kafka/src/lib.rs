@@ -21,7 +21,10 @@
 //! token; and reads what is committed until the token comes. Only then it knows the newest event. Control records are no
 //! part of history: reading passes over them, as over the offsets of transaction markers. Appends that wait are
 //! committed together, in one transaction; each is acknowledged once a reader of what is committed has seen it, because
-//! the brokers answer a commit before readers see it. After the first failure a writer is dead: claim again.
+//! the brokers answer a commit before readers see it. After the first failure a writer is dead: claim again. Whether it
+//! failed because somebody else has claimed, only a control record behind its own says: brokers that gave a transaction
+//! up, for it took too long, answer as if somebody had. Without one the failure is `System` and the next claim of the
+//! same process looks once more before it fences anybody.
 //!
 //! Safety does not rest on transactions alone: an event carries sequence, term and link, and
 //! [`gatelog_event_log::history`] checks them.

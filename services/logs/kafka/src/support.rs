@@ -4,6 +4,7 @@
 //! `${GATELOG_CACHE:-~/.cache/gatelog}/kafka-<version>`. The broker is broker and controller in one (KRaft), listens on
 //! ports of its own, keeps its data in a temporary directory and ends with whoever started it, however that one ends.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::TcpListener;
@@ -12,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+
+use rdkafka::consumer::Consumer;
 
 use crate::admin;
 use crate::config::KafkaConfig;
@@ -112,15 +115,6 @@ impl Broker {
         }
     }
 
-    fn java(&self, heap: &str) -> Vec<String> {
-        let jars = self.jars.join("*");
-        ["java", heap, "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", QUIET, "-cp"]
-            .into_iter()
-            .map(str::to_owned)
-            .chain([jars.display().to_string()])
-            .collect()
-    }
-
     fn format(&self, controller: u16) -> Result<(), String> {
         let (port, data) = (self.port, self.data());
         let properties = format!(
@@ -147,22 +141,13 @@ impl Broker {
         );
         let file = self.dir.join("server.properties");
         fs::write(&file, properties).map_err(|error| format!("{}: {error}", file.display()))?;
-        let java = self.java("-Xmx128m");
-        let (program, arguments) = java.split_first().ok_or("no program")?;
-        let mut command = Command::new(program);
-        command.args(arguments).args(["kafka.tools.StorageTool", "format", "--ignore-formatted", "-t"]);
-        command.arg("Z2F0ZWxvZy1nYXRlbG9nMQ").arg("-c").arg(&file);
-        let output = command.stdin(Stdio::null()).output().map_err(|error| format!("no java: {error}"))?;
-        if output.status.success() {
-            return Ok(());
-        }
-        Err(format!("Kafka's storage could not be made: {}", String::from_utf8_lossy(&output.stderr).trim()))
+        format_storage(&self.jars, &file)
     }
 
     fn run(&mut self) -> Result<(), String> {
         let mut command = Command::new("sh");
         command.args(["-c", KEEPER, "keeper"]).arg(&self.dir);
-        command.args(self.java("-Xmx512m")).arg("kafka.Kafka").arg(self.dir.join("server.properties"));
+        command.args(java(&self.jars, "-Xmx512m")).arg("kafka.Kafka").arg(self.dir.join("server.properties"));
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // In a group of its own: what a terminal sends to all (Ctrl-C) must not end who is to clean up.
         command.process_group(0);
@@ -215,6 +200,84 @@ impl Drop for Broker {
     }
 }
 
+/// The command that runs one of Kafka's classes, up to the class: quiet, and small.
+pub fn java(jars: &Path, heap: &str) -> Vec<String> {
+    let jars = jars.join("*");
+    ["java", heap, "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", QUIET, "-cp"]
+        .into_iter()
+        .map(str::to_owned)
+        .chain([jars.display().to_string()])
+        .collect()
+}
+
+/// Makes the storage of a broker with these properties, unless it is there.
+///
+/// # Errors
+/// What Kafka says.
+pub fn format_storage(jars: &Path, properties: &Path) -> Result<(), String> {
+    let java = java(jars, "-Xmx128m");
+    let (program, arguments) = java.split_first().ok_or("no program")?;
+    let mut command = Command::new(program);
+    command.args(arguments).args(["kafka.tools.StorageTool", "format", "--ignore-formatted", "-t"]);
+    command.arg("Z2F0ZWxvZy1nYXRlbG9nMQ").arg("-c").arg(properties);
+    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("no java: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("Kafka's storage could not be made: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+/// How a cluster is, asked of whoever of these brokers answers.
+pub struct Observer {
+    reach: Reach,
+}
+
+/// A cluster as one of its brokers knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The brokers that are there.
+    pub brokers: Vec<i32>,
+    /// The leader of each partition of each topic, as `topic/partition`; without those that have none.
+    pub leaders: BTreeMap<String, i32>,
+    /// The partitions that lack a replica in sync, or a leader.
+    pub behind: Vec<String>,
+}
+
+impl Observer {
+    /// Of the cluster to which these belong.
+    ///
+    /// # Errors
+    /// What librdkafka says.
+    pub fn new(brokers: &str) -> Result<Observer, String> {
+        let config = KafkaConfig {
+            brokers: brokers.to_owned(),
+            timeout: Duration::from_secs(2),
+            properties: [("log_level".to_owned(), "0".to_owned()), ("socket.timeout.ms".to_owned(), "2000".to_owned())]
+                .into(),
+            ..KafkaConfig::default()
+        };
+        Ok(Observer { reach: Reach::new(config).map_err(|error| error.to_string())? })
+    }
+
+    /// How it is now; `None` when nobody answers.
+    pub fn look(&self) -> Option<Seen> {
+        let metadata = self.reach.asker().fetch_metadata(None, self.reach.config.timeout).ok()?;
+        let mut seen = Seen { brokers: metadata.brokers().iter().map(|one| one.id()).collect(), ..Seen::default() };
+        for topic in metadata.topics() {
+            for partition in topic.partitions() {
+                let name = format!("{}/{}", topic.name(), partition.id());
+                if partition.leader() < 0 || partition.isr().len() < partition.replicas().len() {
+                    seen.behind.push(name.clone());
+                }
+                if partition.leader() >= 0 {
+                    seen.leaders.insert(name, partition.leader());
+                }
+            }
+        }
+        Some(seen)
+    }
+}
+
 fn token() -> Result<String, String> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(|error| error.to_string())?;
@@ -230,7 +293,10 @@ fn free_ports() -> Result<[u16; 2], String> {
 }
 
 /// The directory with Kafka's jars; had by Maven the first time.
-fn jars() -> Result<PathBuf, String> {
+///
+/// # Errors
+/// Why they cannot be had.
+pub fn jars() -> Result<PathBuf, String> {
     let version = std::env::var("GATELOG_KAFKA_VERSION").unwrap_or_else(|_| KAFKA_VERSION.to_owned());
     let cache = match std::env::var_os("GATELOG_CACHE") {
         Some(cache) => PathBuf::from(cache),

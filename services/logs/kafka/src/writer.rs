@@ -19,6 +19,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
 
+use crate::claim::Owner;
 use crate::config::Purpose;
 use crate::cursor::{Cursor, Reach};
 use crate::fault::{Context, code_of, is_fencing, or_system, said, system};
@@ -79,7 +80,8 @@ impl ProducerContext for Notes {
 /// Why a transaction came to nothing.
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
-    /// Another claim has taken the transactional id.
+    /// The transactional id is no longer this producer's: another claim has taken it, or the brokers gave its
+    /// transaction up.
     Fenced,
     /// Anything else; whether it is there is not known.
     Broken(String),
@@ -227,6 +229,7 @@ pub(crate) struct Worker {
     pub(crate) transactions: Transactions,
     /// Stands behind the claim's control record.
     pub(crate) cursor: Cursor,
+    pub(crate) owner: Owner,
     pub(crate) partition: Partition,
     pub(crate) term: u64,
     pub(crate) patience: Duration,
@@ -278,17 +281,25 @@ impl Worker {
 
     fn write(&mut self, group: Vec<Item>) -> Result<(), LogError> {
         let records: Vec<&[u8]> = group.iter().flat_map(|item| item.records.iter().map(Vec::as_slice)).collect();
+        // What became of these records the next claim finds out: it reads what is committed.
+        let failed = |message| LogError::System { what: format!("appending to {}", self.partition), message };
         let written = self.transactions.commit(records.iter().copied()).map_err(|failure| match failure {
-            Failure::Fenced => LogError::Fenced { partition: self.partition, term: self.term },
-            Failure::Broken(message) => LogError::Stopped { message },
+            Failure::Fenced if self.owner.was_taken_over() => {
+                LogError::Fenced { partition: self.partition, term: self.term }
+            }
+            Failure::Fenced => failed("the brokers gave up a transaction that took too long".to_owned()),
+            Failure::Broken(message) => failed(message),
         });
         let seen = written.and_then(|offsets| {
             let last = offsets.last().copied().unwrap_or_default();
-            self.cursor.read_to(last + 1, self.patience, |raw| Ok(raw.offset < last)).map_err(|error| {
-                LogError::Stopped { message: format!("what was committed did not come back: {error}") }
-            })?;
+            self.cursor
+                .read_to(last + 1, self.patience, |raw| Ok(raw.offset < last))
+                .map_err(|error| failed(format!("what was committed did not come back: {error}")))?;
             Ok(offsets)
         });
+        if matches!(seen, Err(LogError::System { .. })) {
+            self.owner.unsettled();
+        }
         self.line.queue.lock().bytes -= group.iter().map(|item| item.size).sum::<u64>();
         match seen {
             Ok(offsets) => {

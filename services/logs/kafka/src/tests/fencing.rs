@@ -128,3 +128,33 @@ fn a_claim_reads_on_from_what_is_known_and_notices_another_log() {
     let behind = known(ahead, middle.link).err().unwrap();
     assert!(matches!(&behind, LogError::Behind { knows, .. } if knows.contains("event 50")), "{behind}");
 }
+
+#[test]
+fn a_writer_that_only_the_brokers_gave_up_claims_again_and_one_that_was_taken_over_does_not() {
+    let Some(broker) = broker() else { return };
+    let (config, first) = fresh(broker);
+    // What brokers do with a transaction that takes too long: the id is another's, and nobody has claimed.
+    let give_up =
+        || raw_producer(&config, Some(&config.names().unwrap().transactional_id(GATE))).init_transactions(PATIENCE);
+    let (mut scribe, mut writer) = claim(&first);
+    arrived(writer.append(scribe.several(3))).unwrap();
+    let kept = scribe.tail;
+    give_up().unwrap();
+    let refused = arrived(writer.append(vec![scribe.next("given up")])).unwrap_err();
+    assert!(matches!(&refused, LogError::System { message, .. } if message.contains("took too long")), "{refused}");
+    let (mut again, mut writer) = claim(&first);
+    assert_eq!((again.tail, again.term), (kept, 2));
+    arrived(writer.append(again.several(1))).unwrap();
+
+    // The same, but before it claims again somebody else does: it must not take the partition back.
+    give_up().unwrap();
+    let second = KafkaLog::open(config.clone()).unwrap();
+    let failed = arrived(writer.append(vec![again.clone().next("given up")])).unwrap_err();
+    assert!(matches!(failed, LogError::System { .. }), "{failed}");
+    let (mut owner, mut owners) = claim(&second);
+    assert_eq!(first.claim(GATE).err(), Some(LogError::Fenced { partition: GATE, term: 2 }));
+    arrived(owners.append(owner.several(2))).unwrap();
+    // Asked once more, it is meant.
+    let (third, _) = claim(&first);
+    assert_eq!((third.tail, third.term), (owner.tail, 4));
+}

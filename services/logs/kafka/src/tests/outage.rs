@@ -52,7 +52,7 @@ fn while_the_broker_is_away_errors_name_it_and_afterwards_all_is_there() {
     let (next, mut next_writer) = claim(&log);
     match appended {
         Ok(_) => assert_eq!(next.tail, scribe.tail),
-        Err(error) => assert!(matches!(error, LogError::Stopped { .. } | LogError::Fenced { .. }), "{error}"),
+        Err(error) => assert!(matches!(error, LogError::System { .. }), "{error}"),
     }
     let mut next = next;
     arrived(next_writer.append(next.several(1))).unwrap();

@@ -1,0 +1,22 @@
+//! Faults of a real cluster of three brokers, and of the processes on it, while changes are pushed, built and merged:
+//! nothing acknowledged is lost, nothing is decided twice, queues go on by themselves, another tenant does too. Each test
+//! says how long it took until something was decided again.
+//!
+//! The default set is a leader killed, a leader paused, a rolling restart and two schedulers of which one is a zombie;
+//! `GATELOG_FAULTS=long` adds full disks, cut networks and each role's process killed.
+
+mod brokers;
+mod disks;
+mod networks;
+mod roles;
+mod stage;
+mod zombie;
+
+/// Whether the long ones are to run too; says so in the line that is counted, if not.
+fn long(test: &str) -> bool {
+    let wanted = std::env::var("GATELOG_FAULTS").is_ok_and(|wanted| wanted == "long");
+    if !wanted {
+        println!("SKIPPED {test}: it takes minutes; set GATELOG_FAULTS=long");
+    }
+    wanted
+}

@@ -1,0 +1,45 @@
+//! Two schedulers, of which the first does not know that it has been replaced.
+
+use super::stage::{Stage, launch, play};
+use crate::harness::cluster::cluster;
+use crate::harness::kafka::SCHEDULER;
+use crate::harness::{Server, host};
+
+fn signal(server: &Server, signal: &str) {
+    let pid = server.pid().to_string();
+    assert!(std::process::Command::new("kill").args([signal, &pid]).status().unwrap().success());
+}
+
+/// The scheduler is paused, another takes over and decides; then the first goes on where it was.
+fn replace(stage: &mut Stage<'_>) -> &'static str {
+    let root = stage.site.site.path();
+    let here = stage.scheduler.site().to_path_buf();
+    let other = if here == root { root.join("other") } else { root.to_path_buf() };
+    if other != root {
+        std::fs::create_dir_all(&other).unwrap();
+        std::fs::write(other.join("gatelog.toml"), stage.site.toml("other", "../common", "../forge")).unwrap();
+        std::fs::copy(root.join("tenants.yaml"), other.join("tenants.yaml")).unwrap();
+    }
+    signal(&stage.scheduler, "-STOP");
+    let second = Server::launch(&other, &["--role", SCHEDULER]);
+    let zombie = std::mem::replace(&mut stage.scheduler, second);
+    stage.ready = false;
+    stage.recovers("the scheduler was paused and another started");
+    let said = zombie.log().len();
+    signal(&zombie, "-CONT");
+    assert_eq!(zombie.ends(), 9);
+    let log = std::fs::read_to_string(here.join("server.log")).unwrap();
+    assert!(log[said..].contains("another process has taken over"), "{}", &log[said..]);
+    stage.recovers("the zombie ended");
+    "scheduler"
+}
+
+#[test]
+fn a_scheduler_that_was_paused_and_replaced_ends_and_says_why() {
+    const TEST: &str = "a zombie scheduler";
+    if !host::can_build(TEST) {
+        return;
+    }
+    let Some(mut cluster) = cluster(TEST) else { return };
+    play(TEST, &mut cluster, replace, 2, launch);
+}
