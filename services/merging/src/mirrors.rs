@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use git2::{Oid, Repository, RepositoryInitOptions};
@@ -10,6 +11,7 @@ use parking_lot::Mutex;
 
 use crate::error::MergeError;
 use crate::kept::{Kept, Open};
+use crate::known::Known;
 use crate::names::{ProjectKey, branch_ref, commit_id, directory_name, work_id};
 use crate::pick::Tally;
 
@@ -99,7 +101,10 @@ pub struct Mirrors {
     pub(crate) config: MirrorsConfig,
     sources: Mutex<BTreeMap<ProjectKey, String>>,
     tally: Mutex<Tally>,
-    kept: Kept,
+    pub(crate) kept: Kept,
+    pub(crate) known: Mutex<Known>,
+    /// Whose chains are being made: what one request makes the next one need not.
+    pub(crate) chains: Mutex<BTreeMap<ProjectKey, Arc<Mutex<()>>>>,
     /// Projects whose lock was had since this was opened.
     locked: Mutex<BTreeSet<ProjectKey>>,
 }
@@ -146,7 +151,15 @@ impl Mirrors {
         fs::create_dir_all(&config.root)
             .map_err(|e| MergeError::io("cannot make the directory of mirrors", &config.root, e))?;
         let kept = Kept::new(config.limits.open_mirrors);
-        Ok(Mirrors { config, sources: Mutex::default(), tally: Mutex::default(), kept, locked: Mutex::default() })
+        Ok(Mirrors {
+            config,
+            sources: Mutex::default(),
+            tally: Mutex::default(),
+            kept,
+            known: Mutex::default(),
+            chains: Mutex::default(),
+            locked: Mutex::default(),
+        })
     }
 
     /// How often a mirror was opened to answer something, and how often it was open already.
