@@ -19,7 +19,7 @@ use gatelog_rules_gate::{combine, freeze_subject, frozen_job, wanted_nodes};
 
 use crate::connection::Trouble;
 use crate::git::{Repositories, trouble};
-use crate::layout::get;
+use crate::layout::read_layout;
 use crate::secrets;
 use crate::spec::{JobProject, JobSpec, PinnedCheckout, SpecStep, VERSION};
 
@@ -33,15 +33,15 @@ pub fn run(repositories: &Repositories, wanted: &FreezeWanted) -> FreezeOutcome 
 
 fn try_run(repositories: &Repositories, wanted: &FreezeWanted) -> Result<FreezeOutcome, Trouble> {
     let blobs = &repositories.blobs;
-    let layout = read_layout(repositories, &wanted.layout)?;
-    let ahead = wanted.layout_ahead.as_ref().map(|hash| read_layout(repositories, hash)).transpose()?;
+    let layout = read_layout(&**blobs, &wanted.layout)?;
+    let ahead = wanted.layout_ahead.as_ref().map(|hash| read_layout(&**blobs, hash)).transpose()?;
     let own = wanted.steps.iter().rev().find(|step| step.item == wanted.item).map(|step| &step.subject);
     let own = own.ok_or_else(|| Trouble {
         code: "internal".into(),
         message: "the item to be frozen is not part of its own chain".into(),
         again: false,
     })?;
-    let options = FreezeOptions { ahead: ahead.as_ref(), ..FreezeOptions::default() };
+    let options = FreezeOptions { ahead: ahead.as_deref(), ..FreezeOptions::default() };
     if wanted.steps.iter().filter(|step| step.item == wanted.item).count() > 1 {
         return circle(repositories, wanted, &layout, options);
     }
@@ -125,10 +125,6 @@ fn circle(
     }
     let repo_state = pins.repo_state();
     Ok(FreezeOutcome::Frozen { graph: put(codec::encode(&together))?, trace: last, jobs, repo_state })
-}
-
-fn read_layout(repositories: &Repositories, hash: &BlobHash) -> Result<Layout, Trouble> {
-    codec::decode(&get(&*repositories.blobs, hash)?).map_err(|error| Trouble::lasting("layout-unreadable", &error))
 }
 
 /// A job on each of its further nodesets: what a worker must know differs in nothing but that.
