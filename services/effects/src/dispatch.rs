@@ -36,10 +36,22 @@ pub struct Due {
     pub request: Work,
 }
 
+/// What is pending at one position.
+#[derive(Clone, Debug, Default)]
+pub struct Pending {
+    /// The position.
+    pub position: u64,
+    /// Everything that may be done at this moment.
+    pub there: BTreeSet<(WorkId, u32)>,
+    /// Of it what was not known, oldest first.
+    pub new: Vec<Due>,
+}
+
 /// Where pending work is read.
 pub trait WorkSource: Send + Sync {
-    /// Everything that may be done at this moment, oldest first, and the position it was read at.
-    fn due(&self, now: Timestamp) -> (u64, Vec<Due>);
+    /// What may be done at this moment. Of what is `known`, only that it is there: the table is looked through with
+    /// everything that is folded, and a request can be long.
+    fn due(&self, now: Timestamp, known: &BTreeSet<(WorkId, u32)>) -> Pending;
     /// Waits until something was folded beyond a position, at most so long.
     fn wait(&self, beyond: u64, at_most: Duration);
     /// How the state an item was tested in came about; `None` when there is none.
@@ -115,14 +127,13 @@ pub fn spawn(
     let scan = std::thread::Builder::new().name("effects-scan".into());
     threads.push(scan.spawn(move || {
         while !stop.load(Ordering::Relaxed) {
-            let (position, mut due) = source.due((tools.now)());
+            let known = taken.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let Pending { position, there, mut new } = source.due((tools.now)(), &known);
             let present: BTreeMap<Duty, Vec<String>> = lanes.keys().map(|duty| (*duty, share.present(*duty))).collect();
-            due.retain(|row| present.get(&lane_of(&row.request)).is_some_and(|present| share.is_mine(row, present)));
+            new.retain(|row| present.get(&lane_of(&row.request)).is_some_and(|present| share.is_mine(row, present)));
             let mut taken_now = taken.lock().unwrap_or_else(PoisonError::into_inner);
             // What is no longer in the table was answered, and the answer was taken.
-            let there: BTreeSet<_> = due.iter().map(|row| (row.work, row.attempt)).collect();
             taken_now.retain(|key| there.contains(key));
-            let new: Vec<Due> = due.into_iter().filter(|row| !taken_now.contains(&(row.work, row.attempt))).collect();
             for row in new {
                 let key = (row.work, row.attempt);
                 if let Some(sender) = lanes.get(&lane_of(&row.request))

@@ -20,7 +20,7 @@ use gatelog_rules_gate::{freeze_subjects, frozen_job, own_changes, wanted_nodes}
 
 use crate::connection::Trouble;
 use crate::git::{Repositories, trouble};
-use crate::layout::get;
+use crate::layout::read_layout;
 use crate::secrets;
 use crate::spec::{JobProject, JobSpec, PinnedCheckout, SpecStep, VERSION};
 
@@ -34,9 +34,9 @@ pub fn run(repositories: &Repositories, wanted: &FreezeWanted) -> FreezeOutcome 
 
 fn try_run(repositories: &Repositories, wanted: &FreezeWanted) -> Result<FreezeOutcome, Trouble> {
     let blobs = &repositories.blobs;
-    let layout = read_layout(repositories, &wanted.layout)?;
-    let ahead = wanted.layout_ahead.as_ref().map(|hash| read_layout(repositories, hash)).transpose()?;
-    let options = FreezeOptions { ahead: ahead.as_ref(), ..FreezeOptions::default() };
+    let layout = read_layout(&**blobs, &wanted.layout)?;
+    let ahead = wanted.layout_ahead.as_ref().map(|hash| read_layout(&**blobs, hash)).transpose()?;
+    let options = FreezeOptions { ahead: ahead.as_deref(), ..FreezeOptions::default() };
     let (changes, subjects) = (own_changes(wanted), freeze_subjects(wanted));
     let (own, subject) = match (changes.as_slice(), subjects.as_slice()) {
         ([own], [subject]) => (*own, subject),
@@ -128,10 +128,6 @@ fn circle(
     }
     let repo_state = pins.repo_state();
     Ok(FreezeOutcome::Frozen { graph: put(codec::encode(&together))?, trace: last, jobs, repo_state })
-}
-
-fn read_layout(repositories: &Repositories, hash: &BlobHash) -> Result<Layout, Trouble> {
-    codec::decode(&get(&*repositories.blobs, hash)?).map_err(|error| Trouble::lasting("layout-unreadable", &error))
 }
 
 /// A job on each of its further nodesets: what a worker must know differs in nothing but that.

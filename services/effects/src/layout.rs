@@ -25,14 +25,15 @@ pub const LOADER: u32 = 4;
 /// Files parsed before: layouts of one tenant after the other, and of changes, share nearly all of them.
 static PARSED: LazyLock<Mutex<ParseCache>> = LazyLock::new(Mutex::default);
 
-/// The tenants' layouts that were read last: the changes of a tenant are all laid out beside the same one.
-static BASES: LazyLock<Mutex<Vec<Base>>> = LazyLock::new(Mutex::default);
+/// The layouts that were read last, newest last: the changes of a tenant are nearly all laid out beside the same one, and
+/// frozen with it.
+static READ: LazyLock<Mutex<Vec<Read>>> = LazyLock::new(Mutex::default);
 
-/// A tenant's layout, by its blob.
-type Base = (BlobHash, Shared<Layout>);
+/// A layout, by its blob.
+type Read = (BlobHash, Shared<Layout>);
 
 /// How many of them are kept.
-const MAX_BASES: usize = 4;
+const MAX_READ: usize = 4;
 
 /// What is wrong where a blob is missing or damaged.
 const BLOB_MISSING: &str = "blob-missing";
@@ -131,7 +132,7 @@ fn try_make(
     };
     // Loading has told what is wrong with the change's own.
     if let Some(base) = &wanted.base {
-        layout.keep_static(&*read_base(blobs, base)?);
+        layout.keep_static(&*read_layout(blobs, base)?);
     }
     let put = |bytes: Vec<u8>| blobs.put(&bytes).map_err(|error| Trouble::passing("blob-store", &error));
     let encode_error = |error| Trouble::lasting("layout-too-large", &error);
@@ -146,21 +147,26 @@ fn try_make(
     })
 }
 
-/// A tenant's layout, from its blob or as it was read before.
-fn read_base(blobs: &dyn Blobs, hash: &BlobHash) -> Result<Shared<Layout>, Trouble> {
+/// A layout, from its blob or as it was read before.
+pub(crate) fn read_layout(blobs: &dyn Blobs, hash: &BlobHash) -> Result<Shared<Layout>, Trouble> {
     // Whoever panicked while holding them had them in order: there is nothing between their states.
-    let bases = || BASES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, known)) = bases().iter().find(|(known, _)| known == hash) {
-        return Ok(known.clone());
+    let read = || READ.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = read();
+    if let Some(at) = known.iter().position(|(known, _)| known == hash) {
+        let found = known.remove(at);
+        let layout = found.1.clone();
+        known.push(found);
+        return Ok(layout);
     }
+    drop(known);
     let layout: Layout =
         codec::decode(&get(blobs, hash)?).map_err(|error| Trouble::lasting("layout-unreadable", &error))?;
     let layout = Shared::new(layout);
-    let mut bases = bases();
-    if bases.len() >= MAX_BASES {
-        bases.remove(0);
+    let mut known = read();
+    if known.len() >= MAX_READ {
+        known.remove(0);
     }
-    bases.push((*hash, layout.clone()));
+    known.push((*hash, layout.clone()));
     Ok(layout)
 }
 

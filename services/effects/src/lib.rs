@@ -16,6 +16,7 @@ pub mod prepare;
 pub mod review;
 pub mod secrets;
 pub mod share;
+pub mod sources;
 pub mod spec;
 pub mod worker;
 pub mod workspace;

@@ -23,7 +23,6 @@ mod routing;
 mod serve;
 mod server;
 mod show;
-mod sources;
 mod tenants;
 mod web;
 

@@ -28,6 +28,7 @@ mod error;
 mod fetch;
 mod files;
 mod kept;
+mod known;
 mod line;
 mod mirrors;
 mod names;

@@ -7,7 +7,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use git2::{Oid, Repository};
 
@@ -15,20 +15,23 @@ use crate::pick::tree_before;
 use crate::trees;
 
 /// Paths, by their bytes.
-pub(crate) type Paths = Rc<BTreeSet<Vec<u8>>>;
+pub(crate) type Paths = Arc<BTreeSet<Vec<u8>>>;
 
 /// Commits that a change holds and the base does not; `None` when they are too many.
-type News = Option<Rc<BTreeSet<Oid>>>;
+type News = Option<Arc<BTreeSet<Oid>>>;
 
 /// A longer change is worth no shortcut.
 const NEWS_MAX: usize = 1000;
 
+/// One that is longer is not carried along from request to request.
+const LONG: usize = 2000;
+
 /// A branch's base and what was put on top.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Line {
     base: Oid,
     /// Changes put on top, with the commits made for each, that nobody asked after yet.
-    grown: RefCell<Vec<(Oid, Vec<Oid>)>>,
+    grown: RefCell<Vec<(Oid, Arc<[Oid]>)>>,
     added: RefCell<Added>,
     /// What the change that was looked at last brings: it is the one that is put on top next.
     last: RefCell<Option<(Oid, News)>>,
@@ -37,7 +40,7 @@ pub(crate) struct Line {
 }
 
 /// What was put on top of the base.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Added {
     /// At least every commit that the state holds and the base does not.
     commits: BTreeSet<Oid>,
@@ -62,8 +65,14 @@ impl Line {
     }
 
     /// Notes that a change was put on top, for which these commits were made.
-    pub(crate) fn grow(&mut self, change: Oid, made: Vec<Oid>) {
+    pub(crate) fn grow(&mut self, change: Oid, made: Arc<[Oid]>) {
         self.grown.get_mut().push((change, made));
+    }
+
+    /// Whether so much was put on top that it is better to begin anew.
+    pub(crate) fn is_long(&self) -> bool {
+        let added = self.added.borrow();
+        added.is_too_much || added.commits.len() + self.grown.borrow().len() > LONG
     }
 
     /// A commit that stands to the change as the state does: the base, as long as the change holds nothing that was put
@@ -100,7 +109,7 @@ impl Line {
         if commit.parent_count() < 2 {
             paths = trees::differing(repo, tree_before(repo, &commit)?.id(), commit.tree_id())?;
         }
-        let paths = (!paths.is_empty()).then(|| Rc::new(paths));
+        let paths = (!paths.is_empty()).then(|| Arc::new(paths));
         self.paths.borrow_mut().insert(id, paths.clone());
         Ok(paths)
     }
@@ -114,7 +123,7 @@ impl Line {
             let news = self.news(repo, change)?;
             let mut added = self.added.borrow_mut();
             added.is_too_much = news.is_none();
-            for id in news.iter().flat_map(|news| news.iter()).copied().chain(made) {
+            for id in news.iter().flat_map(|news| news.iter()).copied().chain(made.iter().copied()) {
                 if added.commits.insert(id) {
                     added.unread.push(id);
                 }
@@ -133,7 +142,7 @@ impl Line {
         walk.push(change)?;
         walk.hide(self.base)?;
         let news = walk.take(NEWS_MAX + 1).collect::<Result<BTreeSet<Oid>, _>>()?;
-        let news = (news.len() <= NEWS_MAX).then(|| Rc::new(news));
+        let news = (news.len() <= NEWS_MAX).then(|| Arc::new(news));
         *self.last.borrow_mut() = Some((change, news.clone()));
         Ok(news)
     }

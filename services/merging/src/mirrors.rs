@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use gatelog_event_log::failpoint;
@@ -11,6 +12,7 @@ use parking_lot::Mutex;
 
 use crate::error::MergeError;
 use crate::kept::{Kept, Open};
+use crate::known::Known;
 use crate::names::{ProjectKey, branch_ref, commit_id, directory_name, work_id};
 use crate::pick::Tally;
 
@@ -107,7 +109,10 @@ pub struct Mirrors {
     pub(crate) config: MirrorsConfig,
     sources: Mutex<BTreeMap<ProjectKey, String>>,
     tally: Mutex<Tally>,
-    kept: Kept,
+    pub(crate) kept: Kept,
+    pub(crate) known: Mutex<Known>,
+    /// Whose chains are being made: what one request makes the next one need not.
+    pub(crate) chains: Mutex<BTreeMap<ProjectKey, Arc<Mutex<()>>>>,
     /// Projects whose lock was had since this was opened.
     locked: Mutex<BTreeSet<ProjectKey>>,
     /// When old work of a project was last let go.
@@ -161,6 +166,8 @@ impl Mirrors {
             sources: Mutex::default(),
             tally: Mutex::default(),
             kept,
+            known: Mutex::default(),
+            chains: Mutex::default(),
             locked: Mutex::default(),
             tidied: Mutex::default(),
         })
@@ -323,7 +330,14 @@ impl Mirrors {
             }
             Ok(())
         })
-        .map_err(|e| MergeError::git(project, "cannot drop the refs of prepared commits", e))
+        .map_err(|e| MergeError::git(project, "cannot drop the refs of prepared commits", e))?;
+        // What nothing keeps any more may be pruned: whoever has the mirror open must not go by what it remembers.
+        let mark = path.join(COMPLETE);
+        File::options()
+            .append(true)
+            .open(&mark)
+            .and_then(|file| file.set_modified(SystemTime::now()))
+            .map_err(|e| MergeError::io("cannot touch", &mark, e))
     }
 
     /// The work ids whose commits a mirror keeps: for cleaning up after a restart.

@@ -2,13 +2,16 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use gatelog_event_log::failpoint;
 use git2::{Oid, Repository, Signature, Time};
+use parking_lot::Mutex;
 
 use crate::error::MergeError;
 use crate::files::{self, FileFilter, SourceFile};
 use crate::kept::Open;
+use crate::known::Made;
 use crate::line::Line;
 use crate::mirrors::{Limits, Mirrors, PREPARED, tip};
 use crate::names::{BranchKey, ProjectKey, commit_id, full_ref, work_id};
@@ -133,7 +136,10 @@ struct Branch {
     key: BranchKey,
     base: Oid,
     state: Oid,
-    line: Line,
+    /// Where `state` comes from, as far as somebody asked.
+    line: Option<Line>,
+    /// Changes whose merges are known from before and the commits made for them: the line has not got them yet.
+    passed: Vec<(Oid, Arc<[Oid]>)>,
 }
 
 /// What one request has opened and fetched so far.
@@ -158,6 +164,8 @@ impl Mirrors {
         for frozen in &request.bases {
             bases.insert(&frozen.branch, commit_id(&frozen.commit)?);
         }
+        let turn = self.turn(request);
+        let held = turn.as_ref().map(|turn| turn.lock());
         let mut chain =
             Chain { mirrors: self, repositories: BTreeMap::new(), fetched: BTreeMap::new(), branches: Vec::new() };
         let mut items = Vec::new();
@@ -165,11 +173,15 @@ impl Mirrors {
             let key = BranchKey::new(item.project.clone(), item.branch.clone());
             let change = chain.change(item)?;
             let ahead = chain.branch(&key, bases.get(&key).copied())?;
+            if let Some(made) = chain.known(item, &key, ahead, change)? {
+                items.push(made);
+                continue;
+            }
             let mut line = chain.line(&key, ahead);
             let repo = chain.repository(&item.project)?;
             let wrap = |e| MergeError::git(&item.project, "cannot put a change on top of its branch", e);
-            let picked = put_on_top(self, repo, item, &mut line, ahead, change);
-            match picked.map_err(wrap)? {
+            let (picked, made) = put_on_top(self, repo, item, &line, ahead, change).map_err(wrap)?;
+            match picked {
                 Picked::Conflict { paths, message } => {
                     let bases =
                         chain.branches.iter().map(|b| FrozenBase { branch: b.key.clone(), commit: b.base.to_string() });
@@ -178,17 +190,23 @@ impl Mirrors {
                 }
                 Picked::Commit(commit) => {
                     let files = files::changed(repo, ahead, commit, self.config.limits.changed_files).map_err(wrap)?;
-                    items.push(PreparedItem {
+                    let prepared = PreparedItem {
                         change_commit: change.to_string(),
                         ahead: ahead.to_string(),
                         commit: commit.to_string(),
                         tree: tree_of(repo, commit).map_err(wrap)?,
                         files,
-                    });
+                    };
+                    let made: Arc<[Oid]> = made.into();
+                    line.grow(change, Arc::clone(&made));
+                    let merge = Made { message: message_of(item, change), item: prepared.clone(), commit, made };
+                    self.known.lock().note(&item.project, (ahead, change, item.mode, item.date_s), merge);
+                    items.push(prepared);
                     chain.set_state(&key, commit, line);
                 }
             }
         }
+        drop(held);
         let branches = chain.finish(id, &request.files)?;
         for project in request.items.iter().map(|item| &item.project).collect::<BTreeSet<_>>() {
             self.tidy(project);
@@ -197,29 +215,8 @@ impl Mirrors {
     }
 }
 
-fn check_count(request: &PrepareRequest, limits: &Limits) -> Result<(), MergeError> {
-    if request.items.len() > limits.items || request.bases.len() > 10 * limits.items {
-        let limit = u64::try_from(limits.items).unwrap_or(u64::MAX);
-        return Err(MergeError::TooMany { what: "items", subject: request.id.clone(), limit });
-    }
-    Ok(())
-}
-
-fn tree_of(repo: &Repository, commit: Oid) -> Result<String, git2::Error> {
-    Ok(repo.find_commit(commit)?.tree_id().to_string())
-}
-
-fn put_on_top(
-    mirrors: &Mirrors,
-    repo: &Repository,
-    item: &MergeItem,
-    line: &mut Line,
-    ahead: Oid,
-    change: Oid,
-) -> Result<Picked, git2::Error> {
-    let (identity, limits) = (&mirrors.config.identity, &mirrors.config.limits);
-    // A zone of its own would make the ids depend on where the merger runs.
-    let signature = Signature::new(&identity.name, &identity.email, &Time::new(item.date_s, 0))?;
+/// The commit's message.
+fn message_of(item: &MergeItem, change: Oid) -> String {
     let mut message = match (&item.message, &item.ref_name) {
         (Some(message), _) => message.clone(),
         (None, Some(name)) => format!("Merge '{name}'"),
@@ -230,13 +227,48 @@ fn put_on_top(
     if !message.ends_with('\n') {
         message.push('\n');
     }
+    message
+}
+
+fn check_count(request: &PrepareRequest, limits: &Limits) -> Result<(), MergeError> {
+    if request.items.len() > limits.items || request.bases.len() > 10 * limits.items {
+        let limit = u64::try_from(limits.items).unwrap_or(u64::MAX);
+        return Err(MergeError::TooMany { what: "items", subject: request.id.clone(), limit });
+    }
+    Ok(())
+}
+
+impl Mirrors {
+    /// Who makes a chain in a project waits for the one before it, which makes most of the same.
+    fn turn(&self, request: &PrepareRequest) -> Option<Arc<Mutex<()>>> {
+        let [first, _, ..] = request.items.as_slice() else { return None };
+        Some(Arc::clone(self.chains.lock().entry(first.project.clone()).or_default()))
+    }
+}
+
+fn tree_of(repo: &Repository, commit: Oid) -> Result<String, git2::Error> {
+    Ok(repo.find_commit(commit)?.tree_id().to_string())
+}
+
+/// What came of it, and the commits made for it.
+fn put_on_top(
+    mirrors: &Mirrors,
+    repo: &Repository,
+    item: &MergeItem,
+    line: &Line,
+    ahead: Oid,
+    change: Oid,
+) -> Result<(Picked, Vec<Oid>), git2::Error> {
+    let (identity, limits) = (&mirrors.config.identity, &mirrors.config.limits);
+    // A zone of its own would make the ids depend on where the merger runs.
+    let signature = Signature::new(&identity.name, &identity.email, &Time::new(item.date_s, 0))?;
+    let message = message_of(item, change);
     let (tally, made) = (Cell::default(), RefCell::default());
     let maker = Maker { repo, signature, message, commits_max: limits.commits, tally: &tally, line, made: &made };
     let picked = pick::pick(&maker, item.mode, ahead, change);
     mirrors.count(tally.get());
     drop(maker);
-    line.grow(change, made.take());
-    picked
+    Ok((picked?, made.take()))
 }
 
 impl Chain<'_> {
@@ -308,19 +340,48 @@ impl Chain<'_> {
                 }
             }
         };
-        self.branches.push(Branch { key: key.clone(), base, state: base, line: Line::new(base) });
+        self.branches.push(Branch { key: key.clone(), base, state: base, line: None, passed: Vec::new() });
         Ok(base)
     }
 
-    /// Takes what is known of where a branch's state comes from.
+    /// The same merge, when it was made before and its commit is still there.
+    fn known(
+        &mut self,
+        item: &MergeItem,
+        key: &BranchKey,
+        ahead: Oid,
+        change: Oid,
+    ) -> Result<Option<PreparedItem>, MergeError> {
+        let cause = (ahead, change, item.mode, item.date_s);
+        let known = self.mirrors.known.lock().merge(&item.project, &cause, &message_of(item, change));
+        let Some(known) = known else { return Ok(None) };
+        if self.repository(&item.project)?.find_commit(known.commit).is_err() {
+            return Ok(None);
+        }
+        if let Some(branch) = self.branches.iter_mut().find(|b| b.key == *key) {
+            branch.state = known.commit;
+            branch.passed.push((change, Arc::clone(&known.made)));
+        }
+        Ok(Some(known.item.clone()))
+    }
+
+    /// Takes what is known of where a branch's state comes from: from this request, or from one that had this state.
     fn line(&mut self, key: &BranchKey, state: Oid) -> Line {
-        let line = self.branches.iter_mut().find(|b| b.key == *key);
-        line.map_or_else(|| Line::new(state), |branch| std::mem::replace(&mut branch.line, Line::new(state)))
+        let Some(branch) = self.branches.iter_mut().find(|b| b.key == *key) else { return Line::new(state) };
+        let passed = std::mem::take(&mut branch.passed);
+        if !passed.is_empty()
+            && let Some(line) = self.mirrors.known.lock().line(&key.project, state)
+        {
+            return line;
+        }
+        let mut line = branch.line.take().unwrap_or_else(|| Line::new(branch.base));
+        passed.into_iter().for_each(|(change, made)| line.grow(change, made));
+        line
     }
 
     fn set_state(&mut self, key: &BranchKey, commit: Oid, line: Line) {
         if let Some(branch) = self.branches.iter_mut().find(|b| b.key == *key) {
-            (branch.state, branch.line) = (commit, line);
+            (branch.state, branch.line) = (commit, Some(line));
         }
     }
 
@@ -339,6 +400,9 @@ impl Chain<'_> {
             lock.write_refs(repo, keep).map_err(wrap)?;
             drop(lock);
             failpoint::pass("merge/kept");
+            if let Some(line) = branch.line.filter(|_| branch.passed.is_empty()) {
+                mirrors.known.lock().note_line(&project, branch.state, line);
+            }
             let files = files::read(repo, &project, branch.state, &branch.key.to_string(), filter)?;
             done.push(PreparedBranch {
                 base: branch.base.to_string(),

@@ -151,6 +151,7 @@ fn what_was_prepared_long_ago_is_let_go_and_can_be_made_again() {
         git(&path, &["gc", "-q", "--prune=now"]);
         assert!(!site.mirrors.has_commit(&project, &done.branches[0].commit).unwrap());
         assert_eq!(merged(site.mirrors.prepare(&asked)), done, "the same commit");
+        assert!(site.mirrors.has_commit(&project, &done.branches[0].commit).unwrap(), "and it is there");
     }
 }
 

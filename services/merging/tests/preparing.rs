@@ -230,3 +230,54 @@ fn bad_input_is_a_named_error() {
         assert!(matches!(error, MergeError::Vanished { .. }), "{place}: {error}");
     }
 }
+
+#[test]
+fn each_request_of_a_queue_merges_only_what_none_before_it_merged() {
+    let site = Site::new();
+    let (project, ann) = site.project("library", &[("a", LINES)]);
+    let first = ann.head();
+    let names: Vec<String> = (0..6).map(|n| n.to_string()).collect();
+    for name in &names {
+        ann.change(&first, name, &[(&format!("f{name}"), "new\n")]);
+    }
+    ann.checkout(&first);
+    let base = ann.commit(&[("later", "later\n")], "the branch has moved on");
+    ann.push("refs/heads/master");
+    let merges = |mirrors: &Mirrors| mirrors.tally().in_memory + mirrors.tally().asked;
+    for mode in MergeMode::ALL {
+        let items: Vec<MergeItem> = names.iter().map(|name| item(&project, name, None, mode)).collect();
+        let mut whole = None;
+        for count in 1..=items.len() {
+            let before = merges(&site.mirrors);
+            let id = format!("{}-{count}", mode.name());
+            whole = Some(merged(site.mirrors.prepare(&request(&id, items[..count].to_vec()))));
+            assert_eq!(merges(&site.mirrors), before + 1, "{id}");
+        }
+        // Whoever knows nothing from before comes to the same.
+        let other = Mirrors::open(MirrorsConfig::new(site.dir.path().join(mode.name()))).unwrap();
+        other.set_source(&project, ann.bare.to_str().unwrap()).unwrap();
+        assert_eq!(whole, Some(merged(other.prepare(&request("whole", items.clone())))), "{mode:?}");
+
+        // The first is merged for real: what stood on it stands on the branch now, and is the same.
+        let branch = BranchKey::new(project.clone(), "master");
+        let ahead = whole.unwrap().items[0].commit.clone();
+        let bases = vec![FrozenBase { branch, commit: ahead.clone() }];
+        let next = PrepareRequest { bases, ..request("next", items[1..].to_vec()) };
+        let before = merges(&site.mirrors);
+        let on_it = merged(site.mirrors.prepare(&next));
+        assert_eq!(merges(&site.mirrors), before, "{mode:?}");
+        assert_eq!(on_it, merged(other.prepare(&next)), "{mode:?}");
+
+        // What a commit says and when is part of it.
+        let mut later = items.clone();
+        later[1].date_s += 1;
+        later[4].message = Some("Said otherwise".to_owned());
+        let before = merges(&site.mirrors);
+        let again = merged(site.mirrors.prepare(&request("later", later.clone())));
+        assert!(merges(&site.mirrors) > before, "{mode:?}");
+        let fresh = Mirrors::open(MirrorsConfig::new(site.dir.path().join(format!("{}-2", mode.name())))).unwrap();
+        fresh.set_source(&project, ann.bare.to_str().unwrap()).unwrap();
+        assert_eq!(again, merged(fresh.prepare(&request("later", later))), "{mode:?}");
+        assert_eq!(again.branches[0].base, base);
+    }
+}

@@ -16,7 +16,7 @@ use super::{GATE, Process};
 use crate::config::ConnectionConfig;
 use crate::connections::git::{GitConnection, GitIntake};
 use crate::server::{StartError, notify_dir, part};
-use crate::sources::GateWork;
+use gatelog_effects::sources::GateWork;
 
 /// The connections of a site, as this process uses them.
 #[derive(Default)]

@@ -19,7 +19,7 @@ use gatelog_tables::Table;
 use super::{CAPACITY, Process};
 use crate::presence::{MUTE_AFTER, SIGN_EVERY};
 use crate::server::{StartError, draw, part};
-use crate::sources::WorkerLeases;
+use gatelog_effects::sources::WorkerLeases;
 
 /// How long an announcement may take before it is left for the next round.
 const PATIENCE: Duration = Duration::from_secs(5);

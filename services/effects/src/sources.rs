@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use gatelog_capacity_state::{Capacity, LeaseState, Pause};
-use gatelog_effects::chain::Chain;
-use gatelog_effects::dispatch::{Due, WorkSource};
-use gatelog_effects::worker::{Held, LeaseSource, Parents};
 use gatelog_gate_state::Gate;
 use gatelog_gate_state::live::BuildState;
-use gatelog_record::{BuildId, ItemId, NodeId, Timestamp, Value};
+use gatelog_record::{BuildId, ItemId, NodeId, Timestamp, Value, WorkId};
 use gatelog_runner::Published;
 use gatelog_store::SharedProjection;
 use gatelog_tables::{Table, TableExt};
+
+use crate::chain::Chain;
+use crate::dispatch::{Due, Pending, WorkSource};
+use crate::worker::{Held, LeaseSource, Parents};
 
 /// The gate's projection, for effects.
 pub struct GateWork {
@@ -23,29 +24,30 @@ pub struct GateWork {
 }
 
 impl WorkSource for GateWork {
-    fn due(&self, now: Timestamp) -> (u64, Vec<Due>) {
+    fn due(&self, now: Timestamp, known: &BTreeSet<(WorkId, u32)>) -> Pending {
         let view = self.projection.view();
-        let position = view.position().sequence;
+        let mut pending = Pending { position: view.position().sequence, ..Pending::default() };
         let rows = match view.live().gate.pending_work.all() {
             Ok(rows) => rows,
             Err(error) => {
                 tracing::error!(%error, "pending work cannot be read");
-                return (position, Vec::new());
+                return pending;
             }
         };
-        let mut due: Vec<Due> = rows
-            .filter_map(Result::ok)
-            .filter(|(_, row)| row.not_before <= now)
-            .map(|(work, row)| Due {
-                work,
-                attempt: row.attempt,
-                tenant: row.tenant.clone(),
-                requested_by: row.requested,
-                request: row.work.clone(),
-            })
-            .collect();
-        due.sort_by_key(|row| row.requested_by);
-        (position, due)
+        for (work, row) in rows.filter_map(Result::ok).filter(|(_, row)| row.not_before <= now) {
+            pending.there.insert((work, row.attempt));
+            if !known.contains(&(work, row.attempt)) {
+                pending.new.push(Due {
+                    work,
+                    attempt: row.attempt,
+                    tenant: row.tenant.clone(),
+                    requested_by: row.requested,
+                    request: row.work.clone(),
+                });
+            }
+        }
+        pending.new.sort_by_key(|row| row.requested_by);
+        pending
     }
 
     fn wait(&self, beyond: u64, at_most: Duration) {
