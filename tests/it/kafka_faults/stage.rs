@@ -8,7 +8,7 @@ use gatelog_log_kafka::KafkaLog;
 use gatelog_record::{Domain, Envelope, Partition, Stream};
 
 use crate::harness::cluster::Cluster;
-use crate::harness::crash::{Covered, Survived, Victim, Witness, survive};
+use crate::harness::crash::{Covered, Survived, Victim, Witness, survive, tell_kills};
 use crate::harness::kafka::KafkaSite;
 use crate::harness::projects::{CONFIG, PROJECT};
 use crate::harness::{PATIENCE, Server, process};
@@ -79,9 +79,7 @@ pub fn play(
     let covered = Covered::default();
     let survived: Survived = survive(&site.site, stage, Witness::new(Box::new(site.log())), &covered, faults, 5);
     decided_once(&site);
-    for line in &survived.kills {
-        println!("{what}: {line}");
-    }
+    println!("{what}: befallen {}", tell_kills(std::slice::from_ref(&survived)));
     println!("{what}: all told and all there after {:.0} s", began.elapsed().as_secs_f64());
 }
 
