@@ -32,6 +32,8 @@ fn the_leader_is_cut_off_from_everybody_and_the_next_goes_on() {
 }
 
 fn cut_scheduler(stage: &mut Stage<'_>) -> &'static str {
+    // One that cannot reach the brokers when it starts ends, and says so.
+    eventually("the scheduler serves", || stage.api().map(|_| ()));
     let said = stage.scheduler.log().len();
     stage.cluster.cut(SPACE.0);
     // Whoever asks it now hears nothing.
