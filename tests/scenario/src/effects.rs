@@ -134,6 +134,9 @@ impl Effects {
         for project in &mut tenant.projects {
             project.branches.clear();
         }
+        // What pipelines say to their one connection is checked as in a whole site.
+        tenant.connections = vec![CONNECTION.to_owned()];
+        tenant.drivers.insert(CONNECTION.to_owned(), "gerrit".to_owned());
         let mut files = Vec::new();
         for set in &wanted.files {
             if let Some(project) = tenant.projects.iter_mut().find(|one| one.canonical_name == set.at.project)
