@@ -5,13 +5,13 @@
 //! the merger where it is not certain; instructions of a single merge are counted by callgrind where it is there.
 #![expect(clippy::print_stdout, reason = "a benchmark tells whoever runs it")]
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use gatelog_benches::Failure;
-use gatelog_benches::measure::thread_cpu;
+use gatelog_benches::measure::{children_cpu, thread_cpu};
+use gatelog_benches::repository::{Repository, git};
 use gatelog_benches::table::{Table, time, times};
 use gatelog_merging::{
     BranchKey, FileFilter, FrozenBase, MergeItem, MergeMode, Mirrors, MirrorsConfig, PrepareOutcome, PrepareRequest,
@@ -36,50 +36,6 @@ fn main() -> Result<(), Failure> {
 
 // ---- repositories ----
 
-/// A bare repository that is written as one stream.
-struct Forge {
-    place: PathBuf,
-    text: Vec<u8>,
-    commits: usize,
-}
-
-impl Forge {
-    fn new(place: PathBuf) -> Result<Forge, Failure> {
-        std::fs::create_dir_all(&place)?;
-        git(&place, &["init", "--quiet", "--bare", "--initial-branch=master"])?;
-        Ok(Forge { place, text: Vec::new(), commits: 0 })
-    }
-
-    /// A commit on top of others: files and their texts. Its number.
-    fn commit(&mut self, on_ref: &str, parents: &[usize], files: &[(String, String)]) -> Result<usize, Failure> {
-        self.commits += 1;
-        let (mark, date) = (self.commits, 1_500_000_000 + 600 * self.commits);
-        writeln!(self.text, "commit {on_ref}\nmark :{mark}\ncommitter Dana <dana@example.org> {date} +0000")?;
-        writeln!(self.text, "data 7\nchange\n")?;
-        for (at, parent) in parents.iter().enumerate() {
-            writeln!(self.text, "{} :{parent}", if at == 0 { "from" } else { "merge" })?;
-        }
-        for (path, text) in files {
-            writeln!(self.text, "M 100644 inline {path}\ndata {}\n{text}", text.len())?;
-        }
-        writeln!(self.text)?;
-        Ok(mark)
-    }
-
-    fn done(self) -> Result<PathBuf, Failure> {
-        let mut import = Command::new("git")
-            .args(["fast-import", "--quiet", "--force"])
-            .current_dir(&self.place)
-            .stdin(Stdio::piped())
-            .spawn()?;
-        import.stdin.take().ok_or("git takes nothing")?.write_all(&self.text)?;
-        if !import.wait()?.success() {
-            return Err("git fast-import failed".into());
-        }
-        Ok(self.place)
-    }
-}
-
 fn path(file: usize) -> String {
     format!("d{}/e{}/f{file}", file % 10, file % 100)
 }
@@ -89,37 +45,17 @@ fn change_ref(number: usize) -> String {
 }
 
 /// The first commit: many files.
-fn begun(place: PathBuf) -> Result<(Forge, usize), Failure> {
-    let mut forge = Forge::new(place)?;
+fn begun(place: PathBuf) -> Result<(Repository, usize), Failure> {
+    let mut forge = Repository::new(place)?;
     let files: Vec<(String, String)> = (0..FILES).map(|file| (path(file), format!("{file}\n"))).collect();
     let first = forge.commit("refs/heads/master", &[], &files)?;
     Ok((forge, first))
 }
 
-fn git(place: &Path, arguments: &[&str]) -> Result<String, Failure> {
-    let output = Command::new("git")
-        .args(arguments)
-        .current_dir(place)
-        .envs([("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_NOSYSTEM", "1")])
-        .output()?;
-    if !output.status.success() {
-        return Err(format!("git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr)).into());
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
 // ---- measuring ----
 
-/// Processor time of this thread, and of the children that ended.
-fn spent() -> Result<Duration, Failure> {
-    let text = std::fs::read_to_string("/proc/self/stat")?;
-    let fields = text.rsplit_once(')').map(|(_, rest)| rest).ok_or("no fields in /proc/self/stat")?;
-    let ticks: u64 = fields.split_whitespace().skip(13).take(2).map(|field| field.parse().unwrap_or(0)).sum();
-    // Ticks are 10 ms on every Linux there is.
-    Ok(thread_cpu() + Duration::from_millis(10 * ticks))
-}
-
 fn each<T>(count: usize, run: impl FnOnce() -> Result<T, Failure>) -> Result<(Duration, T), Failure> {
+    let spent = || Ok::<_, Failure>(thread_cpu() + children_cpu()?);
     let began = spent()?;
     let made = run()?;
     Ok((spent()?.saturating_sub(began) / u32::try_from(count)?, made))

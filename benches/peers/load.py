@@ -9,31 +9,16 @@ files; Zuul first, gatelog next, and so on in turns; the best of each side count
 """
 import argparse
 import json
-import os
-import re
-import subprocess
 import sys
 import tempfile
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-UNITS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
-
-
-def needed(name, inside):
-    """The folder that a variable names, or the end of the run."""
-    folder = os.environ.get(name, "")
-    if not folder or not os.path.exists(os.path.join(folder, inside)):
-        print(f"SKIPPED the comparison with Zuul: {name} names no folder with {inside}")
-        sys.exit(0)
-    return os.path.abspath(folder)
+from common import bench, needed, seconds, zuul as measured
 
 
 def zuul(peer, made, corpus):
     """What Zuul takes: seconds of processor time, and MiB."""
     with tempfile.NamedTemporaryFile(suffix=".json") as out:
-        command = (f'. "{made}/env.sh" && PYTHONPATH="{peer}:$PYTHONPATH" '
-                   f'python "{peer}/measure_load.py" "{corpus}/openstack" --out "{out.name}" >/dev/null')
-        subprocess.run(["bash", "-c", command], check=True)
+        measured(peer, made, "measure_load.py", out.name, f'"{corpus}/openstack"')
         told = json.load(open(out.name))
     if "error" in told:
         sys.exit(f"Zuul's side failed: {told['error']}")
@@ -46,19 +31,6 @@ def zuul(peer, made, corpus):
         "the largest graph": told["freeze_largest"]["mean_ms"] / 1e3,
         "memory of the loaded tenant": told["rss_mib_loaded"] - told["rss_mib_before"],
     }
-
-
-def seconds(text):
-    """A figure of a benchmark's table, in seconds."""
-    number, unit = text.split()[:2]
-    return float(number) * UNITS[unit]
-
-
-def bench(name):
-    """The rows of one of gatelog's benchmarks: what, and its figure."""
-    done = subprocess.run([os.path.join(ROOT, "dev"), "bench", name], check=True, text=True, stdout=subprocess.PIPE)
-    rows = re.findall(r"^\| (.+?) +\| (.+?) +\|", done.stdout, re.M)
-    return dict(rows)
 
 
 def gatelog():

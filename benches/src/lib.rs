@@ -2,6 +2,7 @@
 
 pub mod corpus;
 pub mod measure;
+pub mod repository;
 pub mod site;
 pub mod table;
 

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::Failure;
+
 /// How long something took.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Took {
@@ -15,6 +17,27 @@ pub struct Took {
 /// tick of the scheduler.
 pub fn thread_cpu() -> Duration {
     rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime).try_into().unwrap_or_default()
+}
+
+/// Processor time of this process so far, and of the children that ended.
+///
+/// # Errors
+/// When the system does not tell.
+pub fn process_cpu() -> Result<Duration, Failure> {
+    let own: Duration = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime).try_into()?;
+    Ok(own + children_cpu()?)
+}
+
+/// Processor time of the children that ended.
+///
+/// # Errors
+/// When the system does not tell.
+pub fn children_cpu() -> Result<Duration, Failure> {
+    let text = std::fs::read_to_string("/proc/self/stat")?;
+    let fields = text.rsplit_once(')').map(|(_, rest)| rest).ok_or("no fields in /proc/self/stat")?;
+    let ticks: u64 = fields.split_whitespace().skip(13).take(2).map(|field| field.parse().unwrap_or(0)).sum();
+    // Ticks are 10 ms on every Linux there is.
+    Ok(Duration::from_millis(10 * ticks))
 }
 
 /// Runs it and says how long it took.

@@ -30,6 +30,7 @@ use gatelog_tables::{Maps, TableSet};
 use gatelog_writer::{Append, Shell};
 
 use crate::Failure;
+use crate::measure::{Took, timed};
 
 /// The gate's partition.
 pub const GATE: Partition = Partition { domain: Domain::Gate, index: 0 };
@@ -126,6 +127,9 @@ pub struct Site {
     running: BTreeSet<(Timestamp, BuildId, u32)>,
     approve_next: VecDeque<String>,
     propose_again: VecDeque<String>,
+    config: String,
+    /// What deciding, folding and writing down took so far, and nothing else of the site.
+    pub spent: Took,
     /// Every event so far, as it stands on the log.
     pub frames: Vec<Vec<u8>>,
     /// The newest input that was taken, with its offset.
@@ -138,6 +142,14 @@ impl Site {
     /// # Errors
     /// When what it says to itself does not hold together.
     pub fn new(pace: Pace) -> Result<Site, Failure> {
+        Site::with(pace, CONFIG)
+    }
+
+    /// The same with a configuration of its own, of the same projects.
+    ///
+    /// # Errors
+    /// As [`Site::new`].
+    pub fn with(pace: Pace, config: &str) -> Result<Site, Failure> {
         let log = Description {
             site: SiteId([9; 16]),
             generation: 1,
@@ -166,6 +178,8 @@ impl Site {
             running: BTreeSet::new(),
             approve_next: VecDeque::new(),
             propose_again: VecDeque::new(),
+            config: config.to_owned(),
+            spent: Took::default(),
             frames: Vec::new(),
             last_input: None,
         };
@@ -235,10 +249,16 @@ impl Site {
     /// # Errors
     /// As [`Site::new`].
     pub fn propose_new(&mut self, project: &str, number: usize) -> Result<String, Failure> {
-        let name = format!("change-{number}");
-        self.changes.insert(name.clone(), Change { project: project.to_owned(), ..Change::default() });
+        let name = self.change(project, number);
         self.propose(&name)?;
         Ok(name)
+    }
+
+    /// A change that nobody has told of yet; gives its name.
+    pub fn change(&mut self, project: &str, number: usize) -> String {
+        let name = format!("change-{number}");
+        self.changes.insert(name.clone(), Change { project: project.to_owned(), ..Change::default() });
+        name
     }
 
     /// Another patchset of a change.
@@ -310,6 +330,35 @@ impl Site {
         Some(self.input(GateInput::AttemptFinished(finished)))
     }
 
+    /// How many builds run.
+    pub fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    /// The first of the gate fails, and all that follows from it is done.
+    ///
+    /// # Errors
+    /// As [`Site::new`].
+    pub fn reset(&mut self) -> Result<(), Failure> {
+        let input = self.head_fails().ok_or("nothing runs")?;
+        self.take(&input)?;
+        self.settle(true)
+    }
+
+    /// Every build that runs ends well, one after the other, until none does.
+    ///
+    /// # Errors
+    /// As [`Site::new`].
+    pub fn let_go(&mut self) -> Result<(), Failure> {
+        while let Some((_, build, attempt)) = self.running.pop_first() {
+            let finished = self.finished(build, attempt, BuildResult::Success);
+            let finished = self.input(GateInput::AttemptFinished(finished));
+            self.take(&finished)?;
+            self.settle(true)?;
+        }
+        Ok(())
+    }
+
     fn roll(&mut self, sides: u64) -> u64 {
         // Knuth's linear congruential generator.
         self.dice = self.dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -339,8 +388,10 @@ impl Site {
         let offset = Offset(self.inputs);
         self.inputs += 1;
         self.now = Timestamp(self.now.0 + 1_000);
-        let append = self.shell.take(offset, &bytes, self.now, &self.blobs)?;
-        let records = self.keep(append);
+        let (took, append) = timed(|| self.shell.take(offset, &bytes, self.now, &self.blobs));
+        self.spent.wall += took.wall;
+        self.spent.cpu += took.cpu;
+        let records = self.keep(append?);
         self.last_input = Some((offset, record.clone()));
         for record in records {
             if record.event.name().contains("refused") {
@@ -467,7 +518,7 @@ impl Site {
     fn files_of(&mut self, project: &str) -> Result<ConfigFileSet, Failure> {
         let name = local(project);
         let files = match name {
-            "config" => vec![ConfigFile { path: "zuul.yaml".into(), blob: self.blobs.put(CONFIG.as_bytes())? }],
+            "config" => vec![ConfigFile { path: "zuul.yaml".into(), blob: self.blobs.put(self.config.as_bytes())? }],
             _ => Vec::new(),
         };
         Ok(ConfigFileSet {
