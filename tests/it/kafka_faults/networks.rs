@@ -3,6 +3,7 @@
 use super::long;
 use super::stage::{Stage, launch, play};
 use crate::harness::cluster::cluster;
+use crate::harness::crash::Victim as _;
 use crate::harness::kafka::{KafkaSite, SCHEDULER};
 use crate::harness::{Server, eventually, host};
 
