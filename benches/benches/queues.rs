@@ -71,7 +71,7 @@ fn filled(pipeline: &str, changes: usize, jobs: usize) -> Result<(Site, Took), F
     Ok((site, took))
 }
 
-/// What is run when nothing is named; those named too take minutes: `dependent:1000 reset:200`.
+/// What is run when nothing is named; `dependent:1000` takes minutes.
 const ALL: [&str; 8] = [
     "independent:10",
     "independent:100",
@@ -79,8 +79,8 @@ const ALL: [&str; 8] = [
     "dependent:10",
     "dependent:50",
     "dependent:100",
-    "reset:20",
     "reset:50",
+    "reset:200",
 ];
 
 fn main() -> Result<(), Failure> {
@@ -110,7 +110,8 @@ fn main() -> Result<(), Failure> {
         if story == "reset" {
             let before = site.frames.len();
             let took = spent(&mut site, Site::reset)?;
-            let expected = 10 * (count - 1);
+            // Those of the first that did not fail run on.
+            let expected = 10 * count - 1;
             if site.running() != expected {
                 return Err(format!("{} builds run after the reset, not {expected}", site.running()).into());
             }

@@ -7,6 +7,7 @@ use gatelog_event_log::failpoint;
 use git2::{Oid, Repository};
 
 use crate::error::MergeError;
+use crate::kept::Open;
 use crate::mirrors::{Locked, Mirrors, open_mirror};
 use crate::names::{ProjectKey, full_ref};
 use crate::{objects, store};
@@ -47,7 +48,7 @@ impl Mirrors {
         let url = self.source(project)?;
         let names = refs.iter().map(|name| full_ref(name)).collect::<Result<Vec<_>, _>>()?;
         let lock = self.lock(project)?;
-        let source = open_source(project, &url)?;
+        let source = self.source_of(project, &url)?;
         let offer = read_offer(project, &source, &names, self.config.limits.refs)?;
         let missing = names.iter().find(|name| !offer.refs.contains_key(*name));
         if let Some(name) = missing {
@@ -55,6 +56,13 @@ impl Mirrors {
         }
         let path = self.path(project)?;
         if self.is_complete(&path) {
+            // Objects come before the refs that name them: where no ref differs, there is nothing to bring.
+            if names.is_empty() {
+                let mirror = self.repository(project)?;
+                if is_up_to_date(project, &mirror, &offer)? {
+                    return Ok(fetched(names, offer));
+                }
+            }
             // What is there is asked of the disk, and not of what was there when somebody looked before.
             let mirror = open_mirror(project, &path)?;
             bring_objects(project, &source, &mirror, &offer, false)?;
@@ -68,34 +76,55 @@ impl Mirrors {
                 update_refs(&lock, project, mirror, &offer)
             })?;
         }
-        let wanted = names.into_iter().filter_map(|n| offer.refs.get(&n).map(|id| (n.clone(), id.to_string())));
-        let branches = offer.refs.iter().filter_map(|(name, id)| {
-            name.strip_prefix("refs/heads/").map(|branch| (branch.to_owned(), id.to_string()))
-        });
-        Ok(Fetched {
-            refs: wanted.collect(),
-            branches: branches.collect(),
-            default_branch: offer.head.as_deref().and_then(|h| h.strip_prefix("refs/heads/")).map(str::to_owned),
-        })
+        Ok(fetched(names, offer))
+    }
+
+    /// The repository behind an address, which stays open as a mirror does.
+    fn source_of(&self, project: &ProjectKey, url: &str) -> Result<Open<'_>, MergeError> {
+        let path = source_path(project, url)?;
+        self.kept.take(&path, "HEAD", || open_source(project, url, &path))
     }
 }
 
-/// Finds the repository behind an address. This and [`bring_objects`] are all that knows how
+/// The names asked for and the branches, as they were offered.
+fn fetched(names: Vec<String>, offer: Offer) -> Fetched {
+    let wanted = names.into_iter().filter_map(|n| offer.refs.get(&n).map(|id| (n.clone(), id.to_string())));
+    let branches = offer
+        .refs
+        .iter()
+        .filter_map(|(name, id)| name.strip_prefix("refs/heads/").map(|branch| (branch.to_owned(), id.to_string())));
+    Fetched {
+        refs: wanted.collect(),
+        branches: branches.collect(),
+        default_branch: offer.head.as_deref().and_then(|h| h.strip_prefix("refs/heads/")).map(str::to_owned),
+    }
+}
+
+/// Whether a mirror's branches, tags and HEAD are those that are offered.
+fn is_up_to_date(project: &ProjectKey, mirror: &Repository, offer: &Offer) -> Result<bool, MergeError> {
+    let there = read_offer(project, mirror, &[], usize::MAX)?;
+    Ok(there.refs == offer.refs && (offer.head.is_none() || there.head == offer.head))
+}
+
+/// Where the repository of an address is. This, [`open_source`] and [`bring_objects`] are all that knows how
 /// repositories are reached: fetching over the network by the git program belongs here.
-fn open_source(project: &ProjectKey, url: &str) -> Result<Repository, MergeError> {
-    let path = match url.split_once("://") {
-        None => PathBuf::from(url),
-        Some(("file", path)) if path.starts_with('/') => PathBuf::from(path),
-        Some(_) => return Err(MergeError::UnsupportedUrl { project: project.clone(), url: url.to_owned() }),
-    };
+fn source_path(project: &ProjectKey, url: &str) -> Result<PathBuf, MergeError> {
+    match url.split_once("://") {
+        None => Ok(PathBuf::from(url)),
+        Some(("file", path)) if path.starts_with('/') => Ok(PathBuf::from(path)),
+        Some(_) => Err(MergeError::UnsupportedUrl { project: project.clone(), url: url.to_owned() }),
+    }
+}
+
+fn open_source(project: &ProjectKey, url: &str, path: &Path) -> Result<Repository, MergeError> {
     let vanished = |detail: String| MergeError::Vanished { project: project.clone(), url: url.to_owned(), detail };
-    match std::fs::metadata(&path) {
+    match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => {}
         Ok(_) => return Err(vanished("it is not a directory".to_owned())),
         Err(e) => return Err(vanished(e.to_string())),
     }
     let flags = git2::RepositoryOpenFlags::NO_SEARCH;
-    Repository::open_ext(&path, flags, &[] as &[&Path]).map_err(|e| match e.code() {
+    Repository::open_ext(path, flags, &[] as &[&Path]).map_err(|e| match e.code() {
         git2::ErrorCode::NotFound => vanished("it is not a git repository".to_owned()),
         _ => MergeError::Damaged { project: project.clone(), what: "cannot open it", source: e },
     })
