@@ -369,8 +369,9 @@ impl Mirrors {
             return Ok(0);
         }
         let mut made: BTreeMap<String, SystemTime> = BTreeMap::new();
+        let found = self.refs_under(project, &format!("{PREPARED}/"))?;
         let repo = self.repository(project)?;
-        for (name, commit) in self.refs_under(project, &format!("{PREPARED}/"))? {
+        for (name, commit) in found {
             let Some((id, _)) = name.rsplit_once('/') else { continue };
             let written = fs::metadata(path.join(PREPARED).join(&name)).and_then(|file| file.modified()).ok();
             let committed = || {

