@@ -2,7 +2,7 @@
 //! its jobs failed.
 
 use gatelog_deciding::Refusal;
-use gatelog_gate_state::live::{Ahead, BuildState, ItemRow, Phase, Work};
+use gatelog_gate_state::live::{Ahead, BuildState, ItemRow, Phase, ProblemKind, Work};
 use gatelog_record::draft::gate::{BuildResult, ChangeKey, Subject};
 use gatelog_record::{BuildId, ItemId};
 use gatelog_rules_config::Pipeline;
@@ -169,8 +169,11 @@ impl Decision<'_> {
     /// Why an item is failing, by its buildset alone.
     pub(crate) fn reasons_to_fail(&self, item: ItemId) -> Vec<String> {
         let Some((_, set)) = self.buildset_of(item) else { return Vec::new() };
-        if let Some(problem) = &set.problem {
-            return vec![problem.code.clone()];
+        match &set.problem {
+            // Zuul: one without jobs fails nothing; what is behind stands on it, and begins anew when it leaves.
+            Some(problem) if problem.kind == ProblemKind::NoJobs => return Vec::new(),
+            Some(problem) => return vec![problem.code.clone()],
+            None => {}
         }
         let tests = self.tests_of(&set.builds);
         let builds = tests.iter().filter_map(|build| self.build(*build));
