@@ -98,6 +98,11 @@ fn any_matches(key: &str, wanted: &Value, text: &str, anchor: Anchor) -> Result<
     Err(format!("{key} {text:?} does not match"))
 }
 
+/// Whether one of some patterns fits the beginning of a text.
+pub(crate) fn matches_start(wanted: &Value, text: &str) -> bool {
+    any_matches("", wanted, text, Anchor::Start).is_ok()
+}
+
 /// A regular expression, or `{regex: …, negate: …}`.
 fn pattern(value: &Value, anchor: Anchor) -> Option<Pattern> {
     if let Some(text) = value.as_str() {

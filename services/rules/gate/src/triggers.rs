@@ -12,12 +12,14 @@ use gatelog_record::draft::gate::{
 };
 use gatelog_record::draft::intake::ForgeEvent;
 use gatelog_record::event::GateEvent;
+use gatelog_rules_config::Pipeline;
 use gatelog_rules_config::objects::pipeline::Manager;
 
 use crate::decision::Decision;
 use crate::filters;
 use crate::layout_view::LayoutView;
 use crate::managers::Entry;
+use crate::own_triggers;
 
 /// How many triggers of a tenant may wait at once.
 const MAX_WAITING: usize = 10_000;
@@ -118,8 +120,9 @@ impl Decision<'_> {
             needs_facts: change.is_some(),
         }))?;
         let Some((connection, key)) = change else { return Ok(()) };
-        // Who needs a change matters to pipelines that pull it in behind.
-        let pulls = |layout: &LayoutView| layout.pipelines().iter().any(|one| one.manager == Manager::Dependent);
+        // Who needs a change matters to pipelines that pull it in behind, or are told of it.
+        let minds = |one: &Pipeline| one.manager == Manager::Dependent || own_triggers::minds_parents(one);
+        let pulls = |layout: &LayoutView| layout.pipelines().iter().any(|one| minds(one));
         let with_needed_by = self.layout(tenant)?.is_none_or(|layout| pulls(&layout));
         self.want_changes(tenant, &connection, key, with_needed_by, FactsPurpose::Trigger { trigger })
     }
