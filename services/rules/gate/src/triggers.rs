@@ -173,11 +173,14 @@ impl Decision<'_> {
                     Err(verdict) => return Ok(vec![verdict]),
                 };
                 let mut verdicts = Vec::new();
+                let facts = subject.change_key().and_then(|key| self.change(tenant, &key)).map(|row| row.facts.clone());
+                let now = self.now();
+                let known = facts.as_ref().map(|facts| filters::Known { facts, current: true, now });
                 for pipeline in layout.pipelines() {
                     if pipeline.filters(&event.connection).is_empty() {
                         continue;
                     }
-                    verdicts.push(match filters::takes(pipeline, event) {
+                    verdicts.push(match filters::takes(pipeline, event, known) {
                         Err(why) => verdict(&pipeline.name, "no-match", why),
                         Ok(()) => self.enter(&Entry {
                             tenant,
