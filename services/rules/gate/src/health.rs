@@ -88,6 +88,18 @@ impl Decision<'_> {
         Ok(())
     }
 
+    /// Lets the first of some items go whose change moved on without it; says whether there was one.
+    pub(crate) fn drop_one_outdated(&mut self, pipeline: &Pipeline, items: &[ItemId]) -> Result<bool, Refusal> {
+        for item in items.iter().filter(|item| !self.is_reporting(**item) && !self.is_merging(**item)) {
+            let Some(row) = self.item(*item).filter(|row| row.live).cloned() else { continue };
+            if let Some(why) = self.outdated(&row, pipeline) {
+                self.leave_outdated(*item, &row, &why)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// The items ahead that hold what an item needs; an error names what is in no branch and not ahead.
     pub(crate) fn needed_items(
         &self,
@@ -211,6 +223,11 @@ impl Decision<'_> {
 
     pub(crate) fn are_done(&self, builds: &[BuildId]) -> bool {
         builds.iter().all(|build| self.build(*build).is_some_and(|row| row.state == BuildState::Done))
+    }
+
+    /// Whether an item was reported and its reporter jobs run.
+    pub(crate) fn is_reporting(&self, item: ItemId) -> bool {
+        self.item(item).is_some_and(|row| row.reporting.is_some())
     }
 
     /// Whether an item's merge is under way.

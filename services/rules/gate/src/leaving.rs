@@ -127,16 +127,21 @@ impl Decision<'_> {
     }
 
     /// Zuul: what needs an abandoned change that was in its queue leaves the queue with it, also where one goes after
-    /// the other and nobody asks otherwise what a change needs.
+    /// the other, or while reporter jobs run, and nobody asks otherwise what a change needs.
     fn leave_the_line(&mut self, gone: &ItemRow) -> Result<(), Refusal> {
         let Some(layout) = self.layout(&gone.tenant)? else { return Ok(()) };
         let Some(pipeline) = layout.pipeline(&gone.pipeline) else { return Ok(()) };
-        if pipeline.manager != Manager::Serial || pipeline.ignore_dependencies {
+        let key = (gone.tenant.clone(), gone.pipeline.clone(), gone.queue.clone());
+        let items = self.gate().queues.row(&key).map(|row| row.items.clone()).unwrap_or_default();
+        let unasked = pipeline.manager == Manager::Serial || items.iter().any(|item| self.is_reporting(*item));
+        if !unasked || pipeline.ignore_dependencies {
             return Ok(());
         }
-        let key = (gone.tenant.clone(), gone.pipeline.clone(), gone.queue.clone());
         let mut removed: Vec<Subject> = gone.subjects.clone();
-        for item in self.gate().queues.row(&key).map(|row| row.items.clone()).unwrap_or_default() {
+        for item in items {
+            if self.is_reporting(item) || self.is_merging(item) {
+                continue;
+            }
             let keys = self.keys_of(item);
             // Who stands on an older patchset does not need the one that went.
             let needs = |member: &ChangeKey, subject: &Subject| {
