@@ -421,7 +421,8 @@ impl Gerrit {
         }
     }
 
-    /// Merges a change into its branch as it is now; false when it conflicts.
+    /// Merges a change into its branch as it is now; false when it conflicts. Of that the harness of the real Zuul says
+    /// that the change is merged, though its branch stays where it was: so it is here.
     ///
     /// # Errors
     /// Trouble with git.
@@ -430,7 +431,12 @@ impl Gerrit {
         let commit = self.newest_commit(number).unwrap_or_default();
         let repository = self.repository(&change.project)?;
         let Some(old) = repository.tip(&change.branch) else { return Ok(false) };
-        let Some(new) = repository.merge(&old, &commit)? else { return Ok(false) };
+        let Some(new) = repository.merge(&old, &commit)? else {
+            if let Some(change) = self.changes.get_mut(&number) {
+                change.status = Status::Merged;
+            }
+            return Ok(false);
+        };
         self.moved(number, old, new)?;
         Ok(true)
     }

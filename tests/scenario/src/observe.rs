@@ -251,7 +251,12 @@ impl Observer {
                 } else {
                     self.reason(&mut text, &event.code, &event.detail, item, live);
                 }
-                if event.result == ItemResult::MergeFailure && event.code == "already-merged" {
+                let in_circle = item.is_some_and(|item| item.subjects.len() > 1);
+                let not_merged = matches!(event.code.as_str(), "already-merged" | "merge-failure" | "not-submitted");
+                if event.result == ItemResult::MergeFailure && not_merged && !in_circle {
+                    text.insert("result".into(), json!("SUCCESS"));
+                    text.insert("class".into(), json!(["success"]));
+                } else if event.result == ItemResult::MergeFailure && not_merged {
                     text.insert("action".into(), json!("merge-failure"));
                     text.insert("class".into(), json!(["merge_failure"]));
                 }

@@ -10,6 +10,7 @@ use gatelog_record::draft::gate::{
     TriggerCause,
 };
 use gatelog_record::event::GateEvent;
+use gatelog_rules_config::{Pipeline, Shared};
 
 use crate::decision::Decision;
 use crate::dependencies::{keep_topic, of_topic};
@@ -151,8 +152,14 @@ impl Decision<'_> {
                 .filter_map(|item| self.item(item))
                 .any(|row| row.live && row.subjects.iter().any(|one| same(one, &facts.subject)))
         };
-        let mut takers = layout.pipelines().iter().filter(|one| filters::takes(one, &received.event).is_ok());
-        Ok(takers.any(|one| changes.iter().any(|facts| !is_in(&one.name, facts))))
+        let event = &received.event;
+        let takes = |pipeline: &Pipeline, facts: &ChangeFacts| {
+            let current = event.patchset.is_none() || event.patchset == facts.subject.patchset;
+            filters::takes(pipeline, event, Some(filters::Known { facts, current, now: self.now() })).is_ok()
+        };
+        let sets_off =
+            |one: &Shared<Pipeline>| changes.iter().any(|facts| takes(one, facts) && !is_in(&one.name, facts));
+        Ok(layout.pipelines().iter().any(sets_off))
     }
 
     /// The rows of facts of a tenant.

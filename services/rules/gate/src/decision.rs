@@ -14,6 +14,7 @@ use gatelog_tables::{Maps, Overlay};
 
 use crate::layout_view::LayoutView;
 use crate::leaving::Again;
+use crate::own_triggers::Parent;
 use crate::rules::GateRules;
 use crate::touched::Touched;
 
@@ -35,6 +36,8 @@ pub struct Decision<'a> {
     pub(crate) superseding: Vec<(String, Subject)>,
     /// What is to enter a pipeline again once the triggers at hand were settled.
     pub(crate) again: Vec<Again>,
+    /// What entered a pipeline of which the changes that need it are told.
+    pub(crate) entered: Vec<Parent>,
 }
 
 impl<'a> Decision<'a> {
@@ -48,6 +51,7 @@ impl<'a> Decision<'a> {
             freed_in: None,
             superseding: Vec::new(),
             again: Vec::new(),
+            entered: Vec::new(),
         }
     }
 
@@ -143,6 +147,7 @@ impl<'a> Decision<'a> {
             self.enter_again(tenant)?;
             self.leave_superseded(tenant)?;
             self.run_queues(tenant)?;
+            self.tell_children(tenant)?;
             if self.deciding.events().len() == before {
                 let rest = std::mem::take(&mut self.touched);
                 self.seen.merge(&rest);

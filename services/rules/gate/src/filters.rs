@@ -8,15 +8,26 @@ use gatelog_record::{Timestamp, Value};
 use gatelog_rules_config::Pipeline;
 use gatelog_rules_config::regexes::{Anchor, Pattern};
 
-/// Whether one of a pipeline's filters takes an event. An error says why none does.
-pub(crate) fn takes(pipeline: &Pipeline, event: &ForgeEvent) -> Result<(), String> {
+/// What is known of the change that an event is about.
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'k> {
+    /// The change as it is now.
+    pub facts: &'k ChangeFacts,
+    /// Whether the event is about its current patchset.
+    pub current: bool,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// Whether one of a pipeline's filters takes an event, about a change or none. An error says why none does.
+pub(crate) fn takes(pipeline: &Pipeline, event: &ForgeEvent, known: Option<Known<'_>>) -> Result<(), String> {
     let filters = pipeline.filters(&event.connection);
     if filters.is_empty() {
         return Err(format!("it has no trigger for {}", event.connection));
     }
     let mut why = String::new();
     for filter in filters {
-        match fits(filter, event) {
+        match fits(filter, event, known) {
             Ok(()) => return Ok(()),
             Err(reason) => why = reason,
         }
@@ -24,7 +35,7 @@ pub(crate) fn takes(pipeline: &Pipeline, event: &ForgeEvent) -> Result<(), Strin
     Err(why)
 }
 
-fn fits(filter: &BTreeMap<String, Value>, event: &ForgeEvent) -> Result<(), String> {
+fn fits(filter: &BTreeMap<String, Value>, event: &ForgeEvent, known: Option<Known<'_>>) -> Result<(), String> {
     if !Pipeline::events(filter).contains(&event.event.as_str()) {
         return Err(format!("no trigger is for {}", event.event));
     }
@@ -50,6 +61,17 @@ fn fits(filter: &BTreeMap<String, Value>, event: &ForgeEvent) -> Result<(), Stri
                     if !votes.iter().any(|vote| cast(&vote)) {
                         return Err(format!("nobody voted {label} {value}"));
                     }
+                }
+            }
+            // Zuul: a ref has no votes and nothing else of a change, so it fits neither.
+            "require" | "reject" | "require-approval" | "reject-approval" => {
+                let known = known.ok_or_else(|| format!("its trigger asks for {key:?}, and this is no change"))?;
+                let need = key.starts_with("require");
+                // Zuul: of the old word and the new one the new one counts.
+                match key.strip_suffix("-approval") {
+                    Some(newer) if filter.contains_key(newer) => {}
+                    Some(_) => votes_fit(wanted, need, known)?,
+                    None => wanted.as_map().map_or(Ok(()), |asked| meets(asked, need, known))?,
                 }
             }
             // A ref that is gone concerns no pipeline, whatever this says.
@@ -98,6 +120,11 @@ fn any_matches(key: &str, wanted: &Value, text: &str, anchor: Anchor) -> Result<
     Err(format!("{key} {text:?} does not match"))
 }
 
+/// Whether one of some patterns fits the beginning of a text.
+pub(crate) fn matches_start(wanted: &Value, text: &str) -> bool {
+    any_matches("", wanted, text, Anchor::Start).is_ok()
+}
+
 /// A regular expression, or `{regex: …, negate: …}`.
 fn pattern(value: &Value, anchor: Anchor) -> Option<Pattern> {
     if let Some(text) = value.as_str() {
@@ -116,45 +143,60 @@ pub(crate) fn requirements(
     current: bool,
     now: Timestamp,
 ) -> Result<(), String> {
-    let connection = &facts.subject.connection;
+    let known = Known { facts, current, now };
     for (wanted, all) in [(true, &pipeline.require), (false, &pipeline.reject)] {
-        let Some(asked) = all.get(connection).and_then(Value::as_map) else { continue };
-        for (key, value) in asked {
-            match key.as_str() {
-                "approval" => {
-                    for entry in each_of(value).iter().filter_map(Value::as_map) {
-                        if has_vote(facts, entry, now)? != wanted {
-                            let verb = if wanted { "lacks" } else { "has" };
-                            return Err(format!("the change {verb} the approval {}", Value::Map(entry.clone())));
-                        }
-                    }
-                    continue;
-                }
-                "status" => {
-                    let status = attribute(facts, "status").and_then(Value::as_str).unwrap_or_default();
-                    let found = each_of(value).iter().any(|one| one.as_str() == Some(status));
-                    if found != wanted {
-                        return Err(format!("the change has the status {status:?}"));
-                    }
-                    continue;
-                }
-                _ => {}
+        if let Some(asked) = all.get(&facts.subject.connection).and_then(Value::as_map) {
+            meets(asked, wanted, known)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a change has what is asked for, or, where it is not wanted, nothing of it.
+fn meets(asked: &BTreeMap<String, Value>, wanted: bool, known: Known<'_>) -> Result<(), String> {
+    let Known { facts, current, .. } = known;
+    let connection = &facts.subject.connection;
+    for (key, value) in asked {
+        match key.as_str() {
+            "approval" => {
+                votes_fit(value, wanted, known)?;
+                continue;
             }
-            let Some(expected) = value.as_bool() else {
-                return Err(format!("requirement {key:?} of {connection} must be true or false"));
-            };
-            let has = match key.as_str() {
-                "approved" => facts.approved,
-                "open" => facts.open,
-                "merged" => facts.merged,
-                "current-patchset" => current,
-                "wip" => attribute(facts, "wip").and_then(Value::as_bool).unwrap_or(false),
-                other => return Err(format!("requirement {other:?} is not known for {connection}")),
-            };
-            if (has == expected) != wanted {
-                let not = if has { "" } else { "not " };
-                return Err(format!("the change is {not}{key}"));
+            "status" => {
+                let status = attribute(facts, "status").and_then(Value::as_str).unwrap_or_default();
+                let found = each_of(value).iter().any(|one| one.as_str() == Some(status));
+                if found != wanted {
+                    return Err(format!("the change has the status {status:?}"));
+                }
+                continue;
             }
+            _ => {}
+        }
+        let Some(expected) = value.as_bool() else {
+            return Err(format!("requirement {key:?} of {connection} must be true or false"));
+        };
+        let has = match key.as_str() {
+            "approved" => facts.approved,
+            "open" => facts.open,
+            "merged" => facts.merged,
+            "current-patchset" => current,
+            "wip" => attribute(facts, "wip").and_then(Value::as_bool).unwrap_or(false),
+            other => return Err(format!("requirement {other:?} is not known for {connection}")),
+        };
+        if (has == expected) != wanted {
+            let not = if has { "" } else { "not " };
+            return Err(format!("the change is {not}{key}"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a change has each approval that is asked for, or, where they are not wanted, none of them.
+fn votes_fit(value: &Value, wanted: bool, known: Known<'_>) -> Result<(), String> {
+    for entry in each_of(value).iter().filter_map(Value::as_map) {
+        if has_vote(known.facts, entry, known.now)? != wanted {
+            let verb = if wanted { "lacks" } else { "has" };
+            return Err(format!("the change {verb} the approval {}", Value::Map(entry.clone())));
         }
     }
     Ok(())
@@ -370,10 +412,36 @@ mod tests {
         ];
         for (filters, words) in stories {
             let pipeline = pipeline(&format!("trigger: {{git: [{filters}]}}"));
-            check(filters, takes(&pipeline, &event), words);
+            check(filters, takes(&pipeline, &event, None), words);
+        }
+        let facts = facts();
+        let known = Known { facts: &facts, current: true, now: Timestamp::ZERO.plus_seconds(10_000) };
+        let stories = [
+            ("require-approval: [{Verified: 1}]", ""),
+            ("require-approval: {username: jane, Verified: 1}", ""),
+            ("require-approval: [{Verified: 1}, {Verified: 2}]", "lacks the approval"),
+            ("reject-approval: [{Verified: -1}]", ""),
+            ("reject-approval: [{Code-Review: 2}]", "has the approval"),
+            ("require: {approval: [{Verified: 1}], open: true}", ""),
+            ("require: {approval: [{Verified: 2}]}", "lacks the approval"),
+            ("require: {open: false}", "the change is open"),
+            ("require: {current-patchset: false}", "the change is current-patchset"),
+            ("reject: {status: NEW}", "the change has the status \"NEW\""),
+            ("reject: {approval: [{Verified: -1}]}", ""),
+            // The old word says nothing where the new one is used.
+            ("require-approval: [{Verified: 2}], require: {open: true}", ""),
+            ("reject-approval: [{Verified: 1}], reject: {open: false}", ""),
+        ];
+        for (asked, words) in stories {
+            let pipeline = pipeline(&format!("trigger: {{git: [{{event: comment-added, {asked}}}]}}"));
+            check(asked, takes(&pipeline, &event, Some(known)), words);
+        }
+        for asked in ["require: {open: true}", "reject: {open: false}", "reject-approval: [{Verified: -1}]"] {
+            let pipeline = pipeline(&format!("trigger: {{git: [{{event: comment-added, {asked}}}]}}"));
+            check(asked, takes(&pipeline, &event, None), "this is no change");
         }
         let elsewhere = pipeline("trigger: {mail: [{event: comment-added}]}");
-        check("another connection", takes(&elsewhere, &event), "it has no trigger for git");
+        check("another connection", takes(&elsewhere, &event, None), "it has no trigger for git");
     }
 
     #[test]

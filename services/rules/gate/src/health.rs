@@ -2,7 +2,7 @@
 //! its jobs failed.
 
 use gatelog_deciding::Refusal;
-use gatelog_gate_state::live::{Ahead, BuildState, ItemRow, Phase, Work};
+use gatelog_gate_state::live::{Ahead, BuildState, ItemRow, Phase, ProblemKind, Work};
 use gatelog_record::draft::gate::{BuildResult, ChangeKey, Subject};
 use gatelog_record::{BuildId, ItemId};
 use gatelog_rules_config::Pipeline;
@@ -88,6 +88,18 @@ impl Decision<'_> {
         Ok(())
     }
 
+    /// Lets the first of some items go whose change moved on without it; says whether there was one.
+    pub(crate) fn drop_one_outdated(&mut self, pipeline: &Pipeline, items: &[ItemId]) -> Result<bool, Refusal> {
+        for item in items.iter().filter(|item| !self.is_reporting(**item) && !self.is_merging(**item)) {
+            let Some(row) = self.item(*item).filter(|row| row.live).cloned() else { continue };
+            if let Some(why) = self.outdated(&row, pipeline) {
+                self.leave_outdated(*item, &row, &why)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// The items ahead that hold what an item needs; an error names what is in no branch and not ahead.
     pub(crate) fn needed_items(
         &self,
@@ -169,8 +181,11 @@ impl Decision<'_> {
     /// Why an item is failing, by its buildset alone.
     pub(crate) fn reasons_to_fail(&self, item: ItemId) -> Vec<String> {
         let Some((_, set)) = self.buildset_of(item) else { return Vec::new() };
-        if let Some(problem) = &set.problem {
-            return vec![problem.code.clone()];
+        match &set.problem {
+            // Zuul: one without jobs fails nothing; what is behind stands on it, and begins anew when it leaves.
+            Some(problem) if problem.kind == ProblemKind::NoJobs => return Vec::new(),
+            Some(problem) => return vec![problem.code.clone()],
+            None => {}
         }
         let tests = self.tests_of(&set.builds);
         let builds = tests.iter().filter_map(|build| self.build(*build));
@@ -208,6 +223,11 @@ impl Decision<'_> {
 
     pub(crate) fn are_done(&self, builds: &[BuildId]) -> bool {
         builds.iter().all(|build| self.build(*build).is_some_and(|row| row.state == BuildState::Done))
+    }
+
+    /// Whether an item was reported and its reporter jobs run.
+    pub(crate) fn is_reporting(&self, item: ItemId) -> bool {
+        self.item(item).is_some_and(|row| row.reporting.is_some())
     }
 
     /// Whether an item's merge is under way.

@@ -127,16 +127,21 @@ impl Decision<'_> {
     }
 
     /// Zuul: what needs an abandoned change that was in its queue leaves the queue with it, also where one goes after
-    /// the other and nobody asks otherwise what a change needs.
+    /// the other, or while reporter jobs run, and nobody asks otherwise what a change needs.
     fn leave_the_line(&mut self, gone: &ItemRow) -> Result<(), Refusal> {
         let Some(layout) = self.layout(&gone.tenant)? else { return Ok(()) };
         let Some(pipeline) = layout.pipeline(&gone.pipeline) else { return Ok(()) };
-        if pipeline.manager != Manager::Serial || pipeline.ignore_dependencies {
+        let key = (gone.tenant.clone(), gone.pipeline.clone(), gone.queue.clone());
+        let items = self.gate().queues.row(&key).map(|row| row.items.clone()).unwrap_or_default();
+        let unasked = pipeline.manager == Manager::Serial || items.iter().any(|item| self.is_reporting(*item));
+        if !unasked || pipeline.ignore_dependencies {
             return Ok(());
         }
-        let key = (gone.tenant.clone(), gone.pipeline.clone(), gone.queue.clone());
         let mut removed: Vec<Subject> = gone.subjects.clone();
-        for item in self.gate().queues.row(&key).map(|row| row.items.clone()).unwrap_or_default() {
+        for item in items {
+            if self.is_reporting(item) || self.is_merging(item) {
+                continue;
+            }
             let keys = self.keys_of(item);
             // Who stands on an older patchset does not need the one that went.
             let needs = |member: &ChangeKey, subject: &Subject| {
@@ -275,7 +280,11 @@ impl Decision<'_> {
             return Ok(self.item(item).is_none());
         }
         if walk.pipeline.manager == Manager::Dependent {
-            self.leave_unmerged(item)?;
+            if let Some(row) = self.item(item).cloned() {
+                let detail =
+                    "It succeeded, and no success reporter of the pipeline merges it: add `submit` or `merge`.";
+                self.leave_unmerged(item, &row, "not-submitted", detail)?;
+            }
             return Ok(true);
         }
         self.leave_succeeding(item, "reported", "", false)?;
@@ -299,17 +308,28 @@ impl Decision<'_> {
         self.item(item).is_none_or(|row| row.subjects.iter().all(merges))
     }
 
-    /// An item succeeded in a pipeline that merges, and nobody was told to merge it. Zuul: it is reported as the success
-    /// it is, found not to be merged, and what was tested on top of it begins anew; the window stays as it is.
-    fn leave_unmerged(&mut self, item: ItemId) -> Result<(), Refusal> {
-        let Some(row) = self.item(item).cloned() else { return Ok(()) };
+    /// An item succeeded in a pipeline that merges, and was not merged: nobody is told to, or it was refused. Zuul:
+    /// merging is part of telling the success, so that is told, and nothing more of a single change, which is why the
+    /// same message says here what hinders it; of a circle it is told next that it failed. What was tested on top of it
+    /// begins anew; the window stays as it is.
+    pub(crate) fn leave_unmerged(
+        &mut self,
+        item: ItemId,
+        row: &ItemRow,
+        code: &str,
+        detail: &str,
+    ) -> Result<(), Refusal> {
+        if row.subjects.len() > 1 {
+            self.report_success(item, row, "")?;
+            return self.leave_failing(item, ItemResult::MergeFailure, code, detail, false);
+        }
         self.note_artifacts(item)?;
-        self.report_success(item, &row)?;
+        self.report_success(item, row, detail)?;
         self.emit(GateEvent::ItemDequeued(ItemDequeued {
             item,
             result: ItemResult::MergeFailure,
-            code: "not-submitted".into(),
-            detail: "It succeeded, and no success reporter of the pipeline merges it: add `submit` or `merge`.".into(),
+            code: code.into(),
+            detail: detail.into(),
             merged: false,
         }))
     }
@@ -317,16 +337,16 @@ impl Decision<'_> {
     /// Somebody else merged a part of a circle, the gate the rest. Zuul: of a circle the success is told before anything
     /// is merged, then that not all of it could be; what was tested on top of it is tested again on what is there.
     pub(crate) fn leave_partly_merged(&mut self, item: ItemId, row: &ItemRow, message: &str) -> Result<(), Refusal> {
-        self.report_success(item, row)?;
+        self.report_success(item, row, "")?;
         let detail = format!("Not all of it could be merged: {message}");
         self.leave_failing(item, ItemResult::MergeFailure, "already-merged", &detail, false)
     }
 
     /// Tells that an item succeeded, whatever becomes of it afterwards.
-    fn report_success(&mut self, item: ItemId, row: &ItemRow) -> Result<(), Refusal> {
+    fn report_success(&mut self, item: ItemId, row: &ItemRow, said: &str) -> Result<(), Refusal> {
         let Some(layout) = self.layout(&row.tenant)? else { return Ok(()) };
         let Some(pipeline) = layout.pipeline(&row.pipeline) else { return Ok(()) };
-        let message = self.result_message(item, row, pipeline, ReportAction::Success, "");
+        let message = self.result_message(item, row, pipeline, ReportAction::Success, said);
         self.report_to(&row.tenant, pipeline, Some(item), ReportAction::Success, &row.subjects, message)?;
         self.count_failures(&row.tenant, pipeline, false)
     }

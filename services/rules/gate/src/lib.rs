@@ -27,6 +27,7 @@ pub mod layout_input;
 mod layout_view;
 mod leaving;
 mod managers;
+mod own_triggers;
 mod prepare;
 mod promote;
 mod queue_pass;

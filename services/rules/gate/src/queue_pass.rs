@@ -63,9 +63,13 @@ impl Decision<'_> {
             let rounds = self.gate().queues.row(&key).map_or(0, |row| row.items.len());
             for _ in 0..=rounds {
                 let Some(row) = self.gate().queues.row(&key) else { break };
-                // While an item's reporter jobs run nothing else happens in its queue.
-                let reporting = |item: &ItemId| self.item(*item).is_some_and(|row| row.reporting.is_some());
-                let reporting = row.items.iter().position(reporting);
+                // While an item's reporter jobs run nothing else happens in its queue, but that what moved on goes.
+                let reporting = row.items.iter().position(|item| self.is_reporting(*item));
+                if reporting.is_some() && self.drop_one_outdated(pipeline, &row.items.clone())? {
+                    touch.whole = true;
+                    continue;
+                }
+                let Some(row) = self.gate().queues.row(&key) else { break };
                 let places = reporting.map_or_else(|| touch.places(&row.items), |index| Some((index, index + 1)));
                 let Some((first, until)) = places else { break };
                 let sound = |item: &&ItemId| self.item(**item).is_some_and(|row| row.failing.is_empty());

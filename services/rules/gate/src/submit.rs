@@ -92,11 +92,11 @@ impl Decision<'_> {
             }
             SubmitOutcome::Refused { code, message } => {
                 let detail = format!("It could not be merged: {message} ({code}).");
-                self.leave_failing(item, ItemResult::MergeFailure, "merge-failure", &detail, false)
+                self.leave_unmerged(item, &row, "merge-failure", &detail)
             }
             SubmitOutcome::Failed { code, message, .. } => {
                 let detail = format!("Merging could not be tried: {message} ({code}).");
-                self.leave_failing(item, ItemResult::MergeFailure, "merge-failure", &detail, false)
+                self.leave_unmerged(item, &row, "merge-failure", &detail)
             }
         }
     }

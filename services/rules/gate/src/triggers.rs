@@ -12,12 +12,14 @@ use gatelog_record::draft::gate::{
 };
 use gatelog_record::draft::intake::ForgeEvent;
 use gatelog_record::event::GateEvent;
+use gatelog_rules_config::Pipeline;
 use gatelog_rules_config::objects::pipeline::Manager;
 
 use crate::decision::Decision;
 use crate::filters;
 use crate::layout_view::LayoutView;
 use crate::managers::Entry;
+use crate::own_triggers;
 
 /// How many triggers of a tenant may wait at once.
 const MAX_WAITING: usize = 10_000;
@@ -118,8 +120,9 @@ impl Decision<'_> {
             needs_facts: change.is_some(),
         }))?;
         let Some((connection, key)) = change else { return Ok(()) };
-        // Who needs a change matters to pipelines that pull it in behind.
-        let pulls = |layout: &LayoutView| layout.pipelines().iter().any(|one| one.manager == Manager::Dependent);
+        // Who needs a change matters to pipelines that pull it in behind, or are told of it.
+        let minds = |one: &Pipeline| one.manager == Manager::Dependent || own_triggers::minds_parents(one);
+        let pulls = |layout: &LayoutView| layout.pipelines().iter().any(|one| minds(one));
         let with_needed_by = self.layout(tenant)?.is_none_or(|layout| pulls(&layout));
         self.want_changes(tenant, &connection, key, with_needed_by, FactsPurpose::Trigger { trigger })
     }
@@ -170,11 +173,14 @@ impl Decision<'_> {
                     Err(verdict) => return Ok(vec![verdict]),
                 };
                 let mut verdicts = Vec::new();
+                let facts = subject.change_key().and_then(|key| self.change(tenant, &key)).map(|row| row.facts.clone());
+                let now = self.now();
+                let known = facts.as_ref().map(|facts| filters::Known { facts, current: true, now });
                 for pipeline in layout.pipelines() {
                     if pipeline.filters(&event.connection).is_empty() {
                         continue;
                     }
-                    verdicts.push(match filters::takes(pipeline, event) {
+                    verdicts.push(match filters::takes(pipeline, event, known) {
                         Err(why) => verdict(&pipeline.name, "no-match", why),
                         Ok(()) => self.enter(&Entry {
                             tenant,

@@ -19,7 +19,7 @@ macro_rules! scenarios {
 }
 
 scenarios! {
-    first_light check_failure config_first own_config config_project dynamic repository_vanishes no_jobs gate_of_four
+    first_light check_failure config_first own_config config_project dynamic repository_vanishes no_jobs no_jobs_ahead parent_enqueued trigger_requires gate_of_four
     failing_head conflict conflict_in_check windows window_kept base_moved new_patchset depends_on_check
     depends_on_gate failed_dependency_again supersede admin post restart gone job_graph skipped_voting semaphores
     retries twice early_failure results shared_ref static_until_merged topics limits intake reporter_jobs autohold

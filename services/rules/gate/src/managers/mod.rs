@@ -253,6 +253,7 @@ impl Decision<'_> {
             window,
             parameters: entry.parameters.filter(|_| place.reason == entry.reason).cloned().unwrap_or_default(),
         }))?;
+        self.note_entered(entry, place.subjects);
         if place.live {
             self.report_enqueue(entry.tenant, entry.pipeline, item, place.subjects)?;
             if !entry.pipeline.supercedes.is_empty() {
