@@ -12,6 +12,24 @@ mod roles;
 mod stage;
 mod zombie;
 
+use std::sync::MutexGuard;
+
+use crate::harness::cluster::{Cluster, cluster};
+use crate::harness::host;
+
+/// The cluster for a long test that wants something of it; says why there is none in the line that is counted.
+fn long_cluster(test: &str, has: impl Fn(&Cluster) -> bool, lacks: &str) -> Option<MutexGuard<'static, Cluster>> {
+    if !long(test) || !host::can_build(test) {
+        return None;
+    }
+    let cluster = cluster(test)?;
+    if !has(&cluster) {
+        println!("SKIPPED {test}: {lacks}");
+        return None;
+    }
+    Some(cluster)
+}
+
 /// Whether the long ones are to run too; says so in the line that is counted, if not.
 fn long(test: &str) -> bool {
     let wanted = std::env::var("GATELOG_FAULTS").is_ok_and(|wanted| wanted == "long");

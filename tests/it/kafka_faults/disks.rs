@@ -1,9 +1,12 @@
 //! Brokers whose disks are full.
 
-use super::long;
+use super::long_cluster;
 use super::stage::{Stage, launch, play};
-use crate::harness::cluster::{BROKERS, Cluster, cluster};
-use crate::harness::{eventually, host};
+use crate::harness::cluster::{BROKERS, Cluster};
+use crate::harness::eventually;
+
+/// What is missing where it cannot be had.
+const NO_DISKS: &str = "no file system can be mounted for a broker here";
 
 fn wait_ended(cluster: &mut Cluster, number: usize) {
     // It only notices when it writes.
@@ -23,14 +26,7 @@ fn fill_leaders(stage: &mut Stage<'_>) -> &'static str {
 #[test]
 fn the_leaders_disk_is_full_and_the_next_goes_on() {
     const TEST: &str = "a leader's full disk";
-    if !long(TEST) || !host::can_build(TEST) {
-        return;
-    }
-    let Some(mut cluster) = cluster(TEST) else { return };
-    if !cluster.has_disks() {
-        println!("SKIPPED {TEST}: no file system can be mounted for a broker here");
-        return;
-    }
+    let Some(mut cluster) = long_cluster(TEST, Cluster::has_disks, NO_DISKS) else { return };
     play(TEST, &mut cluster, fill_leaders, 2, launch);
 }
 
@@ -52,13 +48,6 @@ fn fill_all(stage: &mut Stage<'_>) -> &'static str {
 #[test]
 fn every_brokers_disk_is_full_and_the_site_waits_until_there_is_room() {
     const TEST: &str = "full disks everywhere";
-    if !long(TEST) || !host::can_build(TEST) {
-        return;
-    }
-    let Some(mut cluster) = cluster(TEST) else { return };
-    if !cluster.has_disks() {
-        println!("SKIPPED {TEST}: no file system can be mounted for a broker here");
-        return;
-    }
+    let Some(mut cluster) = long_cluster(TEST, Cluster::has_disks, NO_DISKS) else { return };
     play(TEST, &mut cluster, fill_all, 2, launch);
 }

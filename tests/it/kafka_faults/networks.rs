@@ -1,14 +1,17 @@
 //! Networks that are cut: between a broker and everybody, and between a process and all brokers.
 
-use super::long;
+use super::long_cluster;
 use super::stage::{Stage, launch, play};
-use crate::harness::cluster::cluster;
+use crate::harness::cluster::Cluster;
 use crate::harness::crash::Victim as _;
 use crate::harness::kafka::{KafkaSite, SCHEDULER};
 use crate::harness::{Server, eventually, host};
 
 /// What the scheduler's network is called, and the last part of its address.
 const SPACE: (&str, u32) = ("sched", 30);
+
+/// What is missing where it cannot be had.
+const NO_NETWORKS: &str = "no network namespaces can be made here";
 
 fn cut_leader(stage: &mut Stage<'_>) -> &'static str {
     stage.cluster.wait_well();
@@ -21,14 +24,7 @@ fn cut_leader(stage: &mut Stage<'_>) -> &'static str {
 #[test]
 fn the_leader_is_cut_off_from_everybody_and_the_next_goes_on() {
     const TEST: &str = "a leader cut off";
-    if !long(TEST) || !host::can_build(TEST) {
-        return;
-    }
-    let Some(mut cluster) = cluster(TEST) else { return };
-    if !cluster.has_networks() {
-        println!("SKIPPED {TEST}: no network namespaces can be made here");
-        return;
-    }
+    let Some(mut cluster) = long_cluster(TEST, Cluster::has_networks, NO_NETWORKS) else { return };
     play(TEST, &mut cluster, cut_leader, 2, launch);
 }
 
@@ -54,14 +50,7 @@ fn cut_scheduler(stage: &mut Stage<'_>) -> &'static str {
 #[test]
 fn the_scheduler_is_cut_off_from_the_brokers_and_goes_on_when_it_is_back() {
     const TEST: &str = "a scheduler cut off";
-    if !long(TEST) || !host::can_build(TEST) {
-        return;
-    }
-    let Some(mut cluster) = cluster(TEST) else { return };
-    if !cluster.has_networks() {
-        println!("SKIPPED {TEST}: no network namespaces can be made here");
-        return;
-    }
+    let Some(mut cluster) = long_cluster(TEST, Cluster::has_networks, NO_NETWORKS) else { return };
     let address = cluster.join(SPACE.0, SPACE.1);
     let mut command = cluster.within(SPACE.0);
     command.arg(host::binary());
