@@ -137,9 +137,12 @@ impl Site {
         );
         std::fs::write(&file, tenant)?;
         let connections = &repositories.connections;
-        let problems = tenants::load(&file, connections, &*blobs, &*log, router.newest(), "https://gate.example.com")?;
-        if let Some(problem) = problems.first() {
+        let loaded = tenants::load(&file, connections, &*blobs, router.newest(), "https://gate.example.com")?;
+        if let Some(problem) = loaded.problems.first() {
             return Err(format!("the tenant file: {problem}").into());
+        }
+        if let Some(fresh) = loaded.fresh {
+            fresh.put(&*log, &stop);
         }
         let stopping = Arc::clone(&stop);
         threads.push(std::thread::Builder::new().name("intake-router".into()).spawn(move || router.run(&stopping))?);

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use gatelog_effects::connection::{Connections, chain};
-use gatelog_event_log::{Blobs, Log};
+use gatelog_event_log::{Blobs, Log, LogError};
 use gatelog_record::draft::gate::{TenantLoaded, TenantProject};
 use gatelog_record::draft::intake::TenantFile;
 use gatelog_record::input::IntakeInput;
@@ -32,20 +34,62 @@ pub enum TenantFileError {
         problems: String,
     },
     /// It could not be kept.
-    #[error("the tenant file could not be put onto the log: {0}")]
-    Append(String),
+    #[error("the tenant file could not be made ready for the log: {0}")]
+    Keep(String),
 }
 
-/// Reads the tenant file; puts it onto the intake unless the newest there is the same (`newest`:
-/// its version and blob). Gives what is wrong with it, for the operator.
+/// A tenant file that was read.
+pub struct Loaded {
+    /// What is wrong with it, for the operator.
+    pub problems: Vec<Problem>,
+    /// The record to put onto the intake; none when the newest there is the same.
+    pub fresh: Option<Fresh>,
+}
+
+/// A tenant file that the intake does not have.
+pub struct Fresh(Vec<u8>);
+
+/// How long it is waited before a tenant file is put onto the log again.
+const AGAIN: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(100);
+
+impl Fresh {
+    /// Puts it onto the intake, again and again until that is acknowledged or `stop` is set: brokers may be away for a
+    /// while just when a process starts. One that arrives twice counts once, by its name.
+    pub fn put(&self, log: &dyn Log, stop: &AtomicBool) {
+        let stopping = || stop.load(Ordering::Relaxed);
+        while !stopping() {
+            let mut answer = log.append_inputs(Stream::Intake(0), vec![self.0.clone()]);
+            let error = loop {
+                answer = match answer.wait_for(LOOK) {
+                    Ok(Some(Ok(_))) => return,
+                    Ok(Some(Err(error @ LogError::TooLarge { .. }))) => {
+                        tracing::error!(%error, "the tenant file cannot be put onto the log: the one before stays in force");
+                        return;
+                    }
+                    Ok(Some(Err(error))) => break chain(&error),
+                    Ok(None) => break "the log is closing".to_owned(),
+                    Err(_) if stopping() => return,
+                    Err(answer) => answer,
+                };
+            };
+            tracing::warn!(error, "the tenant file could not be put onto the log; it is tried again");
+            let began = Instant::now();
+            while began.elapsed() < AGAIN && !stopping() {
+                std::thread::sleep(LOOK);
+            }
+        }
+    }
+}
+
+/// Reads the tenant file, and compares it with the newest on the intake (`newest`: its version and blob).
 pub fn load(
     path: &Path,
     connections: &Connections,
     blobs: &dyn Blobs,
-    log: &dyn Log,
     newest: Option<(u64, BlobHash)>,
     web_root: &str,
-) -> Result<Vec<Problem>, TenantFileError> {
+) -> Result<Loaded, TenantFileError> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|source| TenantFileError::Read { path: name.clone(), source })?;
     let (specs, mut problems) = parse_tenant_file(&text);
@@ -61,13 +105,13 @@ pub fn load(
             .join("\n");
         return Err(TenantFileError::Empty { path: name, problems });
     }
-    let failed = |error: &dyn std::error::Error| TenantFileError::Append(chain(error));
+    let failed = |error: &dyn std::error::Error| TenantFileError::Keep(chain(error));
     let included = read_included(path, &specs);
     // A change of a file that is included is a change of the tenant file.
     let whole = included.iter().fold(text, |whole, (name, text)| format!("{whole}\n# {name}\n{text}"));
     let file = blobs.put(whole.as_bytes()).map_err(|error| failed(&error))?;
     if newest.is_some_and(|(_, known)| known == file) {
-        return Ok(problems);
+        return Ok(Loaded { problems, fresh: None });
     }
     let version = newest.map_or(1, |(version, _)| version + 1);
     let mut tenants = Vec::with_capacity(specs.len());
@@ -113,11 +157,7 @@ pub fn load(
     let input = IntakeInput::TenantFile(TenantFile { version, file, tenants });
     let record = InputRecord::new(id, "", crate::clock::now(), input);
     let frame = record.close().map_err(|error| failed(&error))?.encode();
-    log.append_inputs(Stream::Intake(0), vec![frame])
-        .wait()
-        .ok_or_else(|| TenantFileError::Append("the log is closing".into()))?
-        .map_err(|error| failed(&error))?;
-    Ok(problems)
+    Ok(Loaded { problems, fresh: Some(Fresh(frame)) })
 }
 
 /// The longest file a tenant may include, in bytes: the loader refuses longer ones by itself.
@@ -135,4 +175,35 @@ fn read_included(tenant_file: &Path, specs: &[TenantSpec]) -> BTreeMap<String, S
         }
     }
     texts
+}
+
+#[cfg(test)]
+mod tests {
+    use gatelog_event_log::MemoryLog;
+
+    use super::*;
+
+    #[test]
+    fn a_tenant_file_is_put_onto_the_log_again_until_it_is_there_or_the_process_ends() {
+        let (log, stop) = (MemoryLog::default(), AtomicBool::new(false));
+        let fresh = Fresh(b"tenants".to_vec());
+        let kept = |log: &MemoryLog| log.records(Stream::Intake(0)).len();
+        log.fail_next(LogError::System { what: "appending".into(), message: "no broker".into() });
+        fresh.put(&log, &stop);
+        assert_eq!(kept(&log), 1);
+        // What is larger than the log takes stays so.
+        log.fail_next(LogError::TooLarge { size: 2, limit: 1 });
+        fresh.put(&log, &stop);
+        assert_eq!(kept(&log), 1);
+        // Nobody answers, and the process is to end.
+        log.hold();
+        std::thread::scope(|scope| {
+            scope.spawn(|| fresh.put(&log, &stop));
+            while log.held() == 0 {
+                std::thread::yield_now();
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(kept(&log), 1);
+    }
 }

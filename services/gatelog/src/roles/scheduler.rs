@@ -29,7 +29,7 @@ pub fn host(process: &Process) -> Result<Host, StartError> {
 pub fn route(process: &Process, gate: &Host, connections: &Connections) -> Result<JoinHandle<()>, StartError> {
     let receiver: Arc<dyn Receiver> = Arc::clone(gate.published()) as _;
     let place = process.paths.routing();
-    let mut router = IntakeRouter::open(Arc::clone(&process.log), receiver, place).map_err(part("intake"))?;
+    let mut router = IntakeRouter::open(Arc::clone(&process.patient), receiver, place).map_err(part("intake"))?;
     let Some(web_root) = &process.web_root else {
         return Err(StartError::Part {
             part: "scheduler",
@@ -37,12 +37,17 @@ pub fn route(process: &Process, gate: &Host, connections: &Connections) -> Resul
         });
     };
     let file = process.site.join(&process.config.tenant_file);
-    let problems = tenants::load(&file, connections, &*process.blobs, &*process.log, router.newest(), web_root)?;
-    for problem in problems {
+    let loaded = tenants::load(&file, connections, &*process.blobs, router.newest(), web_root)?;
+    for problem in loaded.problems {
         tracing::warn!("{problem}");
     }
-    let stop = Arc::clone(&process.stop);
-    process.thread("intake-router", move || router.run(&stop))
+    let (log, stop) = (Arc::clone(&process.log), Arc::clone(&process.stop));
+    process.thread("intake-router", move || {
+        if let Some(fresh) = loaded.fresh {
+            fresh.put(&*log, &stop);
+        }
+        router.run(&stop);
+    })
 }
 
 /// Has tenants configured anew whose projects' keys are imported.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use gatelog_deciding::Refusal;
-use gatelog_gate_state::live::{PendingRow, Work};
+use gatelog_gate_state::live::{PendingRow, TenantRow, Work};
 use gatelog_record::draft::gate::{
     BranchMoved, ConfigFile, ConfigFileSet, ConfigFilesFound, ConfigRead, ConfigReadWanted, ConfigScope,
     LayoutActivated, LayoutMade, LayoutOutcome, LayoutPurpose, LayoutWanted, ProjectBranch, QueueBegun,
@@ -17,7 +17,8 @@ use gatelog_record::{ItemId, WorkId};
 use crate::decision::Decision;
 use crate::work::config_timer;
 
-/// How long until a project that could not be read is read again, for each time in a row.
+/// How long until a project that could not be read is read again, for each time in a row, and until a layout that could
+/// not be made is asked for again.
 const RETRY_MS: i64 = 60_000;
 /// The longest that grows to.
 const RETRY_MAX_MS: i64 = 600_000;
@@ -64,8 +65,13 @@ impl Decision<'_> {
         self.want_config_read(tenant, ConfigScope::Projects(names), known)
     }
 
-    /// The timer for projects that could not be read came due.
-    pub(crate) fn read_unread(&mut self, tenant: &str) -> Result<(), Refusal> {
+    /// The timer for what configuration could not be had came due.
+    pub(crate) fn config_due(&mut self, tenant: &str) -> Result<(), Refusal> {
+        // What was changed since is asked for anyway.
+        let waits = |row: &TenantRow| row.layout_problem.is_some() && row.layout_work.is_none() && !row.stale;
+        if self.tenant(tenant).is_some_and(waits) {
+            self.want_tenant_layout(tenant)?;
+        }
         let from = (tenant.to_owned(), String::new());
         let unread: BTreeSet<String> = self
             .gate()
@@ -143,6 +149,11 @@ impl Decision<'_> {
         if !row.stale || !row.read || row.layout_work.is_some() || self.reading(tenant) {
             return Ok(());
         }
+        self.want_tenant_layout(tenant)
+    }
+
+    fn want_tenant_layout(&mut self, tenant: &str) -> Result<(), Refusal> {
+        let Some(row) = self.tenant(tenant) else { return Ok(()) };
         let settings = row.loaded.settings;
         let files = self.config_files(tenant, None).into_iter().cloned().collect();
         let work = self.deciding.id();
@@ -175,7 +186,8 @@ impl Decision<'_> {
         let begun = Some(if failed { Vec::new() } else { self.begun_anew(&made.tenant) });
         self.emit(GateEvent::LayoutActivated(LayoutActivated { made: made.clone(), generation, begun }))?;
         if failed {
-            return Ok(());
+            // It is not the configuration that is wrong, and a tenant without a layout does nothing at all.
+            return self.set_timer(config_timer(&made.tenant), self.now().plus_millis(RETRY_MS));
         }
         self.lay_queues(&made.tenant)?;
         self.renew_windows(&made.tenant, windows)

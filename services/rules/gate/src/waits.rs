@@ -85,7 +85,7 @@ impl Decision<'_> {
             let detail = problem.map_or("there is no layout yet".to_owned(), |(code, message)| {
                 format!("the configuration could not be loaded: {message} ({code})")
             });
-            return Some(why(WaitCode::Layout, detail, "a change of the tenant file or of the configuration"));
+            return Some(why(WaitCode::Layout, detail, "a layout, which is asked for again every minute"));
         }
         None
     }

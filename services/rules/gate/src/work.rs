@@ -44,7 +44,7 @@ pub(crate) fn hold_timer(tenant: &str) -> String {
     format!("holds/{tenant}")
 }
 
-/// The timer by which projects that could not be read are read again.
+/// The timer by which configuration that could not be had is asked for again.
 pub(crate) fn config_timer(tenant: &str) -> String {
     format!("config/{tenant}")
 }
@@ -94,7 +94,7 @@ impl Decision<'_> {
             return self.resend_overdue(tenant);
         }
         if due.timer == config_timer(tenant) {
-            return self.read_unread(tenant);
+            return self.config_due(tenant);
         }
         if due.timer == hold_timer(tenant) {
             return self.holds_due(tenant);
