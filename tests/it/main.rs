@@ -5,6 +5,7 @@
 mod harness;
 
 mod audit;
+mod backup;
 mod bad_input;
 mod crash;
 mod crash_kafka;

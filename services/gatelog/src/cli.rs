@@ -30,6 +30,7 @@ macro_rules! concat_examples {
 }
 
 pub mod audit;
+pub mod backup;
 pub mod operators;
 pub mod replay;
 pub mod slice;
@@ -88,6 +89,8 @@ pub enum Command {
     /// Read and check the log
     #[command(subcommand, arg_required_else_help = true)]
     Log(LogCommand),
+    /// Copy a site while it runs, so that it can be restored
+    Backup(backup::BackupArgs),
     /// Go back in time
     #[command(subcommand, arg_required_else_help = true)]
     Replay(ReplayCommand),
@@ -159,6 +162,8 @@ pub enum LogCommand {
     Export(slice::LogExportArgs),
     /// Put a slice into a directory of its own, to look around in it
     Import(slice::LogImportArgs),
+    /// Let another history go on from a log that was restored or forked
+    Adopt(backup::LogAdoptArgs),
 }
 
 /// `serve`
@@ -693,6 +698,8 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Log(LogCommand::Verify(args)) => commands::log_verify::run(&cli.site, args),
         Command::Log(LogCommand::Init(args)) => commands::log_topics::init(&cli.site, args),
         Command::Log(LogCommand::Export(args)) => commands::log_slice::export(&cli.site, args),
+        Command::Log(LogCommand::Adopt(args)) => commands::log_adopt::run(&cli.site, args),
+        Command::Backup(args) => commands::backup::run(&cli.site, args),
         Command::Log(LogCommand::Import(args)) => commands::log_slice::import(&cli.site, args),
         Command::Log(LogCommand::Check(args)) => commands::log_topics::check(&cli.site, args),
         Command::Audit(command) => dispatch_audit(&cli.site, command),

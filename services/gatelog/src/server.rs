@@ -179,7 +179,7 @@ impl Server {
 
         // The log, and what folds it.
         let lock = if config.log.kafka.is_some() { Some(lock(site)?) } else { None };
-        let mut all_known = known(&paths)?;
+        let mut all_known = known(&paths, &config)?;
         let published = published(site, &paths, &config)?;
         all_known.extend(published.clone());
         let opened = logs::open(&paths, &config, all_known)?;
@@ -515,20 +515,25 @@ fn console_listener(process: &Process) -> Result<(std::net::TcpListener, String)
 /// What was signed and published of the log: it must not be shorter.
 fn published(site: &Path, paths: &SitePaths, config: &SiteConfig) -> Result<Vec<Known>, StartError> {
     let Some(directory) = config.audit.directory(site) else { return Ok(Vec::new()) };
-    let identity = match &config.log.kafka {
+    let Some(identity) = identity(paths, config)? else { return Ok(Vec::new()) };
+    notary::known(&directory, &paths.keys(), identity, &[GATE, CAPACITY])
+        .map_err(|message| StartError::Part { part: "published checkpoints", message })
+}
+
+/// Which log there is: the site and the generation.
+fn identity(paths: &SitePaths, config: &SiteConfig) -> Result<Option<(gatelog_record::SiteId, u32)>, StartError> {
+    Ok(match &config.log.kafka {
         None => gatelog_log_embedded::EmbeddedLog::identity(paths.log()).map_err(OpenError::from)?,
         Some(section) => {
             let description = logs::open_kafka_reader(section)?.describe();
             Some((description.site, description.generation))
         }
-    };
-    let Some(identity) = identity else { return Ok(Vec::new()) };
-    notary::known(&directory, &paths.keys(), identity, &[GATE, CAPACITY])
-        .map_err(|message| StartError::Part { part: "published checkpoints", message })
+    })
 }
 
-/// What projections and rungs know of the log: it must not be shorter.
-fn known(paths: &SitePaths) -> Result<Vec<Known>, StartError> {
+/// What projections and rungs know of the log: it must not be shorter. What they know of an earlier generation no longer
+/// counts: since then the log was adopted.
+fn known(paths: &SitePaths, config: &SiteConfig) -> Result<Vec<Known>, StartError> {
     let mut all = Vec::new();
     for partition in [GATE, CAPACITY] {
         let mut warnings = Vec::new();
@@ -537,7 +542,18 @@ fn known(paths: &SitePaths) -> Result<Vec<Known>, StartError> {
         for warning in warnings {
             tracing::warn!(%partition, "{warning}");
         }
-        all.extend(known.map(|known| Known { who: known.by, partition, sequence: known.sequence, link: known.link }));
+        all.extend(known.map(|known| (partition, known)));
     }
-    Ok(all)
+    if all.is_empty() {
+        return Ok(Vec::new());
+    }
+    let generation = identity(paths, config)?.map_or(0, |(_, generation)| generation);
+    all.retain(|(_, known)| known.generation >= generation);
+    let named = |(partition, known): (Partition, gatelog_store::Known)| Known {
+        who: known.by,
+        partition,
+        sequence: known.sequence,
+        link: known.link,
+    };
+    Ok(all.into_iter().map(named).collect())
 }

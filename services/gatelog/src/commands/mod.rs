@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod autohold;
+pub mod backup;
 pub mod blob_names;
 pub mod check;
 pub mod doctor;
@@ -12,6 +13,7 @@ pub mod failure;
 pub mod folder;
 pub mod freeze;
 pub mod keys;
+pub mod log_adopt;
 pub mod log_cat;
 pub mod log_slice;
 pub mod log_topics;

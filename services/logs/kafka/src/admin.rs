@@ -209,14 +209,37 @@ fn create(reach: &Reach, missing: &[(String, u32)]) -> Result<(), LogError> {
     }
 }
 
+/// Adopts a restored or forked log that nobody serves: its generation is raised by another site record. The caller then
+/// records `LogRestored` in each partition. Gives the new generation.
+///
+/// # Errors
+/// `System` when no broker answers, or there is no log; `Damaged` when there is a site record that cannot be read.
+pub fn adopt(config: KafkaConfig) -> Result<u32, LogError> {
+    let reach = Reach::new(config)?;
+    read_site(&reach)?;
+    let Some(known) = site_record(&reach)? else {
+        let message = "its site record went away just now".to_owned();
+        return Err(LogError::System { what: "adopting the log".to_owned(), message });
+    };
+    let next = SiteRecord { generation: known.generation.saturating_add(1), ..known };
+    send_site(&reach, &next).map(|counts| counts.generation)
+}
+
 /// Writes a new site's record and reads back which one counts: the first.
 fn write_site(reach: &Reach, partitions: u32) -> Result<SiteRecord, LogError> {
+    let mut id = [0; 16];
+    getrandom::fill(&mut id).map_err(|error| LogError::System {
+        what: "writing the log's site record".to_owned(),
+        message: format!("no random id: {error}"),
+    })?;
+    send_site(reach, &SiteRecord { site: SiteId(id), generation: 1, partitions })
+}
+
+/// Writes a site record and reads back what counts.
+fn send_site(reach: &Reach, record: &SiteRecord) -> Result<SiteRecord, LogError> {
     let brokers = &reach.config.brokers;
     let what = "writing the log's site record";
-    let mut id = [0; 16];
-    getrandom::fill(&mut id)
-        .map_err(|error| LogError::System { what: what.to_owned(), message: format!("no random id: {error}") })?;
-    let bytes = SiteRecord { site: SiteId(id), generation: 1, partitions }.encode();
+    let bytes = record.encode();
     let topic = reach.names.site();
     let producer = reach.config.client(&reach.names, Purpose::Inputs).create_with_context(Context);
     let producer: BaseProducer<Context> = or_system(producer, what, brokers)?;

@@ -60,7 +60,7 @@ pub mod support;
 #[cfg(test)]
 mod tests;
 
-pub use admin::{Report, init, remove};
+pub use admin::{Report, adopt, init, remove};
 pub use check::{Finding, FindingKind, check};
 pub use config::{KafkaConfig, Known};
 pub use log::KafkaLog;
