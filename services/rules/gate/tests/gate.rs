@@ -29,7 +29,8 @@ scenarios! {
     one_build dequeue_told semaphore_order circle_moves found_behind late_answers moves_on circle_parts new_layout
     who_is_first one_at_most pipeline_gone needs_told needs_later superseded_at_once line_abandoned told_of_leaving
     on_its_way remarks serial_circle parameters circle_merged_in_part circle_files
-    gated_again resources_given_back queue_asked_first
+    gated_again resources_given_back queue_asked_first project_merged no_one_asks_for_merges too_many_set_off
+    too_many_in_project
 }
 
 // What mutants of the rules got away with before (see `mutants.md`).

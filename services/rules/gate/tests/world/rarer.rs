@@ -72,6 +72,18 @@ impl Story {
                 }
                 Ok(())
             }
+            // Nobody tells of them either.
+            [number, "changes", "of", project, "stand", "on", on] => {
+                let known = self.world.forge.changes.keys().filter(|name| name.starts_with("many-")).count();
+                for index in 1..=number.parse::<usize>().map_err(|_| "not a number")? {
+                    let stacked_on = if *on == "nothing" { Vec::new() } else { vec![(*on).to_owned()] };
+                    let (project, branch) = ((*project).to_owned(), "master".to_owned());
+                    let patchsets = vec![Patchset { stacked_on, ..Patchset::default() }];
+                    let change = Change { project, branch, open: true, patchsets, ..Change::default() };
+                    self.world.forge.changes.insert(format!("many-{}", known + index), change);
+                }
+                Ok(())
+            }
             _ => Err(format!("nobody understands {:?}", words.join(" "))),
         }
     }
