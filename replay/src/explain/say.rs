@@ -421,6 +421,12 @@ impl Names {
             FactsPurpose::Trigger { trigger } => format!("for trigger {trigger}"),
             FactsPurpose::BeforeSubmit { item } => format!("before {} merges", self.item(*item)),
             FactsPurpose::Refresh => "to look at them again".to_owned(),
+            FactsPurpose::ProjectMerged { project } => {
+                return format!(
+                    "{} is asked about all open changes of {project}, of which one merged",
+                    wanted.connection
+                );
+            }
         };
         format!("{} is asked about {changes} {why}", wanted.connection)
     }

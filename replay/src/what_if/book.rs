@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use gatelog_event_log::{Log, Tail};
 use gatelog_record::draft::gate::{
-    BuildResult, ChangeFacts, ChangeKey, ChangesWanted, ConfigReadWanted, FreezeOutcome, FreezeWanted, LayoutOutcome,
-    MergeStep, PrepareOutcome, SecretVerdict, SubmitOutcome, SubmitRequested,
+    BuildResult, ChangeFacts, ChangeKey, ChangesWanted, ConfigReadWanted, FactsPurpose, FreezeOutcome, FreezeWanted,
+    LayoutOutcome, MergeStep, PrepareOutcome, SecretVerdict, SubmitOutcome, SubmitRequested,
 };
 use gatelog_record::event::{CapacityEvent, GateEvent};
 use gatelog_record::{BuildId, BuildsetId, Event, EventRecord, EventRef, ItemId, Partition, Timestamp, WorkId};
@@ -319,7 +319,11 @@ pub(crate) fn config_read_key(wanted: &ConfigReadWanted) -> String {
 
 pub(crate) fn changes_key(wanted: &ChangesWanted) -> String {
     let changes: Vec<String> = wanted.changes.iter().map(|key| format!("{} {}", key.project, key.change)).collect();
-    format!("changes {} {} {}", wanted.tenant, wanted.with_needed_by, changes.join(","))
+    let open_of = match &wanted.purpose {
+        FactsPurpose::ProjectMerged { project } => format!(" all of {project}"),
+        _ => String::new(),
+    };
+    format!("changes {} {} {}{open_of}", wanted.tenant, wanted.with_needed_by, changes.join(","))
 }
 
 fn steps_words(steps: &[MergeStep]) -> String {

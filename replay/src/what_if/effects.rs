@@ -8,8 +8,9 @@ use gatelog_gate_state::Work;
 use gatelog_gate_state::live::PendingRow;
 use gatelog_record::draft::gate::{
     ChangeFacts, ChangesFound, ChangesWanted, ConfigFile, ConfigFileSet, ConfigFilesFound, ConfigReadWanted,
-    FreezeDone, FreezeOutcome, FreezeWanted, LayoutMade, LayoutOutcome, PrepareDone, PrepareOutcome, PrepareRequested,
-    PreparedBranch, PreparedState, ProjectBranch, ReportDone, SubmitDone, SubmitOutcome, SubmitRequested,
+    FactsPurpose, FreezeDone, FreezeOutcome, FreezeWanted, LayoutMade, LayoutOutcome, PrepareDone, PrepareOutcome,
+    PrepareRequested, PreparedBranch, PreparedState, ProjectBranch, ReportDone, SubmitDone, SubmitOutcome,
+    SubmitRequested,
 };
 use gatelog_record::event::GateEvent;
 use gatelog_record::input::GateInput;
@@ -120,7 +121,10 @@ impl Sim<'_> {
                     failed: None,
                 };
                 // Each change, and what it needs, as it was told of nearest in time.
-                let mut asked = wanted.changes.clone();
+                let mut asked = match &wanted.purpose {
+                    FactsPurpose::ProjectMerged { project } => self.open_of(project),
+                    _ => wanted.changes.clone(),
+                };
                 let mut index = 0;
                 while let Some(key) = asked.get(index).cloned() {
                     index += 1;
@@ -141,6 +145,12 @@ impl Sim<'_> {
             self.as_it_is_here(facts);
         }
         Ok(ChangesFound { work, attempt, ..found })
+    }
+
+    /// The changes of a project that were open when they were told of nearest in time.
+    fn open_of(&self, project: &str) -> Vec<gatelog_record::draft::gate::ChangeKey> {
+        let own = self.book.facts.keys().filter(|key| key.project == project);
+        own.filter(|key| self.fact(key).is_some_and(|facts| facts.open)).cloned().collect()
     }
 
     fn fact(&self, key: &gatelog_record::draft::gate::ChangeKey) -> Option<ChangeFacts> {

@@ -9,10 +9,10 @@ use gatelog_merging::{
     ProjectKey,
 };
 use gatelog_record::draft::gate::{
-    ChangesFound, ChangesWanted, ConfigFile, ConfigFileSet, ConfigFilesFound, ConfigReadWanted, FreezeDone,
-    FreezeOutcome, FreezeWanted, FrozenJob, LayoutMade, LayoutOutcome, LayoutWanted, PrepareDone, PrepareOutcome,
-    PrepareRequested, PreparedBranch, PreparedState, ProjectBranch, ReportDone, Subject, SubmitDone, SubmitOutcome,
-    SubmitRequested,
+    ChangesFound, ChangesWanted, ConfigFile, ConfigFileSet, ConfigFilesFound, ConfigReadWanted, FactsPurpose,
+    FreezeDone, FreezeOutcome, FreezeWanted, FrozenJob, LayoutMade, LayoutOutcome, LayoutWanted, PrepareDone,
+    PrepareOutcome, PrepareRequested, PreparedBranch, PreparedState, ProjectBranch, ReportDone, Subject, SubmitDone,
+    SubmitOutcome, SubmitRequested,
 };
 use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, WorkId, codec};
@@ -196,6 +196,10 @@ impl Effects {
 
     fn find_changes(&self, work: WorkId, attempt: u32, wanted: &ChangesWanted) -> ChangesFound {
         let (mut changes, mut missing) = (Vec::new(), Vec::new());
+        if let FactsPurpose::ProjectMerged { project } = &wanted.purpose {
+            let open = self.gerrit.open_of(local(project));
+            changes.extend(open.into_iter().flat_map(|number| self.gerrit.closure(number, wanted.with_needed_by)));
+        }
         for key in &wanted.changes {
             let number = key.change.parse::<u32>().ok().filter(|number| self.gerrit.changes.contains_key(number));
             match number {

@@ -633,6 +633,12 @@ impl Gerrit {
         })
     }
 
+    /// The open changes of a project.
+    pub fn open_of(&self, project: &str) -> Vec<u32> {
+        let open = |change: &&Change| change.project == project && change.status == Status::New;
+        self.changes.values().filter(open).map(|change| change.number).collect()
+    }
+
     /// A change and all that hangs together with it.
     pub fn closure(&self, start: u32, with_needed_by: bool) -> Vec<ChangeFacts> {
         let mut seen = BTreeSet::new();

@@ -7,10 +7,10 @@ use gatelog_event_log::{Blobs, MemoryBlobs};
 use gatelog_gate_state::Work;
 use gatelog_gate_state::live::PendingRow;
 use gatelog_record::draft::gate::{
-    ChangesFound, ChangesWanted, ConfigFile, ConfigFileSet, ConfigFilesFound, ConfigReadWanted, FreezeDone,
-    FreezeOutcome, FreezeWanted, FrozenJob, JobTraits, LayoutMade, LayoutOutcome, LayoutWanted, NodesetAlternative,
-    PrepareDone, PrepareOutcome, PrepareRequested, PreparedBranch, PreparedState, ProjectBranch, ReportDone,
-    SubmitDone, SubmitOutcome, SubmitRequested,
+    ChangesFound, ChangesWanted, ConfigFile, ConfigFileSet, ConfigFilesFound, ConfigReadWanted, FactsPurpose,
+    FreezeDone, FreezeOutcome, FreezeWanted, FrozenJob, JobTraits, LayoutMade, LayoutOutcome, LayoutWanted,
+    NodesetAlternative, PrepareDone, PrepareOutcome, PrepareRequested, PreparedBranch, PreparedState, ProjectBranch,
+    ReportDone, SubmitDone, SubmitOutcome, SubmitRequested,
 };
 use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, ItemId, WorkId, codec};
@@ -257,7 +257,11 @@ impl Tools<'_> {
             missing: Vec::new(),
             failed: fails.then(|| (code(), message())),
         };
-        for key in wanted.changes.iter().filter(|_| !fails) {
+        let asked = match &wanted.purpose {
+            FactsPurpose::ProjectMerged { project } => self.forge.open_of(project),
+            _ => wanted.changes.clone(),
+        };
+        for key in asked.iter().filter(|_| !fails) {
             let name = short(&key.change);
             if self.forge.changes.contains_key(name) {
                 found.changes.extend(self.forge.closure(name, wanted.with_needed_by, &wanted.among));

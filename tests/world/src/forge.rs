@@ -289,6 +289,12 @@ impl Forge {
         })
     }
 
+    /// The open changes of a project.
+    pub fn open_of(&self, project: &str) -> Vec<ChangeKey> {
+        let open = self.changes.iter().filter(|(_, one)| one.is_open() && canonical(&one.project) == project);
+        open.filter_map(|(name, _)| self.key(name)).collect()
+    }
+
     /// A change and all that hangs together with it.
     pub fn closure(&self, start: &str, with_needed_by: bool, among: &[String]) -> Vec<ChangeFacts> {
         let mut seen = BTreeSet::new();

@@ -17,7 +17,7 @@ impl<B: Backing> GateTables<B> {
                 self.triggers.update(&(event.tenant.clone(), trigger), |row| row.work = Some(event.work))
             }
             FactsPurpose::BeforeSubmit { item } => self.works_on(item, event.work),
-            FactsPurpose::Refresh => Ok(()),
+            FactsPurpose::Refresh | FactsPurpose::ProjectMerged { .. } => Ok(()),
         }
     }
 
@@ -65,7 +65,7 @@ impl<B: Backing> GateTables<B> {
                 row.work = None;
                 row.asked = found.failed.is_none();
             }),
-            FactsPurpose::Refresh => Ok(()),
+            FactsPurpose::Refresh | FactsPurpose::ProjectMerged { .. } => Ok(()),
         }
     }
 

@@ -174,7 +174,7 @@ impl Work {
             Work::Layout(wanted) => wanted.item,
             Work::Changes(wanted) => match wanted.purpose {
                 FactsPurpose::BeforeSubmit { item } => Some(item),
-                FactsPurpose::Trigger { .. } | FactsPurpose::Refresh => None,
+                FactsPurpose::Trigger { .. } | FactsPurpose::Refresh | FactsPurpose::ProjectMerged { .. } => None,
             },
             Work::Prepare(wanted) => Some(wanted.item),
             Work::Freeze(wanted) => Some(wanted.item),

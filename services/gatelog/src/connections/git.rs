@@ -13,7 +13,8 @@ use gatelog_driver_git::{
 use gatelog_effects::connection::{CodeReview, Trouble, chain};
 use gatelog_event_log::{Log, LogError, failpoint};
 use gatelog_record::draft::gate::{
-    ChangeFacts, ChangeKey, ChangesFound, ChangesWanted, ReportRequested, Subject, SubmitOutcome, SubmitTarget,
+    ChangeFacts, ChangeKey, ChangesFound, ChangesWanted, FactsPurpose, ReportRequested, Subject, SubmitOutcome,
+    SubmitTarget,
 };
 use gatelog_record::draft::intake::ForgeEvent;
 use gatelog_record::input::IntakeInput;
@@ -119,9 +120,27 @@ impl GitConnection {
         Ok(found)
     }
 
+    /// The open changes of a project.
+    fn open_changes(&self, project: &str) -> Result<Vec<Key>, Trouble> {
+        let proposed = self.forge.proposed_changes(self.local(project)?).map_err(|error| trouble(&error))?;
+        let mut open = Vec::new();
+        for key in proposed {
+            match self.forge.query(&key) {
+                Ok(facts) if facts.open => open.push(key),
+                // Merged, or gone since.
+                Ok(_) | Err(ForgeError::NoChange { .. }) => {}
+                Err(error) => return Err(trouble(&error)),
+            }
+        }
+        Ok(open)
+    }
+
     fn closure(&self, wanted: &ChangesWanted) -> Result<(Vec<ChangeFacts>, Vec<ChangeKey>), Trouble> {
         let mut missing = Vec::new();
         let mut keys = Vec::new();
+        if let FactsPurpose::ProjectMerged { project } = &wanted.purpose {
+            keys = self.open_changes(project)?;
+        }
         for change in &wanted.changes {
             let key = self.forge_key(change)?;
             match self.forge.query(&key) {

@@ -97,8 +97,8 @@ const API_ROOT: &[Attribute] = &[
     attribute("role-mappings", Kind::Map),
 ];
 
-/// The drivers whose connections have projects.
-const SOURCE_DRIVERS: &[&str] = &["gerrit", "git", "github", "gitlab", "pagure"];
+/// The drivers whose connections have projects: Zuul's, and gatelog's own for plain Git repositories.
+const SOURCE_DRIVERS: &[&str] = &["gerrit", "git", "github", "gitlab", "pagure", "plain-git"];
 
 const TOP: &[&str] = &["tenant", "authorization-rule", "admin-rule", "role", "global-semaphore", "api-root"];
 

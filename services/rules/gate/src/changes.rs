@@ -35,6 +35,18 @@ impl Decision<'_> {
         with_needed_by: bool,
         purpose: FactsPurpose,
     ) -> Result<(), Refusal> {
+        self.want_facts(tenant, connection, vec![change], with_needed_by, purpose)
+    }
+
+    /// Asks for changes; none are named where the purpose says which are meant.
+    pub(crate) fn want_facts(
+        &mut self,
+        tenant: &str,
+        connection: &str,
+        changes: Vec<ChangeKey>,
+        with_needed_by: bool,
+        purpose: FactsPurpose,
+    ) -> Result<(), Refusal> {
         let Some(row) = self.tenant(tenant) else { return Ok(()) };
         let among = row
             .loaded
@@ -48,7 +60,7 @@ impl Decision<'_> {
             work,
             tenant: tenant.to_owned(),
             connection: connection.to_owned(),
-            changes: vec![change],
+            changes,
             with_needed_by,
             among,
             purpose,
@@ -74,7 +86,13 @@ impl Decision<'_> {
         if let Work::Changes(wanted) = &row.work {
             self.keep_known_needs(wanted, &mut found)?;
         }
+        let told: Vec<ChangeKey> = found.changes.iter().filter_map(|facts| facts.subject.change_key()).collect();
         self.emit(GateEvent::ChangesObserved(ChangesObserved { found }))?;
+        if let Work::Changes(wanted) = &row.work
+            && let FactsPurpose::ProjectMerged { project } = &wanted.purpose
+        {
+            return self.tell_project(&wanted.tenant, project, &told);
+        }
         if let (Some((_, message)), Work::Changes(wanted)) = (failure, &row.work)
             && let FactsPurpose::BeforeSubmit { item } = wanted.purpose
         {
@@ -90,7 +108,7 @@ impl Decision<'_> {
         let tenant = wanted.tenant.as_str();
         let mut looked_at: BTreeSet<ChangeKey> = match wanted.purpose {
             FactsPurpose::Trigger { .. } | FactsPurpose::Refresh => wanted.changes.iter().cloned().collect(),
-            FactsPurpose::BeforeSubmit { .. } => BTreeSet::new(),
+            FactsPurpose::BeforeSubmit { .. } | FactsPurpose::ProjectMerged { .. } => BTreeSet::new(),
         };
         if let FactsPurpose::Trigger { trigger } = wanted.purpose {
             let known: BTreeMap<ChangeKey, &ChangeFacts> =

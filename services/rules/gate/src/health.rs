@@ -9,8 +9,8 @@ use gatelog_rules_config::Pipeline;
 use gatelog_rules_config::objects::pipeline::Manager;
 
 use crate::decision::Decision;
-use crate::filters;
 use crate::queue_pass::Walk;
+use crate::requirements;
 
 /// Which of an item's changes moved on without it, and how: a code and a sentence.
 pub(crate) struct Outdated {
@@ -148,7 +148,7 @@ impl Decision<'_> {
         }
         let keys = row.subjects.iter().filter_map(Subject::change_key);
         keys.filter_map(|key| self.change(walk.tenant, &key))
-            .find_map(|change| filters::can_merge(walk.pipeline, &change.facts).err())
+            .find_map(|change| requirements::can_merge(walk.pipeline, &change.facts).err())
     }
 
     /// Whether an item's buildset stands on something else than the chain: a code and a sentence.

@@ -57,3 +57,61 @@ pub fn layout_input<E>(
     });
     Ok(LoadInput { tenant, files })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gatelog_record::draft::gate::{ConfigFile as KeptFile, ProjectBranch};
+    use gatelog_rules_config::TenantProject;
+
+    /// The files of a branch: one, which holds the branch's name.
+    fn set(project: &str, branch: &str, default: bool) -> ConfigFileSet {
+        ConfigFileSet {
+            at: ProjectBranch { connection: "git".into(), project: project.into(), branch: branch.into() },
+            default,
+            commit: String::new(),
+            files: vec![KeptFile { path: "zuul.yaml".into(), blob: BlobHash::of(branch.as_bytes()) }],
+        }
+    }
+
+    fn made(sets: &[ConfigFileSet]) -> Result<LoadInput, String> {
+        let mut tenant = TenantSettings { name: "acme".into(), ..TenantSettings::default() };
+        tenant.projects = vec![TenantProject::new("git", "lib", false), TenantProject::new("git", "gone", false)];
+        let content = |blob: &BlobHash| {
+            let known = ["main", "stable", "next"].iter().find(|branch| BlobHash::of(branch.as_bytes()) == *blob);
+            known.map(|branch| format!("# {branch}").into_bytes()).ok_or_else(|| "a blob is missing".to_owned())
+        };
+        let local = |connection: &str, project: &str| match (connection, project.strip_prefix("forge/")) {
+            ("git", Some(local)) => Ok(local.to_owned()),
+            _ => Err(format!("{project} is not of {connection}")),
+        };
+        layout_input(tenant, sets, content, local, |connection| (connection == "git").then(|| "forge".to_owned()))
+    }
+
+    #[test]
+    fn a_loader_is_given_each_project_with_its_branches_and_files() {
+        let sets = [set("forge/lib", "stable", false), set("forge/lib", "main", true), set("forge/lib", "next", false)];
+        let input = made(&sets).unwrap();
+        let lib = input.tenant.projects.iter().find(|one| one.canonical_name == "forge/lib").unwrap();
+        assert_eq!((lib.branches.join(" ").as_str(), lib.default_branch.as_str()), ("main next stable", "main"));
+        // One that could not be read has a name all the same.
+        let gone = input.tenant.projects.iter().find(|one| one.canonical_name == "forge/gone").unwrap();
+        assert_eq!((gone.branches.len(), gone.default_branch.as_str()), (0, "master"));
+        let files: Vec<String> = input
+            .files
+            .iter()
+            .map(|file| format!("{} {} {} {}", file.project, file.branch, file.path, file.text))
+            .collect();
+        let expected = ["stable", "main", "next"].map(|branch| format!("forge/lib {branch} zuul.yaml # {branch}"));
+        assert_eq!(files, expected);
+        // Where none says that it is the default, it is the first.
+        let input = made(&[set("forge/lib", "stable", false), set("forge/lib", "next", false)]).unwrap();
+        assert_eq!(input.tenant.projects[0].default_branch, "stable");
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_told() {
+        assert_eq!(made(&[set("forge/lib", "lost", false)]).unwrap_err(), "a blob is missing");
+        assert_eq!(made(&[set("elsewhere/lib", "main", false)]).unwrap_err(), "elsewhere/lib is not of git");
+    }
+}

@@ -13,6 +13,8 @@
 //! nothing more happens, and the reasons for every wait are written down.
 
 mod artifacts;
+#[cfg(test)]
+mod asked;
 mod changes;
 mod config;
 mod decision;
@@ -32,6 +34,7 @@ mod prepare;
 mod promote;
 mod queue_pass;
 mod report;
+mod requirements;
 pub mod routing;
 mod rules;
 mod submit;

@@ -1,10 +1,12 @@
-//! Triggers that the gate sets off itself: a change that entered a pipeline is news for those that need it.
+//! Triggers that the gate sets off itself: a change that entered a pipeline is news for those that need it, and one that
+//! it merged for all that are open in its project.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use gatelog_deciding::Refusal;
 use gatelog_record::Value;
-use gatelog_record::draft::gate::Subject;
+use gatelog_record::draft::gate::{ChangeKey, EnqueueRefused, FactsPurpose, Subject};
+use gatelog_record::event::GateEvent;
 use gatelog_rules_config::Pipeline;
 
 use crate::decision::Decision;
@@ -16,8 +18,11 @@ use crate::managers::Entry;
 const DRIVER: &str = "zuul";
 /// The event's name.
 const PARENT_ENQUEUED: &str = "parent-change-enqueued";
-/// How many changes may be asked in one go, because of others, whether they enter a pipeline: the rest is left out.
-const MAX_SET_OFF: usize = 10_000;
+/// The name of the other one.
+const PROJECT_MERGED: &str = "project-change-merged";
+/// How many changes may be asked in one go, because of others, whether they enter a pipeline: the rest is left out. Each
+/// may come to several events, and all of them have to fit into one decision.
+const MAX_SET_OFF: usize = 1_000;
 
 /// A change that entered a pipeline of which others may be told.
 pub(crate) struct Parent {
@@ -29,6 +34,15 @@ pub(crate) struct Parent {
 /// Whether a pipeline has a trigger for changes whose parent entered some other.
 pub(crate) fn minds_parents(pipeline: &Pipeline) -> bool {
     pipeline.filters(DRIVER).iter().any(|filter| Pipeline::events(filter).contains(&PARENT_ENQUEUED))
+}
+
+/// Whether a pipeline takes the open changes of a project of which one was merged. Zuul: of a filter that names a
+/// pipeline, too, nothing fits, since none is spoken of.
+fn minds_merges(pipeline: &Pipeline) -> bool {
+    pipeline
+        .filters(DRIVER)
+        .iter()
+        .any(|filter| Pipeline::events(filter).contains(&PROJECT_MERGED) && !filter.contains_key("pipeline"))
 }
 
 /// Whether anybody is told of what enters a pipeline. Zuul: only where a trigger names it in so many words.
@@ -80,24 +94,82 @@ impl Decision<'_> {
             for child in self.found_behind(tenant, &key) {
                 let Some(subject) = self.current_subject(tenant, &child) else { continue };
                 for pipeline in layout.pipelines().iter().filter(|one| takes(one, &parent.pipeline)) {
+                    let (trigger, reason) = (parent.trigger, "parent-enqueued");
+                    let entry = own_entry(tenant, &layout, pipeline, &subject, trigger, reason);
                     count += 1;
                     if count > MAX_SET_OFF {
-                        return Ok(());
+                        return self.left_out(&entry, &parent.subject.url);
                     }
-                    self.enter(&Entry {
-                        tenant,
-                        layout: &layout,
-                        pipeline,
-                        subject: &subject,
-                        trigger: parent.trigger,
-                        reason: "parent-enqueued",
-                        asked: false,
-                        parameters: None,
-                    })?;
+                    self.enter(&entry)?;
                 }
             }
             told.extend(std::mem::take(&mut self.entered));
         }
         Ok(())
     }
+
+    /// The first of those that nobody asks any more whether they enter a pipeline.
+    fn left_out(&mut self, entry: &Entry<'_>, because_of: &str) -> Result<(), Refusal> {
+        let detail = format!(
+            "{because_of} set off more than {MAX_SET_OFF} changes at once: this one and those that would come after it \
+             are left out. Enqueue them by hand."
+        );
+        self.emit(GateEvent::EnqueueRefused(EnqueueRefused {
+            tenant: entry.tenant.to_owned(),
+            pipeline: entry.pipeline.name.clone(),
+            subject: entry.subject.clone(),
+            code: "too-many-set-off".to_owned(),
+            detail,
+        }))
+    }
+
+    /// Changes were merged: asks for all that are open in their projects, if a pipeline wants to know. Zuul:
+    /// `project-change-merged`.
+    pub(crate) fn ask_open_changes(&mut self, tenant: &str, subjects: &[Subject]) -> Result<(), Refusal> {
+        let Some(layout) = self.layout(tenant)? else { return Ok(()) };
+        if !layout.pipelines().iter().any(|one| minds_merges(one)) {
+            return Ok(());
+        }
+        let projects: BTreeSet<(&String, &String)> =
+            subjects.iter().map(|subject| (&subject.connection, &subject.project)).collect();
+        for (connection, project) in projects {
+            let purpose = FactsPurpose::ProjectMerged { project: project.clone() };
+            self.want_facts(tenant, connection, Vec::new(), true, purpose)?;
+        }
+        Ok(())
+    }
+
+    /// Tells the open changes of a project that one of it was merged.
+    pub(crate) fn tell_project(&mut self, tenant: &str, project: &str, found: &[ChangeKey]) -> Result<(), Refusal> {
+        let Some(layout) = self.layout(tenant)? else { return Ok(()) };
+        let mut count = 0;
+        let mut asked: BTreeSet<&ChangeKey> = BTreeSet::new();
+        for key in found.iter().filter(|key| key.project == project) {
+            let open = self.change(tenant, key).filter(|row| row.facts.open);
+            let Some(subject) = open.map(|row| row.facts.subject.clone()).filter(|_| asked.insert(key)) else {
+                continue;
+            };
+            for pipeline in layout.pipelines().iter().filter(|one| minds_merges(one)) {
+                let entry = own_entry(tenant, &layout, pipeline, &subject, None, "project-merged");
+                count += 1;
+                if count > MAX_SET_OFF {
+                    return self.left_out(&entry, &format!("What was merged into {project}"));
+                }
+                self.enter(&entry)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A change that enters, if it fits, because of another.
+fn own_entry<'e>(
+    tenant: &'e str,
+    layout: &'e LayoutView,
+    pipeline: &'e Pipeline,
+    subject: &'e Subject,
+    trigger: Option<u64>,
+    reason: &'static str,
+) -> Entry<'e> {
+    Entry { tenant, layout, pipeline, subject, trigger, reason, asked: false, parameters: None }
 }

@@ -88,7 +88,8 @@ impl Decision<'_> {
                 if row.subjects.len() > 1 && !nothing_new {
                     return self.leave_partly_merged(item, &row, message);
                 }
-                self.leave_succeeding(item, "already-merged", message, nothing_new)
+                self.leave_succeeding(item, "already-merged", message, nothing_new)?;
+                self.ask_open_changes(&row.tenant, &row.subjects)
             }
             SubmitOutcome::Refused { code, message } => {
                 let detail = format!("It could not be merged: {message} ({code}).");
@@ -112,6 +113,7 @@ impl Decision<'_> {
             .and_then(|(_, set)| set.state.as_ref())
             .is_none_or(|state| state.item_touches_config || state.files.is_none());
         self.leave_succeeding(item, "merged", "", true)?;
+        self.ask_open_changes(&row.tenant, &row.subjects)?;
         if touches {
             let configured = |target: &&SubmitTarget| {
                 let project = self.tenant(&row.tenant).and_then(|tenant| tenant.project(&target.at.project));

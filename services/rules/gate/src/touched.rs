@@ -197,7 +197,7 @@ impl Decision<'_> {
         match &self.pending(work)?.work {
             Work::Changes(wanted) => match wanted.purpose {
                 FactsPurpose::BeforeSubmit { item } => Some(item),
-                FactsPurpose::Trigger { .. } | FactsPurpose::Refresh => None,
+                FactsPurpose::Trigger { .. } | FactsPurpose::Refresh | FactsPurpose::ProjectMerged { .. } => None,
             },
             _ => None,
         }

@@ -29,7 +29,8 @@ scenarios! {
     one_build dequeue_told semaphore_order circle_moves found_behind late_answers moves_on circle_parts new_layout
     who_is_first one_at_most pipeline_gone needs_told needs_later superseded_at_once line_abandoned told_of_leaving
     on_its_way remarks serial_circle parameters circle_merged_in_part circle_files
-    gated_again resources_given_back queue_asked_first layout_asked_again
+    gated_again resources_given_back queue_asked_first project_merged no_one_asks_for_merges too_many_set_off
+    too_many_in_project layout_asked_again
 }
 
 // What mutants of the rules got away with before (see `mutants.md`).
@@ -40,5 +41,7 @@ scenarios! {
     one_build_each process_restarts promote_alone promote_behind promote_circle promote_merging promote_queues
     promote_which reads_overtaken secrets_told stands_on stands_on_order superseded_by_ref taken_meanwhile
     too_many_told waits_since waits_told which_pipeline_merges who_asks who_needs_it window_without_limit
-    without_configuration works_in_progress
+    without_configuration works_in_progress needs_news needs_edited topic_kept circle_of_three whose_error line_goes_on
+    nothing_new turned_away_where conflict_known conflict_down_the_line needs_two needs_over_limit behind_one_at_most
+    artifact_paused line_reporting
 }

@@ -56,6 +56,12 @@ pub enum FactsPurpose {
     },
     /// A change ahead was merged or changed and those behind are looked at again.
     Refresh,
+    /// A change was merged, and pipelines are told of every open change of its project: these are asked for, and none
+    /// by name. Zuul: `project-change-merged`.
+    ProjectMerged {
+        /// The canonical name of the project.
+        project: String,
+    },
 }
 
 /// Work: ask the code-review system for changes and the closure of what they need and who needs them.
@@ -67,7 +73,7 @@ pub struct ChangesWanted {
     pub tenant: String,
     /// The connection to ask.
     pub connection: String,
-    /// The changes.
+    /// The changes; none where the purpose says which are meant.
     pub changes: Vec<ChangeKey>,
     /// Whether the changes that need them are wanted too.
     pub with_needed_by: bool,

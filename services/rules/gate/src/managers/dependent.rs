@@ -10,7 +10,7 @@ use gatelog_record::draft::gate::{ChangeKey, FactsPurpose, PipelineVerdict, Subj
 use super::{Entry, Place};
 use crate::decision::Decision;
 use crate::dependencies::{Group, NeedsError};
-use crate::filters;
+use crate::requirements;
 use crate::triggers::verdict;
 
 /// How many changes one change may pull in behind itself, and those behind them.
@@ -179,12 +179,12 @@ impl Decision<'_> {
             let Some(row) = self.change(entry.tenant, member) else {
                 return Some(("change-missing", "nothing is known of the change".into()));
             };
-            let mut fit = filters::can_merge(entry.pipeline, &row.facts).map_err(|why| ("cannot-merge", why));
+            let mut fit = requirements::can_merge(entry.pipeline, &row.facts).map_err(|why| ("cannot-merge", why));
             if !entry.knows(&row.facts.subject.connection) {
                 fit = Err(("other-connection", "the pipeline takes nothing from its connection".into()));
             }
             if fit.is_ok() && !entry.asked {
-                fit = filters::requirements(entry.pipeline, &row.facts, true, self.now())
+                fit = requirements::requirements(entry.pipeline, &row.facts, true, self.now())
                     .map_err(|why| ("requirements", why));
             }
             if let Err((code, why)) = fit {
@@ -253,7 +253,7 @@ impl Decision<'_> {
             let detail = format!("It depends on {}, which was abandoned.", subject.url);
             return Err(("needs-abandoned", detail, false));
         }
-        if let Err(why) = filters::can_merge(entry.pipeline, &row.facts) {
+        if let Err(why) = requirements::can_merge(entry.pipeline, &row.facts) {
             let detail = format!("It depends on {}, and {why}.", subject.url);
             // Zuul: silence; it enters by itself once what it needs does.
             return Err(("needs-unapproved", detail, false));
@@ -272,7 +272,7 @@ impl Decision<'_> {
         for other in self.found_behind(entry.tenant, &key) {
             let Some(row) = self.change(entry.tenant, &other).filter(|_| !needs.contains(&other)) else { continue };
             let subject = row.facts.subject.clone();
-            let fits = filters::can_merge(entry.pipeline, &row.facts).is_ok();
+            let fits = requirements::can_merge(entry.pipeline, &row.facts).is_ok();
             match entry.queue_of(&subject) == queue {
                 true if fits => ready.push((other, subject)),
                 true => {}

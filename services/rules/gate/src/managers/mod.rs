@@ -21,8 +21,8 @@ use gatelog_rules_config::Pipeline;
 use gatelog_rules_config::objects::pipeline::Manager;
 
 use crate::decision::Decision;
-use crate::filters;
 use crate::layout_view::LayoutView;
+use crate::requirements;
 use crate::triggers::verdict;
 
 /// A change that is to enter a pipeline.
@@ -90,7 +90,7 @@ impl Decision<'_> {
             && let Some(row) = self.change(entry.tenant, &key)
         {
             let current = row.facts.subject.patchset == entry.subject.patchset;
-            if let Err(why) = filters::requirements(entry.pipeline, &row.facts, current, self.now()) {
+            if let Err(why) = requirements::requirements(entry.pipeline, &row.facts, current, self.now()) {
                 return self.turn_away(entry, "requirements", &why, false);
             }
         }
@@ -174,7 +174,7 @@ impl Decision<'_> {
             if entry.asked || own {
                 return None;
             }
-            let why = filters::requirements(entry.pipeline, facts, true, self.now()).err()?;
+            let why = requirements::requirements(entry.pipeline, facts, true, self.now()).err()?;
             Some(("requirements", format!("{}, to be tested with it: {why}", subject.url)))
         });
         match unfit {

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use gatelog_gate_state::live::{BuildState, PendingRow, Work};
 use gatelog_record::draft::gate::{
     AttemptFinished, AttemptStarted, BuildResult, ChangesFound, ChangesWanted, ConfigFile, ConfigFileSet,
-    ConfigFilesFound, ConfigReadWanted, FreezeDone, FreezeOutcome, FreezeWanted, FrozenJob, JobTraits, LayoutMade,
-    LayoutOutcome, LayoutWanted, NodesetAlternative, PrepareDone, PrepareOutcome, PrepareRequested, PreparedBranch,
-    PreparedState, ProjectBranch, ReportDone, SubmitDone, SubmitOutcome, SubmitRequested,
+    ConfigFilesFound, ConfigReadWanted, FactsPurpose, FreezeDone, FreezeOutcome, FreezeWanted, FrozenJob, JobTraits,
+    LayoutMade, LayoutOutcome, LayoutWanted, NodesetAlternative, PrepareDone, PrepareOutcome, PrepareRequested,
+    PreparedBranch, PreparedState, ProjectBranch, ReportDone, SubmitDone, SubmitOutcome, SubmitRequested,
 };
 use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, BuildId, InputId, InputRecord, LeaseId, Timestamp, Value, WorkId, codec};
@@ -136,7 +136,11 @@ impl World {
         if found.failed.is_some() {
             return found;
         }
-        for key in &wanted.changes {
+        let asked = match &wanted.purpose {
+            FactsPurpose::ProjectMerged { project } => self.forge.open_of(project),
+            _ => wanted.changes.clone(),
+        };
+        for key in &asked {
             let name = Forge::short(&key.change);
             if self.forge.changes.contains_key(name) {
                 found.changes.extend(self.forge.closure(name, wanted.with_needed_by));

@@ -151,6 +151,12 @@ impl Forge {
         self.changes.keys().filter(same).cloned().collect()
     }
 
+    /// The open changes of a project.
+    pub fn open_of(&self, project: &str) -> Vec<ChangeKey> {
+        let open = self.changes.iter().filter(|(_, one)| one.open && canonical(&one.project) == project);
+        open.filter_map(|(name, _)| self.key(name)).collect()
+    }
+
     pub fn facts(&self, name: &str, with_needed_by: bool) -> Option<ChangeFacts> {
         let change = self.changes.get(name)?;
         let newest = change.patchsets.last()?;

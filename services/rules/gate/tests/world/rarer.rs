@@ -41,6 +41,13 @@ impl Story {
                 newest.depends_on.retain(|name| name != other);
                 self.event(change, "change-edited")
             }
+            // Its text was edited, and nobody tells of it.
+            [change, "silently", "depends", "on", other] => {
+                let one = self.world.forge.changes.get_mut(*change).ok_or("there is no change")?;
+                let newest = one.patchsets.last_mut().ok_or("it has no patchset")?;
+                newest.depends_on.push((*other).to_owned());
+                Ok(())
+            }
             ["every", "change", "has", number, "jobs"] => {
                 self.world.padded_jobs = number.parse().map_err(|_| "not a number")?;
                 Ok(())
@@ -69,6 +76,19 @@ impl Story {
                     let patchsets = vec![patchset];
                     let change = Change { project, branch, open: true, approved, patchsets, ..Change::default() };
                     self.world.forge.changes.insert(format!("chain-{index}"), change);
+                }
+                Ok(())
+            }
+            // Nobody tells of them either.
+            [number, rest @ .., "changes", "of", project, "stand", "on", on] => {
+                let approved = *rest == ["approved"];
+                let known = self.world.forge.changes.keys().filter(|name| name.starts_with("many-")).count();
+                for index in 1..=number.parse::<usize>().map_err(|_| "not a number")? {
+                    let stacked_on = if *on == "nothing" { Vec::new() } else { vec![(*on).to_owned()] };
+                    let (project, branch) = ((*project).to_owned(), "master".to_owned());
+                    let patchsets = vec![Patchset { stacked_on, ..Patchset::default() }];
+                    let change = Change { project, branch, open: true, approved, patchsets, ..Change::default() };
+                    self.world.forge.changes.insert(format!("many-{}", known + index), change);
                 }
                 Ok(())
             }
