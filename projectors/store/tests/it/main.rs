@@ -5,6 +5,7 @@
 mod ahead;
 mod crash;
 mod folding;
+mod fuzzed;
 mod lending;
 mod rungs;
 
