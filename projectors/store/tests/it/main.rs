@@ -6,6 +6,7 @@ mod ahead;
 mod crash;
 mod folding;
 mod fuzzed;
+mod golden_logs;
 mod lending;
 mod rungs;
 
