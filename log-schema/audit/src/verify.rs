@@ -113,6 +113,9 @@ pub enum Fault {
     /// An event that was asked for is left out.
     #[error("the event belongs to what the export says it holds, but is left out")]
     LeftOut,
+    /// An event is shown that was not asked for.
+    #[error("the event does not belong to what the export says it holds, but is shown")]
+    NotAskedFor,
     /// A partition comes twice or out of order.
     #[error("the partition comes twice or out of order")]
     Partition,
@@ -586,7 +589,11 @@ impl Open {
         if computed != found {
             return Err(Fault::Link { found, computed });
         }
-        self.show(Leaf::of_envelope(&envelope, found), selection)?;
+        let leaf = Leaf::of_envelope(&envelope, found);
+        if selection.side(&leaf) != Side::Inside || !selection.takes(&leaf) {
+            return Err(Fault::NotAskedFor);
+        }
+        self.show(leaf, selection)?;
         self.events += 1;
         Ok(Found::Event(Box::new(envelope)))
     }

@@ -14,7 +14,9 @@
 //! A reader starts at the beginning of history or after any [`Tail`] that is known (a projection's,
 //! a rung's, a checkpoint's).
 
-use gatelog_record::{BodyError, ChainLink, Envelope, EventRecord, FrameError, InputFrame, Partition, Stream};
+use gatelog_record::event::PartitionEvent;
+use gatelog_record::level::{self, GATELOG, LEVEL};
+use gatelog_record::{BodyError, ChainLink, Envelope, Event, EventRecord, FrameError, InputFrame, Partition, Stream};
 
 use crate::contract::{Log, LogError, Offset, ReadLimit, ReadRecord};
 
@@ -102,6 +104,19 @@ pub enum Broken {
         /// The newest term begun.
         newest: u64,
     },
+    /// From here on the log may hold kinds that this gatelog does not know.
+    #[error(
+        "event {sequence} raises the log's level to {level}, and this gatelog ({GATELOG}) knows records up to level \
+         {LEVEL}: read on with gatelog {gatelog} or a later one"
+    )]
+    Level {
+        /// The event's sequence.
+        sequence: u64,
+        /// The new level.
+        level: u32,
+        /// A gatelog that knows it.
+        gatelog: String,
+    },
     /// Envelope and body of a `WriterStarted` name different terms.
     #[error("event {sequence} begins term {body} by its body, {envelope} by its envelope")]
     TermUnclear {
@@ -116,7 +131,7 @@ pub enum Broken {
 
 /// A history is broken here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("history of {partition} is broken at offset {}: {what}; nothing after this place is read: see `gatelog log verify`, or restore the log from a backup", offset.0)]
+#[error("history of {partition} {} offset {}: {what}{}", self.how().0, offset.0, self.how().1)]
 pub struct HistoryError {
     /// The partition.
     pub partition: Partition,
@@ -124,6 +139,19 @@ pub struct HistoryError {
     pub offset: Offset,
     /// What is wrong.
     pub what: Broken,
+}
+
+impl HistoryError {
+    /// What there is to say around the fault: a newer log is not a broken one.
+    fn how(&self) -> (&'static str, &'static str) {
+        match self.what {
+            Broken::Level { .. } => ("cannot be read from", ""),
+            _ => (
+                "is broken at",
+                "; nothing after this place is read: see `gatelog log verify`, or restore the log from a backup",
+            ),
+        }
+    }
 }
 
 /// A record an old owner wrote after it had been cut off. No part of history.
@@ -265,11 +293,14 @@ impl HistoryReader {
         let sequence = envelope.sequence;
         self.check_term(&envelope)?;
         let opened = envelope.open().map_err(|source| Broken::Body { sequence, source })?;
-        if let gatelog_record::Event::Partition(gatelog_record::event::PartitionEvent::WriterStarted(started)) =
-            &opened.event
-            && started.term != opened.term
-        {
-            return Err(Broken::TermUnclear { sequence, envelope: opened.term, body: started.term });
+        match &opened.event {
+            Event::Partition(PartitionEvent::WriterStarted(started)) if started.term != opened.term => {
+                return Err(Broken::TermUnclear { sequence, envelope: opened.term, body: started.term });
+            }
+            Event::Partition(PartitionEvent::LevelRaised(raised)) if !level::known(raised.level) => {
+                return Err(Broken::Level { sequence, level: raised.level, gatelog: raised.gatelog.clone() });
+            }
+            _ => {}
         }
         self.tail = tail;
         Ok(Step::Event(Box::new(opened), tail.link))

@@ -197,7 +197,8 @@ impl Envelope {
         let wall_at = Timestamp(reader.i64("wall_at")?);
         let id = EventId(reader.array("id")?);
         let cause = match (reader.u8("cause")?, reader.u64("cause position")?) {
-            (0, _) => Cause::Start,
+            (0, 0) => Cause::Start,
+            (0, position) => return Err(FrameError::Field { what: "cause position", found: position }),
             (1, offset) => Cause::Input { offset },
             (2, sequence) => Cause::Event { sequence },
             (other, _) => return Err(FrameError::Field { what: "cause", found: u64::from(other) }),
@@ -383,7 +384,7 @@ fn read_decision(reader: &mut Reader<'_>) -> Result<DecisionHeader, FrameError> 
     let input_offset = reader.u64("input offset")?;
     let input_digest = reader.array("input digest")?;
     let now = Timestamp(reader.i64("now")?);
-    let input_id = InputId::new(reader.text("input id")?);
+    let input_id = reader.input_id()?;
     let (source, caused_by) = read_origin(reader)?;
     Ok(DecisionHeader { input_sequence, input_offset, input_digest, now, input_id, source, caused_by })
 }

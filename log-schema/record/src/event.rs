@@ -32,6 +32,12 @@ family! {
         0x0009 "outbox-cleared" 1 OutboxCleared(partition::OutboxCleared);
         /// An artificial kind that keeps the machinery of released versions and upcasting honest.
         0x00ff "sample" 2 Sample(frozen::sample::v2::Sample) released true older { 1 => frozen::sample::v1::Sample };
+        /// The first of three artificial kinds of level 1, which keep the machinery of levels honest: something began.
+        0x00f1 "sample-begun" 1 SampleBegun(partition::SampleBegun) since 1;
+        /// The second: something was noted of it.
+        0x00f2 "sample-noted" 1 SampleNoted(partition::SampleNoted) since 1;
+        /// The third: it ended.
+        0x00f3 "sample-ended" 1 SampleEnded(partition::SampleEnded) since 1;
     }
 }
 
@@ -215,6 +221,11 @@ impl Event {
         each!(self, body => body.name())
     }
 
+    /// The log's level from which on it may be written.
+    pub fn level(&self) -> u32 {
+        each!(self, body => body.level())
+    }
+
     /// The body's bytes.
     pub fn encode_body(&self) -> Result<Vec<u8>, crate::codec::CodecError> {
         each!(self, body => body.encode_body())
@@ -235,9 +246,9 @@ impl Event {
         }
     }
 
-    /// Every kind of event there is.
+    /// Every kind of event this gatelog knows.
     pub fn kinds() -> impl Iterator<Item = &'static KindInfo> {
-        PartitionEvent::KINDS.iter().chain(GateEvent::KINDS).chain(CapacityEvent::KINDS)
+        PartitionEvent::known().chain(GateEvent::known()).chain(CapacityEvent::known())
     }
 }
 

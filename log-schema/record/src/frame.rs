@@ -88,7 +88,7 @@ impl InputFrame {
         let kind_version = KindVersion { kind: reader.u16("kind")?, version: reader.u16("kind version")? };
         let observed_at = Timestamp(reader.i64("observed_at")?);
         let actor = ActorId(reader.array("actor")?);
-        let input_id = InputId::new(reader.text("input id")?);
+        let input_id = reader.input_id()?;
         let key = reader.text("key")?;
         let traceparent = reader.text("traceparent")?;
         let (source, caused_by) = read_origin(&mut reader)?;

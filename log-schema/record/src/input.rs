@@ -12,6 +12,8 @@ family! {
         0x8001 "in.timer-due" 1 TimerDue(partition::TimerDue);
         /// Messages to another domain were taken there.
         0x8002 "in.outbox-delivered" 1 OutboxDelivered(partition::OutboxDelivered);
+        /// Somebody asks that the level of what may be written be raised.
+        0x8003 "in.level-raise-asked" 1 LevelRaiseAsked(partition::LevelRaiseAsked);
     }
 }
 
@@ -157,9 +159,9 @@ impl Input {
         }
     }
 
-    /// Every kind of input there is.
+    /// Every kind of input this gatelog knows.
     pub fn kinds() -> impl Iterator<Item = &'static KindInfo> {
-        PartitionInput::KINDS.iter().chain(GateInput::KINDS).chain(CapacityInput::KINDS).chain(IntakeInput::KINDS)
+        PartitionInput::known().chain(GateInput::known()).chain(CapacityInput::known()).chain(IntakeInput::known())
     }
 }
 

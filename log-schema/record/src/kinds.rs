@@ -40,6 +40,8 @@ pub struct KindInfo {
     pub name: &'static str,
     /// How firm the newest version is.
     pub lifecycle: Lifecycle,
+    /// The log's level from which on it may be written; [`crate::level`].
+    pub level: u32,
 }
 
 /// Why a body could not be read.
@@ -72,13 +74,14 @@ pub enum BodyError {
 ///
 /// Each line is `number "name" version Variant(path::Body)`. The line's struct is the newest
 /// version; older ones follow after `older` as `version => path::Frozen` and are brought up by
-/// `From`, each version from the one before it. A line marked `released` is frozen.
+/// `From`, each version from the one before it. A line marked `released` is frozen. `since N` is the level
+/// from which on the kind may be written, 0 where it is not said.
 macro_rules! family {
     (
         $(#[$doc:meta])*
         pub enum $family:ident {
             $($(#[$vdoc:meta])* $number:literal $name:literal $version:literal $variant:ident($body:path)
-              $(released $released:literal)? $(older { $($old:literal => $frozen:path),* $(,)? })? ;)*
+              $(since $since:literal)? $(released $released:literal)? $(older { $($old:literal => $frozen:path),* $(,)? })? ;)*
         }
     ) => {
         $(#[$doc])*
@@ -99,12 +102,25 @@ macro_rules! family {
                         $(lifecycle = if $released { $crate::Lifecycle::Released } else { lifecycle };)?
                         lifecycle
                     },
+                    level: $crate::kinds::since!($($since)?),
                 },)*
             ];
 
             /// Whether the registry of this family has the kind.
             pub fn knows(kind: u16) -> bool {
-                Self::KINDS.iter().any(|info| info.newest.kind == kind)
+                Self::known().any(|info| info.newest.kind == kind)
+            }
+
+            /// Every kind of this family that this gatelog knows.
+            pub fn known() -> impl Iterator<Item = &'static $crate::KindInfo> {
+                Self::KINDS.iter().filter(|info| $crate::level::known(info.level))
+            }
+
+            /// The log's level from which on this may be written.
+            pub fn level(&self) -> u32 {
+                match self {
+                    $($family::$variant(_) => $crate::kinds::since!($($since)?),)*
+                }
             }
 
             /// Kind and version this body is written with.
@@ -137,6 +153,10 @@ macro_rules! family {
                 use $crate::kinds::upcast;
                 match (kind_version.kind, kind_version.version) {
                     $(
+                        // Of a newer level than this gatelog's: as unknown as if the line were not here.
+                        ($number, _) if !$crate::level::known($crate::kinds::since!($($since)?)) => {
+                            Err($crate::kinds::BodyError::UnknownKind(kind_version))
+                        }
                         ($number, $version) => $crate::codec::decode(bytes)
                             .map($family::$variant)
                             .map_err(|source| $crate::kinds::BodyError::Body { name: $name, source }),
@@ -167,6 +187,17 @@ macro_rules! family {
     };
 }
 pub(crate) use family;
+
+/// The level that a line of [`family`] says.
+macro_rules! since {
+    () => {
+        0
+    };
+    ($level:literal) => {
+        $level
+    };
+}
+pub(crate) use since;
 
 /// Reads an older version and brings it up.
 pub(crate) fn upcast<Old, New>(bytes: &[u8]) -> Result<New, CodecError>

@@ -19,6 +19,7 @@ pub mod frozen;
 pub mod id;
 pub mod input;
 mod kinds;
+pub mod level;
 pub mod sealed;
 pub mod time;
 pub mod topic;

@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use crate::id::InputId;
+
 /// Why bytes are not the frame they should be. The place is added by whoever read them.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
@@ -106,6 +108,15 @@ impl<'a> Reader<'a> {
         let length = self.u16(what)?;
         let bytes = self.take(what, usize::from(length))?;
         std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| FrameError::Text { what })
+    }
+
+    /// The id of an input: never longer than one that is kept as it is.
+    pub(crate) fn input_id(&mut self) -> Result<InputId, FrameError> {
+        let text = self.text("input id")?;
+        if text.len() > InputId::MAX {
+            return Err(FrameError::Field { what: "length of the input id", found: text.len() as u64 });
+        }
+        Ok(InputId::new(text))
     }
 
     pub(crate) fn magic(&mut self, expected: &'static str, magic: [u8; 2]) -> Result<(), FrameError> {

@@ -251,7 +251,10 @@ impl<B: Backing> PartitionTables<B> {
             PartitionEvent::InputTaken(_)
             | PartitionEvent::InputRefused(_)
             | PartitionEvent::ClockStepped(_)
-            | PartitionEvent::Sample(_) => {}
+            | PartitionEvent::Sample(_)
+            | PartitionEvent::SampleBegun(_)
+            | PartitionEvent::SampleNoted(_)
+            | PartitionEvent::SampleEnded(_) => {}
         }
         Ok(())
     }

@@ -80,7 +80,7 @@ fn the_writers_place_follows_the_events() {
     told.input("push 2", None);
     told.event(started(2)).unwrap();
     told.event(LogRestored { generation: 3, reason: "restored".to_owned() }).unwrap();
-    told.event(LevelRaised { level: 5 }).unwrap();
+    told.event(LevelRaised { level: 5, gatelog: "5.0.0".to_owned(), present: Vec::new() }).unwrap();
     let place = told.tables.place().unwrap();
     assert_eq!((place.sequence, place.term, place.generation, place.level), (6, 2, 3, 5));
     assert_eq!((place.input_sequence, place.last_input_offset), (2, Some(20)));
@@ -161,7 +161,7 @@ fn messages_wait_in_the_outbox_until_the_receiver_has_taken_them() {
     let mut told = Told::begin();
     let message = PartitionInput::OutboxDelivered(OutboxDelivered { to: OTHER, up_to: (1, 0) });
     for _ in 0..3 {
-        let record = told.record(LevelRaised { level: 1 });
+        let record = told.record(LevelRaised { level: 1, gatelog: String::new(), present: Vec::new() });
         told.tables.apply(&record).unwrap();
         told.sequence += 1;
         for (ordinal, to) in [(0, OTHER), (1, OTHER), (2, THIRD)] {

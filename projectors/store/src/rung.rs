@@ -36,6 +36,9 @@ const HASH: usize = 32;
 const MAX_BYTES: u64 = 2 << 30;
 /// The largest header.
 const MAX_HEADER: usize = 64 << 10;
+/// The most bytes of rows that a byte of a rung can unfold to: a block of zstd has four bytes at least and unfolds to
+/// 128 KiB at most. Room is made for what a header says only as far as this.
+const MAX_UNFOLDED: u64 = (128 << 10) / 4;
 
 /// What a rung says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -271,7 +274,7 @@ fn open(path: &Path) -> Result<(RungHeader, Vec<u8>), StoreError> {
     let (head, mut rest) = rest.split_at_checked(length).ok_or_else(|| damaged("it ends too early"))?;
     let header: RungHeader = codec::decode(head).map_err(|error| damaged(&format!("its header: {error}")))?;
     let length = u64::from_le_bytes(take(&mut rest).ok_or_else(|| damaged("it ends too early"))?);
-    if length != rest.len() as u64 || header.rows_bytes > MAX_BYTES {
+    if length != rest.len() as u64 || header.rows_bytes > MAX_BYTES.min(length.saturating_mul(MAX_UNFOLDED)) {
         return Err(damaged("its length does not fit"));
     }
     Ok((header, rest.to_vec()))
@@ -301,6 +304,9 @@ pub fn read<S: DomainState>(path: &Path, partition: Partition) -> Result<Rung<S>
     }
     let rows = zstd::bulk::decompress(&body, usize::try_from(header.rows_bytes).unwrap_or(0))
         .map_err(|error| damaged(error.to_string()))?;
+    if rows.len() as u64 != header.rows_bytes {
+        return Err(damaged(format!("it unfolds to {} bytes, not to the {} it names", rows.len(), header.rows_bytes)));
+    }
     let live: S::Live<Maps> = tables_of(&rows).map_err(|error| damaged(error.to_string()))?;
     let mut digest = StateDigest::default();
     live.visit(&mut digest).map_err(|error| damaged(error.to_string()))?;

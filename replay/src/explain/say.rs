@@ -499,6 +499,9 @@ impl Names {
             Input::Partition(PartitionInput::OutboxDelivered(told)) => {
                 format!("{} took what it was sent up to event {}", told.to, told.up_to.0)
             }
+            Input::Partition(PartitionInput::LevelRaiseAsked(asked)) => {
+                format!("somebody asked that records up to level {} may be written", asked.level)
+            }
             Input::Gate(input) => self.gate_input(input),
             Input::Capacity(input) => self.capacity_input(input),
             Input::Intake(IntakeInput::ForgeEvent(event)) => forge_event(event),
@@ -773,7 +776,9 @@ fn partition_event(event: &PartitionEvent) -> String {
         PartitionEvent::LogRestored(restored) => {
             format!("generation {} began: {}", restored.generation, restored.reason)
         }
-        PartitionEvent::LevelRaised(raised) => format!("records up to level {} may be written", raised.level),
+        PartitionEvent::LevelRaised(raised) => {
+            format!("records up to level {} may be written; gatelog {} reads them", raised.level, raised.gatelog)
+        }
         PartitionEvent::TimerSet(set) => format!("timer {} is due at {}", set.timer, set.due_at),
         PartitionEvent::TimerCleared(cleared) => {
             let how = if cleared.fired { "came due" } else { "was given up" };
@@ -783,6 +788,9 @@ fn partition_event(event: &PartitionEvent) -> String {
             format!("{} has what it was sent up to event {}", cleared.to, cleared.up_to.0)
         }
         PartitionEvent::Sample(_) => "a sample".to_owned(),
+        PartitionEvent::SampleBegun(sample) => format!("sample {} began", sample.name),
+        PartitionEvent::SampleNoted(sample) => format!("of sample {} was noted: {}", sample.name, sample.note),
+        PartitionEvent::SampleEnded(sample) => format!("sample {} ended after {} notes", sample.name, sample.notes),
     }
 }
 

@@ -15,12 +15,13 @@ use gatelog_event_log::checks::check_sizes;
 use gatelog_event_log::{BlobError, Blobs, Description, MAX_APPEND, MAX_RECORD, Offset, Tail};
 use gatelog_partition_state::PartitionTables;
 use gatelog_record::draft::partition::{
-    ClockStepped, InputRefused, InputTaken, LogRestored, OutboxCleared, OutboxDelivered, TimerCleared, TimerDue,
-    WriterStarted,
+    ClockStepped, InputRefused, InputTaken, LevelRaiseAsked, LevelRaised, LogRestored, OutboxCleared, OutboxDelivered,
+    TimerCleared, TimerDue, WriterStarted,
 };
 use gatelog_record::event::PartitionEvent;
 use gatelog_record::id::IdSource;
 use gatelog_record::input::PartitionInput;
+use gatelog_record::level::{self, GATELOG, LEVEL};
 use gatelog_record::{
     ActorId, BlobHash, Cause, DecisionHeader, Event, EventId, EventRecord, Input, InputFrame, InputId, InputRecord,
     Partition, SiteId, Timestamp,
@@ -59,6 +60,12 @@ pub enum ShellError {
         event: &'static str,
         /// Why not.
         refused: FoldRefused,
+    },
+    /// The log holds kinds that this gatelog does not know.
+    #[error("the log's level is {level}, this gatelog ({GATELOG}) knows records up to level {LEVEL}: run a newer one")]
+    Level {
+        /// The log's level.
+        level: u32,
     },
     /// The writer's own event cannot be written.
     #[error("the writer's own event {event} cannot be written: {message}")]
@@ -206,9 +213,12 @@ impl<R: Rules> Shell<R> {
     /// The first records of the term.
     ///
     /// # Errors
-    /// [`ShellError::State`], [`ShellError::Write`].
+    /// [`ShellError::Level`], [`ShellError::State`], [`ShellError::Write`].
     pub fn start(&mut self, build: &str, wall: Timestamp) -> Result<Append, ShellError> {
         let before = self.place();
+        if !level::known(before.level) {
+            return Err(ShellError::Level { level: before.level });
+        }
         let mut events = vec![PartitionEvent::WriterStarted(WriterStarted {
             term: self.term,
             build: build.to_owned(),
@@ -361,9 +371,21 @@ impl<R: Rules> Shell<R> {
                 let cleared = PartitionEvent::OutboxCleared(OutboxCleared { to: *to, up_to: *up_to });
                 return Ok(Ok(vec![cleared.into()]));
             }
+            Input::Partition(PartitionInput::LevelRaiseAsked(asked)) => return Ok(self.raise(asked)),
             Input::Gate(_) | Input::Capacity(_) | Input::Intake(_) => {}
         }
         self.ask_rules(meta, input, blobs)
+    }
+
+    /// Raises the level of what may be written, unless somebody who is there could not read it.
+    fn raise(&self, asked: &LevelRaiseAsked) -> Result<Vec<Event>, Refused> {
+        let LevelRaiseAsked { level, present } = asked;
+        if *level <= self.place().level {
+            return Ok(vec![nothing("nothing-to-do").into()]);
+        }
+        level::may_raise(*level, present).map_err(|error| Refused::new("level-not-known", error))?;
+        let raised = LevelRaised { level: *level, gatelog: GATELOG.to_owned(), present: present.clone() };
+        Ok(vec![PartitionEvent::LevelRaised(raised).into()])
     }
 
     /// Makes a decision part of the state, unless it does not fit.
@@ -374,6 +396,15 @@ impl<R: Rules> Shell<R> {
         events: Vec<Event>,
         wall: Timestamp,
     ) -> Result<Result<(), Refused>, ShellError> {
+        let level = self.place().level;
+        if let Some(event) = events.iter().find(|event| event.level() > level) {
+            let message = format!(
+                "the decision's event {} belongs to level {}, the log is at level {level}: raise it first",
+                event.name(),
+                event.level()
+            );
+            return Ok(Err(Refused::new("above-level", message)));
+        }
         let records = self.records(append, meta, events, wall);
         let state = &self.state;
         let folded = catch(|| {

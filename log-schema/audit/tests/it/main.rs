@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up shall fail")]
 
 mod desk;
+mod fuzzed;
 mod insiders;
 mod mutations;
 mod selections;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::id::SiteId;
+use crate::level::Knows;
 use crate::time::Timestamp;
 use crate::topic::Partition;
 
@@ -35,7 +36,7 @@ pub struct InputTaken {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InputRefused {
     /// A code: `unreadable`, `not-ours`, `blob-missing`, `blob-damaged`, `internal-error`,
-    /// `fold-refused`, `over-budget`, `unwritable`, `too-large`.
+    /// `fold-refused`, `over-budget`, `unwritable`, `too-large`, `above-level`, `level-not-known`.
     pub code: String,
     /// What was wrong, for people. Never holds anything of the input that belongs under seal.
     pub message: String,
@@ -66,6 +67,44 @@ pub struct LogRestored {
 pub struct LevelRaised {
     /// The new level.
     pub level: u32,
+    /// A gatelog that knows it: the writer's own version.
+    pub gatelog: String,
+    /// Who was there, and knew it.
+    pub present: Vec<Knows>,
+}
+
+/// Somebody asks that the level of kinds that may be written be raised.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LevelRaiseAsked {
+    /// The level.
+    pub level: u32,
+    /// Who is there, as it was known to whoever asks. A claim.
+    pub present: Vec<Knows>,
+}
+
+/// Something artificial began.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SampleBegun {
+    /// Its name.
+    pub name: String,
+}
+
+/// Something was noted of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SampleNoted {
+    /// Its name.
+    pub name: String,
+    /// What.
+    pub note: String,
+}
+
+/// It ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SampleEnded {
+    /// Its name.
+    pub name: String,
+    /// How many notes there were.
+    pub notes: u64,
 }
 
 /// A timer was set; one with the same name is replaced.

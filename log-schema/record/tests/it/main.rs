@@ -3,6 +3,7 @@
 
 mod damage;
 mod frozen;
+mod fuzzed;
 mod goldens;
 mod records;
 mod sampler;

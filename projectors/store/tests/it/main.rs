@@ -5,6 +5,8 @@
 mod ahead;
 mod crash;
 mod folding;
+mod fuzzed;
+mod golden_logs;
 mod lending;
 mod rungs;
 

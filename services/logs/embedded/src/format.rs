@@ -43,6 +43,8 @@ const TRAILER_MAGIC: [u8; 4] = *b"GLSD";
 /// The largest payload of a frame that is believed: the largest append, the headers of as many
 /// records as fit into a group, and room.
 pub(crate) const MAX_PAYLOAD: u32 = 1 << 30;
+/// No stream has more records.
+const MAX_OFFSET: u64 = 1 << 62;
 
 /// What a segment says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,7 +135,7 @@ pub(crate) struct FrameHeader {
     pub(crate) durable: u64,
 }
 
-fn salted(salt: u64, bytes: &[u8]) -> u32 {
+pub(crate) fn salted(salt: u64, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&salt.to_le_bytes()), bytes)
 }
 
@@ -155,7 +157,8 @@ impl FrameHeader {
             _ => return None,
         };
         let header = FrameHeader { kind, count: cursor.u32()?, length: cursor.u32()?, durable: cursor.u64()? };
-        (cursor.u32()? == salted(salt, content) && header.length <= MAX_PAYLOAD).then_some(header)
+        let whole = header.length <= MAX_PAYLOAD && (header.kind == FrameKind::Records || header.count == 0);
+        (cursor.u32()? == salted(salt, content) && whole).then_some(header)
     }
 }
 
@@ -340,6 +343,20 @@ impl Footer {
             footer.streams.push(summary);
         }
         cursor.0.is_empty().then_some(footer)
+    }
+
+    /// Whether such a footer can begin at this byte: no stream has more records than there can be, and every place it
+    /// names lies before it, in order.
+    pub(crate) fn fits(&self, start: u64) -> bool {
+        self.streams.iter().all(|Summary { first, count, entries, .. }| {
+            let ends = first.checked_add(*count).filter(|end| *end <= MAX_OFFSET);
+            let begins = entries.first().map_or(*count == 0, |entry| entry.offset == *first);
+            let within = |entry: &Entry| entry.byte >= SEGMENT_HEADER && entry.byte < start;
+            let rises = entries
+                .windows(2)
+                .all(|two| matches!(two, [one, next] if one.offset < next.offset && one.byte < next.byte));
+            begins && rises && ends.is_some() && entries.iter().all(within)
+        })
     }
 }
 

@@ -39,6 +39,8 @@
 mod blobs;
 mod commit;
 mod format;
+#[cfg(any(test, feature = "test-support"))]
+pub mod fuzzing;
 mod home;
 mod index;
 mod log;

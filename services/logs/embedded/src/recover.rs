@@ -103,7 +103,8 @@ pub(crate) fn read_footer(segment: &Segment) -> Result<Option<(Footer, u64)>, Lo
     let footer = FrameHeader::decode(&frame, segment.salt)
         .filter(|header| header.kind == FrameKind::Footer && header.durable == segment.base + start)
         .filter(|header| header.frame_bytes() == size)
-        .and_then(|header| Footer::decode(checked_payload(&frame, &header, segment.salt)?));
+        .and_then(|header| Footer::decode(checked_payload(&frame, &header, segment.salt)?))
+        .filter(|footer| footer.fits(start));
     match footer {
         Some(footer) => Ok(Some((footer, length))),
         None => Err(damaged(segment.number, start, "the footer of the sealed segment is damaged")),

@@ -94,12 +94,13 @@ impl<'a> Scanner<'a> {
         let mut rest = Vec::new();
         let mut from = self.at;
         loop {
-            let mut chunk = vec![0; 1 << 20];
-            let read = read_at_most(self.file, &mut chunk, from)?;
-            if read == 0 {
+            let have = rest.len();
+            rest.resize(have + CHUNK, 0);
+            let read = read_at_most(self.file, &mut rest[have..], from)?;
+            rest.truncate(have + read);
+            if read < CHUNK {
                 break;
             }
-            rest.extend_from_slice(&chunk[..read]);
             from += read as u64;
         }
         for start in 1..rest.len() {
@@ -123,10 +124,17 @@ impl<'a> Scanner<'a> {
         }
         self.buffer.drain(..start.min(self.buffer.len()));
         self.buffer_at = self.at;
-        let have = self.buffer.len();
-        self.buffer.resize(have + (count - have).max(CHUNK), 0);
-        let read = read_at_most(self.file, &mut self.buffer[have..], self.at + have as u64)?;
-        self.buffer.truncate(have + read);
+        // Room is made as bytes come: a length that lies takes no more than twice what is there.
+        while self.buffer.len() < count {
+            let have = self.buffer.len();
+            let more = (count - have).min(have).max(CHUNK);
+            self.buffer.resize(have + more, 0);
+            let read = read_at_most(self.file, &mut self.buffer[have..], self.at + have as u64)?;
+            self.buffer.truncate(have + read);
+            if read < more {
+                break;
+            }
+        }
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 mod contract;
 mod corruption;
 mod damage;
+mod fuzzed;
 mod kill;
 mod model;
 mod reader;

@@ -4,5 +4,6 @@
 
 mod common;
 mod forwarding;
+mod levels;
 mod timers;
 mod writer;
