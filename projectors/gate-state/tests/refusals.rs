@@ -151,8 +151,15 @@ fn strangers() -> Vec<GateEvent> {
         }
         .into(),
         BuildsetOpened { buildset: SET, item: ITEM, ahead: Vec::new() }.into(),
-        PrepareRequested { work, item: ITEM, buildset: SET, steps: Vec::new(), bases: Vec::new(), dated: Timestamp(0) }
-            .into(),
+        PrepareRequested {
+            work,
+            item: ITEM,
+            buildset: SET,
+            steps: Vec::new().into(),
+            bases: Vec::new(),
+            dated: Timestamp(0),
+        }
+        .into(),
         Prepared {
             item: ITEM,
             buildset: SET,

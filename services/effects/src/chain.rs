@@ -4,7 +4,7 @@
 use gatelog_gate_state::live::BuildsetRow;
 use gatelog_merging::{BranchKey, FileFilter, FrozenBase, PrepareOutcome, PrepareRequest};
 use gatelog_record::Timestamp;
-use gatelog_record::draft::gate::{MergeStep, PreparedBranch};
+use gatelog_record::draft::gate::{MergeSteps, PreparedBranch};
 
 use crate::connection::Trouble;
 use crate::git::{Repositories, trouble};
@@ -14,7 +14,7 @@ use crate::prepare;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chain {
     /// The merges, oldest first.
-    pub steps: Vec<MergeStep>,
+    pub steps: MergeSteps,
     /// What they came to.
     pub branches: Vec<PreparedBranch>,
     /// The date of the commits.
@@ -22,10 +22,10 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// The chain of a buildset that was prepared.
-    pub fn of(buildset: &BuildsetRow) -> Option<Chain> {
+    /// The chain of a buildset that was prepared with these steps.
+    pub fn of(buildset: &BuildsetRow, steps: &MergeSteps) -> Option<Chain> {
         let state = buildset.state.as_ref()?;
-        Some(Chain { steps: buildset.steps.clone(), branches: state.branches.clone(), dated: buildset.dated })
+        Some(Chain { steps: steps.clone(), branches: state.branches.clone(), dated: buildset.dated })
     }
 }
 

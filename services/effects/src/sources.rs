@@ -58,7 +58,8 @@ impl WorkSource for GateWork {
         let view = self.projection.view();
         let gate = &view.live().gate;
         let buildset = gate.items.get(&item).ok().flatten()?.buildset?;
-        Chain::of(&*gate.buildsets.get(&buildset).ok().flatten()?)
+        let steps = gate.chains.get(&buildset).ok().flatten()?;
+        Chain::of(&*gate.buildsets.get(&buildset).ok().flatten()?, &steps)
     }
 }
 
@@ -145,7 +146,7 @@ impl LeaseSource for WorkerLeases {
         let ancestors = ancestors(&own.job.name, &jobs);
         let mut parents = Parents {
             buildset: own.buildset,
-            chain: Chain::of(&buildset),
+            chain: gate.chains.get(&own.buildset).ok().flatten().and_then(|steps| Chain::of(&buildset, &steps)),
             web_root: web_root.unwrap_or_default(),
             ..Parents::default()
         };

@@ -12,8 +12,8 @@ use gatelog_effects::prepare::prepare;
 use gatelog_event_log::MemoryBlobs;
 use gatelog_merging::{Mirrors, MirrorsConfig, ProjectKey};
 use gatelog_record::draft::gate::{
-    ChangesFound, ChangesWanted, MergeStep, PrepareOutcome, PrepareRequested, ReportRequested, Subject, SubmitOutcome,
-    SubmitTarget,
+    ChangesFound, ChangesWanted, MergeStep, MergeSteps, PrepareOutcome, PrepareRequested, ReportRequested, Subject,
+    SubmitOutcome, SubmitTarget,
 };
 use gatelog_record::{BuildsetId, ItemId, Timestamp, Value, WorkId};
 
@@ -102,6 +102,7 @@ fn another_merger_makes_the_very_commits_again_or_says_that_it_cannot() {
 
     let (first, second) = (merger(root.path(), "first"), merger(root.path(), "second"));
     let dated = Timestamp(1_700_000_000_000_000);
+    let steps = MergeSteps::from(steps);
     let wanted = PrepareRequested {
         work: WorkId([2; 16]),
         item: ItemId([1; 16]),

@@ -16,7 +16,7 @@ use gatelog_executing::spec::{Checkout, ProjectName};
 use gatelog_executing::{BuildControl, Purpose, Workspace};
 use gatelog_merging::{Mirrors, MirrorsConfig};
 use gatelog_record::draft::gate::{
-    ChangesFound, ChangesWanted, FreezeOutcome, FreezeWanted, MergeStep, PrepareOutcome, PrepareRequested,
+    ChangesFound, ChangesWanted, FreezeOutcome, FreezeWanted, MergeStep, MergeSteps, PrepareOutcome, PrepareRequested,
     ReportRequested, Subject, SubmitOutcome, SubmitTarget, TenantProject as Known,
 };
 use gatelog_record::{BuildsetId, ItemId, Timestamp, Value, WorkId, codec};
@@ -115,7 +115,7 @@ impl Site {
     /// Prepares what a subject is, and freezes its jobs.
     fn freeze(&self, layout: &Layout, pipeline: &str, subject: &Subject) -> FreezeOutcome {
         let item = ItemId([1; 16]);
-        let steps = vec![MergeStep { item, subject: subject.clone(), mode: "merge".into() }];
+        let steps = MergeSteps::from(vec![MergeStep { item, subject: subject.clone(), mode: "merge".into() }]);
         let asked = PrepareRequested {
             work: WorkId([2; 16]),
             item,

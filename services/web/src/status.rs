@@ -216,7 +216,7 @@ impl<'r, B: Backing> Status<'r, B> {
                 None => None,
             };
             let ahead = match &buildset {
-                Some(buildset) => buildset.ahead.last().map(|ahead| ahead.item),
+                Some(buildset) => queue.row.stands_on(buildset).last().map(|ahead| ahead.item),
                 // What it will stand on: the nearest item ahead that is not failing.
                 None => sound,
             };

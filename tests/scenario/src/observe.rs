@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gatelog_gate_state::live::{BuildRow, BuildState, GateLive, ItemRow, Phase, ProblemKind};
+use gatelog_gate_state::live::{BuildRow, BuildState, GateLive, ItemRow, Phase, ProblemKind, QueueRow};
 use gatelog_record::draft::gate::{BuildResult, ItemResult, MergeStep, ReportAction, Subject};
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BuildId, BuildsetId, Event, EventRecord, ItemId, Value};
@@ -157,9 +157,9 @@ impl Observer {
             GateEvent::LeaseWanted(wanted) => {
                 let gate = &live.gate;
                 let Some(build) = gate.builds.rows.get(&wanted.ask.build) else { return };
-                let Some(set) = gate.buildsets.rows.get(&wanted.buildset) else { return };
+                let Some(steps) = gate.chains.rows.get(&wanted.buildset) else { return };
                 let Some(item) = gate.items.rows.get(&wanted.item) else { return };
-                let (changes, key) = self.tested(&set.steps);
+                let (changes, key) = self.tested(steps);
                 let members = self.members(build, item);
                 let primary = build.job.traits.changes.first().and_then(|at| item.subjects.get(*at as usize));
                 let project = primary.or(item.subjects.first()).map(|subject| local(&subject.project).to_owned());
@@ -429,7 +429,7 @@ impl Observer {
                     continue;
                 }
                 let window = if *serial { 1 } else { queue.window };
-                let items = self.queue_items(queue.items.as_slice(), window, live);
+                let items = self.queue_items(queue, window, live);
                 let mut entry = serde_json::Map::new();
                 entry.insert("items".into(), Json::Array(items));
                 let (name, branch) = split_queue(&key.2);
@@ -456,8 +456,8 @@ impl Observer {
         self.snapshots.push(json!({"label": label, "step": self.step, "pipelines": all}));
     }
 
-    fn queue_items(&self, ids: &[ItemId], window: u32, live: &GateLive<Maps>) -> Vec<Json> {
-        let mut items = Vec::new();
+    fn queue_items(&self, queue: &QueueRow, window: u32, live: &GateLive<Maps>) -> Vec<Json> {
+        let (ids, mut items) = (&queue.items, Vec::new());
         let mut nearest: Option<Vec<String>> = None;
         for (index, id) in ids.iter().enumerate() {
             let Some(item) = live.gate.items.rows.get(id) else { continue };
@@ -469,7 +469,7 @@ impl Observer {
             if failing.iter().any(|reason| reason == "a needed change is failing") {
                 let set = item.buildset.and_then(|set| live.gate.buildsets.rows.get(&set));
                 let stood_on = match set {
-                    Some(set) => set.ahead.last().map(|ahead| ahead.item),
+                    Some(set) => queue.stands_on(set).last().map(|ahead| ahead.item),
                     None => index.checked_sub(1).and_then(|before| ids.get(before)).copied(),
                 };
                 let other = stood_on.and_then(|other| live.gate.items.rows.get(&other));

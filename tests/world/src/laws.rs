@@ -226,7 +226,9 @@ fn tested(live: &GateLive<Maps>, submit: &gatelog_record::draft::gate::SubmitReq
     let gate = &live.gate;
     let item = gate.items.rows.get(&submit.item).ok_or("an item that is gone is to be merged")?;
     let set = item.buildset.and_then(|set| gate.buildsets.rows.get(&set)).ok_or("nothing was tested")?;
-    if !set.ahead.is_empty() {
+    let queue = (item.tenant.clone(), item.pipeline.clone(), item.queue.clone());
+    let queue = gate.queues.rows.get(&queue).ok_or("its queue is gone")?;
+    if !queue.stands_on(set).is_empty() {
         return Err("it is to be merged while it stands on something that is not".into());
     }
     for build in &set.builds {
@@ -236,9 +238,7 @@ fn tested(live: &GateLive<Maps>, submit: &gatelog_record::draft::gate::SubmitReq
             return Err(format!("it is to be merged although {} is {:?}", row.job.name, row.result));
         }
     }
-    let queue = (item.tenant.clone(), item.pipeline.clone(), item.queue.clone());
-    let items = gate.queues.rows.get(&queue).map(|row| row.items.as_slice()).unwrap_or_default();
-    for ahead in items.iter().take_while(|other| **other != submit.item) {
+    for ahead in queue.items.iter().take_while(|other| **other != submit.item) {
         let row = gate.items.rows.get(ahead).ok_or("an item of a queue is gone")?;
         if row.live && row.failing.is_empty() {
             return Err(format!("item {} is to be merged before item {ahead}, which is not failing", submit.item));

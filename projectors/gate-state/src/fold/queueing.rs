@@ -88,23 +88,33 @@ impl<B: Backing> GateTables<B> {
     }
 
     pub(super) fn buildset_opened(&mut self, record: &EventRecord, event: &BuildsetOpened) -> Result<(), FoldRefused> {
-        if self.items.need(&event.item)?.buildset.is_some() {
+        let item = self.items.need(&event.item)?;
+        if item.buildset.is_some() {
             return Err(illegal(format!("item {} has a buildset already", event.item)));
         }
+        let queue = (item.tenant.clone(), item.pipeline.clone(), item.queue.clone());
+        let queue = self.queues.need(&queue)?.into_owned();
         self.items.update(&event.item, |row| row.buildset = Some(event.buildset))?;
         let mut ahead = Vec::with_capacity(event.ahead.len());
         for other in &event.ahead {
             ahead.push(Ahead { item: *other, buildset: self.items.need(other)?.buildset });
         }
+        let stacked = match ahead.split_last() {
+            Some((Ahead { buildset: Some(nearest), .. }, before)) => {
+                *queue.stands_on(&*self.buildsets.need(nearest)?) == *before
+            }
+            _ => false,
+        };
         self.buildsets.insert(
             event.buildset,
             BuildsetRow {
                 item: event.item,
                 opened_at: record.recorded_at,
                 ahead,
+                stacked,
+                merged_before: queue.merges(),
                 phase: Phase::Opened,
                 dated: record.recorded_at,
-                steps: Vec::new(),
                 state: None,
                 validated: false,
                 layout: None,
@@ -127,9 +137,9 @@ impl<B: Backing> GateTables<B> {
         self.works_on(event.item, event.work)?;
         self.buildsets.update(&event.buildset, |row| {
             row.phase = Phase::Preparing;
-            row.steps.clone_from(&event.steps);
             row.dated = event.dated;
         })?;
+        self.chains.put(event.buildset, event.steps.clone())?;
         self.ask(record, event.work, &tenant, Work::Prepare(event.clone()))
     }
 
@@ -269,6 +279,7 @@ impl<B: Backing> GateTables<B> {
 
     fn drop_buildset(&mut self, buildset: BuildsetId) -> Result<(), FoldRefused> {
         let row = self.buildsets.remove(&buildset)?;
+        self.chains.delete(&buildset)?;
         for build in row.builds {
             let gone = self.builds.remove(&build)?;
             if gone.holds_lease() {
@@ -338,11 +349,16 @@ impl<B: Backing> GateTables<B> {
     pub(super) fn item_moved(&mut self, event: &ItemMoved) -> Result<(), FoldRefused> {
         let item = self.items.need(&event.item)?.into_owned();
         let place = item.subjects.first().map(place_of);
-        let from = (item.tenant.clone(), item.pipeline.clone(), item.queue);
+        let from = (item.tenant.clone(), item.pipeline.clone(), item.queue.clone());
         let to = (item.tenant, item.pipeline, event.queue.clone());
         let mut old = self.queues.need(&from)?.into_owned();
         old.items.retain(|other| *other != event.item);
         let since = old.since;
+        // What is merged is counted anew in the other queue.
+        let stood_on = match &item.buildset {
+            Some(buildset) => Some((*buildset, old.stands_on(&*self.buildsets.need(buildset)?).into_owned())),
+            None => None,
+        };
         if old.first == place {
             old.first = self.place_of_first(&old.items)?;
         }
@@ -358,6 +374,12 @@ impl<B: Backing> GateTables<B> {
         if new.first.is_none() {
             new.first = place;
             new.since = since;
+        }
+        if let Some((buildset, ahead)) = stood_on {
+            let merged_before = new.merges();
+            self.buildsets.update(&buildset, |row| {
+                (row.ahead, row.stacked, row.merged_before) = (ahead, false, merged_before);
+            })?;
         }
         self.queues.put(to, new)?;
         self.items.update(&event.item, |row| row.queue.clone_from(&event.queue))
@@ -449,13 +471,26 @@ impl<B: Backing> GateTables<B> {
         self.pending_work.remove(&event.done.work).map(|_| ())
     }
 
-    /// An item was merged: what was tested on top of it stands on the branch itself from here on.
-    fn stands_on_the_branch(&mut self, merged: ItemId, behind: &[ItemId]) -> Result<(), FoldRefused> {
-        for item in behind {
+    /// An item was merged: what was tested on top of it stands on the branch itself from here on. That is noted once, and
+    /// forgotten when no buildset of the queue can have begun before.
+    fn stands_on_the_branch(&self, merged: ItemId, queue: &mut QueueRow) -> Result<(), FoldRefused> {
+        // One whose reporter jobs ran was noted when they began.
+        if queue.merged.last() != Some(&merged) {
+            queue.merged.push(merged);
+        }
+        // Looked at now and then, so that a merge costs no more the longer the queue is.
+        if !queue.items.is_empty() && queue.merged.len() <= 2 * queue.items.len() + 8 {
+            return Ok(());
+        }
+        let mut oldest = queue.merges();
+        for item in &queue.items {
             if let Some(buildset) = self.items.need(item)?.buildset {
-                self.buildsets.update(&buildset, |row| row.ahead.retain(|ahead| ahead.item != merged))?;
+                oldest = oldest.min(self.buildsets.need(&buildset)?.merged_before);
             }
         }
+        let known = usize::try_from(oldest.saturating_sub(queue.merged_before)).unwrap_or(usize::MAX);
+        queue.merged.drain(..known.min(queue.merged.len()));
+        queue.merged_before = queue.merged_before.max(oldest);
         Ok(())
     }
 
@@ -465,9 +500,10 @@ impl<B: Backing> GateTables<B> {
             return Err(illegal(format!("item {} is being reported already", event.item)));
         }
         if event.merged {
-            let queue = self.queues.need(&(item.tenant, item.pipeline, item.queue))?.into_owned();
-            let behind = queue.items.iter().skip_while(|other| **other != event.item).skip(1).copied();
-            self.stands_on_the_branch(event.item, &behind.collect::<Vec<_>>())?;
+            let key = (item.tenant, item.pipeline, item.queue);
+            let mut queue = self.queues.need(&key)?.into_owned();
+            self.stands_on_the_branch(event.item, &mut queue)?;
+            self.queues.put(key, queue)?;
         }
         self.items.update(&event.item, |row| row.reporting = Some(event.merged))
     }
@@ -492,7 +528,7 @@ impl<B: Backing> GateTables<B> {
         };
         queue.items.remove(position);
         if event.merged {
-            self.stands_on_the_branch(event.item, queue.items.get(position..).unwrap_or_default())?;
+            self.stands_on_the_branch(event.item, &mut queue)?;
         }
         if queue.items.is_empty() && queue.window == 0 {
             self.queues.remove(&key)?;

@@ -198,7 +198,7 @@ impl Walk {
                     work,
                     item: item.id,
                     buildset,
-                    steps: Vec::new(),
+                    steps: Vec::new().into(),
                     bases: Vec::new(),
                     dated: Timestamp(1),
                 }));
@@ -221,7 +221,7 @@ impl Walk {
                     pipeline: "gate".into(),
                     layout: BlobHash::of(b"layout"),
                     layout_ahead: None,
-                    steps: Vec::new(),
+                    steps: Vec::new().into(),
                     state: state(),
                     projects: Vec::new(),
                     parameters: std::collections::BTreeMap::new(),

@@ -13,8 +13,8 @@ pub use configuration::{
     Branches, ConfigFiles, LayoutRow, Layouts, ProjectReads, TenantRow, Tenants, Unread, UnreadRow,
 };
 pub use queueing::{
-    Ahead, BuildsetProblem, BuildsetRow, Buildsets, Failures, FailuresRow, ItemRow, Items, ItemsByChange, Phase,
-    ProblemKind, QueueRow, Queues, subject_name,
+    Ahead, BuildsetProblem, BuildsetRow, Buildsets, Chains, Failures, FailuresRow, ItemRow, Items, ItemsByChange,
+    Phase, ProblemKind, QueueRow, Queues, subject_name,
 };
 pub use waiting::{ChangeRow, Changes, PendingRow, PendingWork, TriggerRow, Triggers, WaitKey, WaitRow, Waits, Work};
 
@@ -62,6 +62,8 @@ gatelog_tables::tables! {
         artifacts: Artifacts,
         /// Requests to keep nodes of builds that fail.
         autoholds: Autoholds,
+        /// What buildsets were prepared with.
+        chains: Chains,
     }
 }
 

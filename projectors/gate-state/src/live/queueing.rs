@@ -1,8 +1,9 @@
 //! Queues, items, buildsets.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use gatelog_record::draft::gate::{ConfigRemark, MergeStep, PreparedState, Subject};
+use gatelog_record::draft::gate::{ConfigRemark, MergeSteps, PreparedState, Subject};
 use gatelog_record::{BlobHash, BuildId, BuildsetId, ItemId, Timestamp, Value, WorkId};
 use gatelog_tables::TableDef;
 use gatelog_tables::table::Life;
@@ -32,6 +33,30 @@ pub struct QueueRow {
     pub first: Option<(String, Option<String>)>,
     /// The queues of a pipeline are looked at in this order. Zuul: as they began, promoted ones first.
     pub since: u64,
+    /// The items that gatelog merged out of it, oldest first, as far as a buildset may still have begun before.
+    pub merged: Vec<ItemId>,
+    /// How many it merged before these.
+    pub merged_before: u64,
+}
+
+impl QueueRow {
+    /// How many items gatelog merged out of it.
+    pub fn merges(&self) -> u64 {
+        self.merged_before.saturating_add(self.merged.len() as u64)
+    }
+
+    /// What a buildset of the queue stands on by now: items merged since it was begun are in the branch, and it stands on
+    /// the branch itself where they were.
+    pub fn stands_on<'s>(&self, set: &'s BuildsetRow) -> Cow<'s, [Ahead]> {
+        let known = set.merged_before.saturating_sub(self.merged_before);
+        let merged = self.merged.get(usize::try_from(known).unwrap_or(usize::MAX)..).unwrap_or_default();
+        // They merge in the order of the queue, so they are those it names first.
+        let first = set.ahead.iter().take(merged.len()).map(|ahead| &ahead.item);
+        match set.ahead.get(merged.len()..) {
+            Some(left) if first.eq(merged) => Cow::Borrowed(left),
+            _ => set.ahead.iter().filter(|ahead| !merged.contains(&ahead.item)).copied().collect(),
+        }
+    }
 }
 
 /// What failed in a row in a pipeline, by tenant and pipeline; no row means nothing.
@@ -196,15 +221,19 @@ pub struct BuildsetRow {
     pub item: ItemId,
     /// When it was begun.
     pub opened_at: Timestamp,
-    /// What it stands on, oldest first. Items that gatelog merged since are no longer among them.
+    /// What it stood on when it was begun, oldest first. Of these, items may have been merged since:
+    /// [`QueueRow::stands_on`].
     pub ahead: Vec<Ahead>,
+    /// Whether that was the last of these and what its buildset stood on, so that to stand on that buildset is to stand on
+    /// them all.
+    pub stacked: bool,
+    /// How many items had been merged out of its queue by then: [`QueueRow::merges`].
+    pub merged_before: u64,
     /// How far it is.
     pub phase: Phase,
     /// Date of the commits it was prepared with. Whatever is put on top of it is prepared with the same,
     /// so that the merges ahead come out as the very commits that are merged for real.
     pub dated: Timestamp,
-    /// The chain it was prepared with.
-    pub steps: Vec<MergeStep>,
     /// The prepared state.
     pub state: Option<PreparedState>,
     /// Whether changes to config projects in it were found right.
@@ -223,4 +252,16 @@ pub struct BuildsetRow {
     pub problem: Option<BuildsetProblem>,
     /// What is wrong with its configuration and keeps it from nothing.
     pub warnings: Vec<ConfigRemark>,
+}
+
+/// The chains buildsets were prepared with. Each is as long as the queue and never changes, while the row of its buildset
+/// is written with every step it takes.
+#[derive(Debug)]
+pub struct Chains;
+impl TableDef for Chains {
+    const ID: u16 = 39;
+    const NAME: &'static str = "chains";
+    const LIFE: Life = Life::Live;
+    type Key = BuildsetId;
+    type Row = MergeSteps;
 }

@@ -83,7 +83,7 @@ fn queue<B: Backing>(live: &GateLive<B>, name: &str, row: &QueueRow) -> Result<J
             None => None,
         };
         let ahead = match &buildset {
-            Some(buildset) => buildset.ahead.last().map(|ahead| ahead.item),
+            Some(buildset) => row.stands_on(buildset).last().map(|ahead| ahead.item),
             None => rows.iter().take(place).rev().find(|(_, other)| other.failing.is_empty()).map(|(other, _)| *other),
         };
         let ahead = ahead.filter(|ahead| there.contains(ahead));

@@ -5,6 +5,7 @@ use std::ops::Bound;
 
 use gatelog_deciding::Refusal;
 use gatelog_gate_state::live::{ChangeRow, Work};
+use gatelog_record::ItemId;
 use gatelog_record::draft::gate::{
     ChangeFacts, ChangeKey, ChangesForgotten, ChangesFound, ChangesObserved, ChangesWanted, FactsPurpose, ItemResult,
     TriggerCause,
@@ -13,7 +14,7 @@ use gatelog_record::event::GateEvent;
 use gatelog_rules_config::{Pipeline, Shared};
 
 use crate::decision::Decision;
-use crate::dependencies::{keep_topic, of_topic};
+use crate::dependencies::{keep_topic, names_of_topic, of_topic};
 use crate::filters;
 use crate::managers::same;
 
@@ -180,58 +181,76 @@ impl Decision<'_> {
         Ok(layout.pipelines().iter().any(sets_off))
     }
 
-    /// The rows of facts of a tenant.
-    pub(crate) fn known_changes(&self, tenant: &str) -> impl Iterator<Item = (ChangeKey, &ChangeRow)> {
+    /// The rows of facts of a tenant, by project and change.
+    pub(crate) fn known_changes(&self, tenant: &str) -> impl Iterator<Item = ((&str, &str), &ChangeRow)> {
         let from = (tenant.to_owned(), String::new(), String::new());
-        self.gate()
-            .changes
-            .rows(Bound::Included(&from), Bound::Unbounded)
-            .take_while(move |(key, _)| key.0 == tenant)
-            .map(|(key, row)| (ChangeKey { project: key.1.clone(), change: key.2.clone() }, row))
+        let rows = self.gate().changes.rows(Bound::Included(&from), Bound::Unbounded);
+        rows.take_while(move |(key, _)| key.0 == tenant).map(|(key, row)| ((key.1.as_str(), key.2.as_str()), row))
     }
 
     /// Drops facts to which nothing live refers: no item, no waiting trigger, and nothing these need.
     pub(crate) fn forget_changes(&mut self, tenant: &str) -> Result<(), Refusal> {
-        if !self.seen.let_go {
+        // What no longer holds a change touched it, and what holds it itself keeps all it stands by.
+        let held = |key: &ChangeKey| self.change(tenant, key).is_none() || self.is_held(tenant, key);
+        if !self.seen.everything && self.seen.let_go.iter().all(held) {
             return Ok(());
         }
-        let mut keep: BTreeSet<ChangeKey> = BTreeSet::new();
-        let mut todo: Vec<ChangeKey> = Vec::new();
-        let mut known: BTreeSet<ChangeKey> = self.known_changes(tenant).map(|(key, _)| key).collect();
-        if known.is_empty() {
-            return Ok(());
-        }
-        let from = (tenant.to_owned(), String::new(), String::new(), gatelog_record::ItemId([0; 16]));
+        let known: BTreeMap<(&str, &str), &ChangeRow> = self.known_changes(tenant).collect();
+        let mut keep: BTreeSet<(&str, &str)> = BTreeSet::new();
+        let from = (tenant.to_owned(), String::new(), String::new(), ItemId([0; 16]));
         let items = self.gate().items_by_change.rows(Bound::Included(&from), Bound::Unbounded);
         let items = items.take_while(|(key, ())| key.0 == tenant);
-        todo.extend(
-            items.map(|((_, project, change, _), ())| ChangeKey { project: project.clone(), change: change.clone() }),
-        );
-        for (_, row) in self.waiting(tenant) {
-            todo.extend(match &row.cause {
-                TriggerCause::Forge(received) => received
-                    .event
-                    .change
-                    .clone()
-                    .map(|change| ChangeKey { project: received.event.project.clone(), change }),
-                TriggerCause::Asked(asked) => Some(asked.change.clone()),
-            });
-        }
+        let mut todo: Vec<(&str, &str)> = items.map(|(key, ())| (key.1.as_str(), key.2.as_str())).collect();
+        todo.extend(self.waiting(tenant).filter_map(|(_, row)| names_of(&row.cause)));
         while let Some(key) = todo.pop() {
-            if let Some(row) = self.change(tenant, &key)
+            if let Some(row) = known.get(&key)
                 && keep.insert(key)
             {
-                todo.extend(row.facts.needs.iter().cloned());
-                todo.extend(of_topic(&row.facts));
-                // What needs it may be brought along when it enters again.
-                todo.extend(row.facts.needed_by.iter().cloned());
+                todo.extend(held_by(&row.facts));
             }
         }
-        known.retain(|key| !keep.contains(key));
-        if known.is_empty() {
+        let forgotten = known.keys().filter(|key| !keep.contains(*key));
+        let changes: Vec<ChangeKey> = forgotten.map(|(project, change)| named(project, change)).collect();
+        if changes.is_empty() {
             return Ok(());
         }
-        let changes = known.into_iter().collect();
         self.emit(GateEvent::ChangesForgotten(ChangesForgotten { tenant: tenant.to_owned(), changes }))
     }
+
+    /// Whether an item holds a change, or a waiting trigger is about it.
+    fn is_held(&self, tenant: &str, key: &ChangeKey) -> bool {
+        let at = |id: [u8; 16]| (tenant.to_owned(), key.project.clone(), key.change.clone(), ItemId(id));
+        let (from, to) = (at([0; 16]), at([255; 16]));
+        let mut items = self.gate().items_by_change.rows(Bound::Included(&from), Bound::Included(&to));
+        let names = Some((key.project.as_str(), key.change.as_str()));
+        items.next().is_some() || self.waiting(tenant).any(|(_, row)| names_of(&row.cause) == names)
+    }
+}
+
+/// What is kept with a change: what it needs, its topic, and what needs it, which may be brought along when it enters
+/// again.
+pub(crate) fn held_by(facts: &ChangeFacts) -> impl Iterator<Item = (&str, &str)> {
+    let keys = facts.needs.iter().chain(&facts.needed_by);
+    keys.map(|key| (key.project.as_str(), key.change.as_str())).chain(names_of_topic(facts))
+}
+
+/// The project and the change that a trigger is about.
+fn names_of(cause: &TriggerCause) -> Option<(&str, &str)> {
+    match cause {
+        TriggerCause::Forge(received) => {
+            let event = &received.event;
+            event.change.as_deref().map(|change| (event.project.as_str(), change))
+        }
+        TriggerCause::Asked(asked) => Some((&asked.change.project, &asked.change.change)),
+    }
+}
+
+/// The change that a trigger is about.
+pub(crate) fn change_of(cause: &TriggerCause) -> Option<ChangeKey> {
+    names_of(cause).map(|(project, change)| named(project, change))
+}
+
+/// A change's key.
+pub(crate) fn named(project: &str, change: &str) -> ChangeKey {
+    ChangeKey { project: project.to_owned(), change: change.to_owned() }
 }

@@ -64,7 +64,7 @@ impl<'a> Decision<'a> {
     ) -> Result<Vec<Event>, Refusal> {
         let mut decision = Decision::begin(rules, state, input, context);
         decision.touched.all = true;
-        decision.touched.let_go = true;
+        decision.touched.everything = true;
         decision.settle(&input.key)?;
         Ok(decision.deciding.finish())
     }

@@ -57,8 +57,22 @@ struct Visit {
 
 /// The other open changes of a change's topic, as the code-review system told them.
 pub(crate) fn of_topic(facts: &ChangeFacts) -> Vec<ChangeKey> {
+    told_topic(facts).iter().filter_map(told_key).collect()
+}
+
+/// Whether anything was told of a change's topic.
+pub(crate) fn has_topic(facts: &ChangeFacts) -> bool {
+    !told_topic(facts).is_empty()
+}
+
+/// The same as [`of_topic`], of project and change.
+pub(crate) fn names_of_topic(facts: &ChangeFacts) -> impl Iterator<Item = (&str, &str)> {
+    told_topic(facts).iter().filter_map(told_names)
+}
+
+fn told_topic(facts: &ChangeFacts) -> &[Value] {
     let told = facts.attributes.as_map().and_then(|map| map.get(TOPIC_CHANGES)).and_then(Value::as_list);
-    told.unwrap_or_default().iter().filter_map(told_key).collect()
+    told.unwrap_or_default()
 }
 
 /// Of the changes of a topic leaves those that are among some.
@@ -70,10 +84,13 @@ pub(crate) fn keep_topic(facts: &mut ChangeFacts, known: &[ChangeKey]) {
     }
 }
 
-fn told_key(entry: &Value) -> Option<ChangeKey> {
+fn told_names(entry: &Value) -> Option<(&str, &str)> {
     let map = entry.as_map()?;
-    let text = |key: &str| map.get(key).and_then(Value::as_str).map(str::to_owned);
-    Some(ChangeKey { project: text("project")?, change: text("change")? })
+    Some((map.get("project")?.as_str()?, map.get("change")?.as_str()?))
+}
+
+fn told_key(entry: &Value) -> Option<ChangeKey> {
+    told_names(entry).map(|(project, change)| ChangeKey { project: project.to_owned(), change: change.to_owned() })
 }
 
 impl Decision<'_> {

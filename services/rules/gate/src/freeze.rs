@@ -98,7 +98,7 @@ impl Decision<'_> {
             Some(state) => PreparedState { files: known.files.or_else(|| state.files.clone()), ..state.clone() },
             None => known,
         };
-        let steps = set.steps.clone();
+        let steps = self.gate().chains.row(&buildset).cloned().unwrap_or_default();
         let parameters = self.item(item).map(|row| row.parameters.clone()).unwrap_or_default();
         let own_files = self.own_files(walk, item, &state);
         let projects = self.tenant(walk.tenant).map(|row| row.loaded.projects.clone()).unwrap_or_default();

@@ -9,6 +9,7 @@ use gatelog_rules_config::Pipeline;
 use gatelog_rules_config::objects::pipeline::Manager;
 
 use crate::decision::Decision;
+use crate::dependencies::has_topic;
 use crate::queue_pass::Walk;
 use crate::requirements;
 
@@ -49,6 +50,21 @@ impl Decision<'_> {
             }
         }
         None
+    }
+
+    /// Whether all that can be said at once is well: it is live and holds one change, which is as it was and may be
+    /// merged, is of the tenant, and needs nothing. None of the questions that are asked otherwise then finds anything.
+    pub(crate) fn is_unchanged(&self, pipeline: &Pipeline, row: &ItemRow) -> bool {
+        let [subject] = row.subjects.as_slice() else { return false };
+        let Some(change) = subject.change.as_ref().filter(|_| row.live) else { return false };
+        let key = (row.tenant.clone(), subject.project.clone(), change.clone());
+        let Some(facts) = self.gate().changes.row(&key).map(|row| &row.facts) else { return false };
+        (facts.open || facts.merged)
+            && facts.subject.patchset == subject.patchset
+            && facts.needs.is_empty()
+            && !has_topic(facts)
+            && self.tenant(&row.tenant).is_some_and(|tenant| tenant.project(&subject.project).is_some())
+            && (pipeline.manager != Manager::Dependent || requirements::can_merge(pipeline, facts).is_ok())
     }
 
     /// Whether a live item's project left the tenant: a code and a sentence.
@@ -154,19 +170,19 @@ impl Decision<'_> {
     /// Whether an item's buildset stands on something else than the chain: a code and a sentence.
     pub(crate) fn stands_wrong(&self, walk: &Walk<'_>, row: &ItemRow) -> Option<(&'static str, String)> {
         let set = self.buildset(row.buildset?)?;
-        let wanted: Vec<Ahead> = walk
-            .chain
-            .iter()
-            .map(|item| Ahead { item: *item, buildset: self.item(*item).and_then(|row| row.buildset) })
-            .collect();
-        if set.ahead == wanted {
+        // It was begun on the one ahead of it, which stands on all the others.
+        if set.stacked && walk.sound && set.ahead.last() == walk.standing.last() {
             return None;
         }
-        if set.ahead.iter().any(|ahead| self.item(ahead.item).is_none()) {
+        let stands_on = walk.queue.stands_on(set);
+        if *stands_on == walk.standing {
+            return None;
+        }
+        if stands_on.iter().any(|ahead| self.item(ahead.item).is_none()) {
             return Some(("ahead-left", "An item ahead of it left without being merged.".into()));
         }
         let failing = |ahead: &&Ahead| self.item(ahead.item).is_some_and(|row| !row.failing.is_empty());
-        if let Some(ahead) = set.ahead.iter().find(failing) {
+        if let Some(ahead) = stands_on.iter().find(failing) {
             return Some(("ahead-failing", format!("{} ahead of it is failing.", self.name_of(ahead.item))));
         }
         Some(("ahead-changed", "What is ahead of it is tested anew.".into()))

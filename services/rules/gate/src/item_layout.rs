@@ -136,7 +136,8 @@ impl Decision<'_> {
         let of_tenant = self.gate().layouts.row(&walk.tenant.to_owned());
         // Nothing is tested with what is only looked through.
         let base = of_tenant.filter(|_| purpose == LayoutPurpose::Use).map(|layout| layout.layout);
-        let own = set.steps.iter().filter(|step| step.item == item).map(|step| &step.subject);
+        let chain = self.gate().chains.row(&buildset).map(|steps| &**steps).unwrap_or_default();
+        let own = chain.iter().filter(|step| step.item == item).map(|step| &step.subject);
         let changed = own
             .filter_map(|subject| {
                 let (connection, project) = (subject.connection.clone(), subject.project.clone());
@@ -164,8 +165,9 @@ impl Decision<'_> {
     fn is_of_those_ahead(&self, item: ItemId, buildset: BuildsetId, introduced: &[ConfigRemark]) -> bool {
         let Some(set) = self.buildset(buildset) else { return false };
         let touches = set.state.as_ref().is_some_and(|state| state.item_touches_config);
+        let chain = self.gate().chains.row(&buildset).map(|steps| &**steps).unwrap_or_default();
         let at = |remark: &ConfigRemark, own: bool| {
-            set.steps.iter().filter(|step| (step.item == item) == own).any(|step| {
+            chain.iter().filter(|step| (step.item == item) == own).any(|step| {
                 let live = self.item(step.item).is_some_and(|row| row.live);
                 step.subject.project == remark.project
                     && step.subject.branch.as_ref() == Some(&remark.branch)

@@ -76,8 +76,13 @@ impl Decision<'_> {
         self.report_start(walk.tenant, walk.pipeline, item)?;
         // Only what has yet to ask for its lease may be held up by an item ahead: others need not look at all of these.
         let waits = |build: &BuildId| self.build(*build).is_some_and(|row| row.state == BuildState::Waiting);
-        let following = if builds.iter().any(waits) { self.holds_following(&walk.chain) } else { None };
-        self.run_some(walk, (item, buildset), &builds, following.as_deref())?;
+        let with_nodes = |build: &BuildId| self.build(*build).is_some_and(|row| row.ready.is_some());
+        if builds.iter().any(waits) {
+            let following = self.holds_following(&walk.chain);
+            self.run_some(walk, (item, buildset), &builds, following.as_deref())?;
+        } else if builds.iter().any(with_nodes) {
+            self.run_some(walk, (item, buildset), &builds, None)?;
+        }
         if self.fails_fast(&builds) {
             let detail = "A voting job failed, and the project wants to know that at once.";
             return self.give_up_builds(item, "fail-fast", detail);
@@ -179,6 +184,9 @@ impl Decision<'_> {
     /// Lets paused builds go on once all jobs that need them are done.
     fn resume_paused(&mut self, item: ItemId, buildset: BuildsetId) -> Result<(), Refusal> {
         let builds = self.builds_of(buildset);
+        if !builds.iter().any(|(_, row)| row.paused) {
+            return Ok(());
+        }
         let mut resumed = Vec::new();
         for (id, row) in builds.iter().filter(|(_, row)| row.paused) {
             let needs = |other: &BuildRow| {
@@ -211,7 +219,9 @@ impl Decision<'_> {
     /// Zuul: the start is reported once, whatever is reset later.
     fn report_start(&mut self, tenant: &str, pipeline: &Pipeline, item: ItemId) -> Result<(), Refusal> {
         let Some(row) = self.item(item) else { return Ok(()) };
-        if row.start_reported || self.is_disabled(tenant, pipeline) {
+        // Where nobody is to be told it is never noted as told: the message is not made each time.
+        let nobody = pipeline.reporters(ReportAction::Start.word()).is_empty();
+        if row.start_reported || nobody || self.is_disabled(tenant, pipeline) {
             return Ok(());
         }
         let row = row.clone();

@@ -29,7 +29,7 @@ impl Decision<'_> {
         let nearest = walk.chain.iter().rev().find_map(|ahead| self.buildset_of(*ahead));
         let dated = nearest.map_or(self.now(), |(_, set)| set.dated);
         let bases = self.bases(walk, item);
-        let work = self.deciding.id();
+        let (work, steps) = (self.deciding.id(), steps.into());
         self.emit(GateEvent::PrepareRequested(PrepareRequested { work, item, buildset, steps, bases, dated }))
     }
 
@@ -49,7 +49,9 @@ impl Decision<'_> {
         for ahead in &walk.chain {
             let Some((_, set)) = self.buildset_of(*ahead) else { continue };
             for branch in set.state.iter().flat_map(|state| &state.branches) {
-                pins.entry(branch.at.clone()).or_insert_with(|| branch.ahead.clone());
+                if !pins.contains_key(&branch.at) {
+                    pins.insert(branch.at.clone(), branch.ahead.clone());
+                }
             }
         }
         let subjects = self.item(item).map(|row| row.subjects.as_slice()).unwrap_or_default();

@@ -5,10 +5,11 @@
 //! behind a failing item moves behind the nearest one that is not failing; what gatelog merged leaves
 //! the chain of everybody behind without a reset.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use gatelog_deciding::Refusal;
-use gatelog_gate_state::live::{BuildsetProblem, Phase, ProblemKind, Work};
+use gatelog_gate_state::live::{Ahead, BuildsetProblem, Phase, ProblemKind, QueueRow, Work};
 use gatelog_record::ItemId;
 use gatelog_record::draft::gate::{FactsPurpose, ItemResult};
 use gatelog_rules_config::Pipeline;
@@ -36,6 +37,26 @@ pub(crate) struct Walk<'w> {
     pub window: u32,
     /// The items so far that are not failing.
     pub chain: Vec<ItemId>,
+    /// The same, each with the buildset it has.
+    pub standing: Vec<Ahead>,
+    /// The queue without its items.
+    pub queue: QueueRow,
+    /// Whether the last of the chain was found to stand on all before it.
+    pub sound: bool,
+    /// Whether all of the chain are prepared and none is on its way into the branch, once somebody asked.
+    settled: Cell<Option<bool>>,
+}
+
+impl Walk<'_> {
+    /// The item carries what comes behind it.
+    fn carry(&mut self, decision: &Decision<'_>, item: ItemId) {
+        self.chain.push(item);
+        self.standing.push(decision.stand(item));
+        // What is being merged was not asked.
+        self.sound = !decision.is_merging(item);
+        let settled = self.settled.get().map(|settled| settled && decision.is_settled(item));
+        self.settled.set(settled);
+    }
 }
 
 /// What became of an item.
@@ -74,13 +95,20 @@ impl Decision<'_> {
                 let Some((first, until)) = places else { break };
                 let sound = |item: &&ItemId| self.item(**item).is_some_and(|row| row.failing.is_empty());
                 let ahead = row.items.get(..first).unwrap_or_default();
+                let mut queue = row.clone();
+                let items = std::mem::take(&mut queue.items);
+                let chain: Vec<ItemId> = ahead.iter().filter(sound).copied().collect();
                 let walk = Walk {
                     tenant,
                     layout: &layout,
                     pipeline,
-                    items: row.items.clone(),
+                    items,
                     window: row.window,
-                    chain: ahead.iter().filter(sound).copied().collect(),
+                    standing: chain.iter().map(|item| self.stand(*item)).collect(),
+                    chain,
+                    queue,
+                    sound: false,
+                    settled: Cell::new(None),
                 };
                 if self.walk(walk, first, until)? {
                     break;
@@ -139,7 +167,7 @@ impl Decision<'_> {
             }
             match self.step(&walk, index, item)? {
                 Step::Left => return Ok(false),
-                Step::Carries => walk.chain.push(item),
+                Step::Carries => walk.carry(self, item),
                 Step::Fails => {}
             }
         }
@@ -147,11 +175,16 @@ impl Decision<'_> {
     }
 
     fn step(&mut self, walk: &Walk<'_>, index: usize, item: ItemId) -> Result<Step, Refusal> {
-        let Some(row) = self.item(item).cloned() else { return Ok(Step::Fails) };
+        let Some(row) = self.item(item) else { return Ok(Step::Fails) };
         // What is being merged is out of everybody's hands until the answer comes.
         if self.is_merging(item) {
             return Ok(Step::Carries);
         }
+        // Nearly always.
+        if self.is_unchanged(walk.pipeline, row) {
+            return self.bring_further(walk, index, item);
+        }
+        let row = row.clone();
         if let Some(why) = self.outdated(&row, walk.pipeline) {
             self.leave_outdated(item, &row, &why)?;
             return Ok(Step::Left);
@@ -202,9 +235,15 @@ impl Decision<'_> {
             self.set_failing(item, reasons)?;
             return Ok(Step::Fails);
         }
+        self.bring_further(walk, index, item)
+    }
+
+    /// Begins an item anew that stands on something else than what is ahead of it, and brings it further.
+    fn bring_further(&mut self, walk: &Walk<'_>, index: usize, item: ItemId) -> Result<Step, Refusal> {
+        let Some(row) = self.item(item) else { return Ok(Step::Fails) };
         if row.failing.iter().any(|reason| reason == NEEDED_FAILING) {
             self.reset(item, walk, "needs-recovered", "What it needs is no longer failing.")?;
-        } else if let Some((code, detail)) = self.stands_wrong(walk, &row) {
+        } else if let Some((code, detail)) = self.stands_wrong(walk, row) {
             self.reset(item, walk, code, &detail)?;
         }
         self.go_on(walk, index, item)
@@ -214,11 +253,13 @@ impl Decision<'_> {
     fn go_on(&mut self, walk: &Walk<'_>, index: usize, item: ItemId) -> Result<Step, Refusal> {
         let Some((buildset, set)) = self.buildset_of(item) else {
             let in_window = walk.window == 0 || (index as u64) < u64::from(walk.window);
-            if in_window
-                && walk.chain.iter().all(|ahead| self.is_prepared(*ahead))
-                && !walk.chain.iter().any(|ahead| self.is_leaving(*ahead))
-            {
-                self.open_buildset(walk, item)?;
+            if in_window {
+                let settled = || walk.chain.iter().all(|ahead| self.is_settled(*ahead));
+                let settled = walk.settled.get().unwrap_or_else(settled);
+                walk.settled.set(Some(settled));
+                if settled {
+                    self.open_buildset(walk, item)?;
+                }
             }
             return Ok(Step::Carries);
         };
@@ -259,8 +300,16 @@ impl Decision<'_> {
         if self.buildset_of(item).is_some() || !in_window || !is_new || walk.pipeline.manager != Manager::Dependent {
             return Ok(());
         }
-        let chain = set.ahead.iter().map(|ahead| ahead.item).chain([needed]).collect();
-        let on_it = Walk { items: Vec::new(), chain, ..*walk };
+        let chain = walk.queue.stands_on(set).iter().map(|ahead| ahead.item).chain([needed]).collect();
+        let on_it = Walk {
+            items: Vec::new(),
+            chain,
+            standing: Vec::new(),
+            queue: QueueRow::default(),
+            sound: false,
+            settled: Cell::new(None),
+            ..*walk
+        };
         self.open_buildset(&on_it, item)
     }
 
@@ -285,6 +334,16 @@ impl Decision<'_> {
             Some(Work::Changes(wanted)) => matches!(wanted.purpose, FactsPurpose::BeforeSubmit { .. }),
             _ => false,
         }
+    }
+
+    /// What an item is to those behind it.
+    fn stand(&self, item: ItemId) -> Ahead {
+        Ahead { item, buildset: self.item(item).and_then(|row| row.buildset) }
+    }
+
+    /// Whether what comes behind an item may begin, as far as that item goes.
+    fn is_settled(&self, item: ItemId) -> bool {
+        self.is_prepared(item) && !self.is_leaving(item)
     }
 
     /// An item that is not live has nothing to prepare.

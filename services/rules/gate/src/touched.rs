@@ -7,12 +7,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gatelog_gate_state::live::{BuildRow, Work};
-use gatelog_record::draft::gate::{ChangeKey, FactsPurpose, Subject};
+use gatelog_gate_state::live::{BuildRow, BuildState, BuildsetRow, Phase, Work};
+use gatelog_record::draft::gate::{ChangeKey, FactsPurpose, FreezeOutcome, PrepareOutcome, Subject};
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BuildId, ItemId, WorkId};
 
+use crate::changes::{change_of, held_by, named};
 use crate::decision::Decision;
+use crate::dependencies::{has_topic, of_topic};
 
 /// A queue: tenant, pipeline, name.
 pub(crate) type QueueKey = (String, String, String);
@@ -56,16 +58,25 @@ impl Touch {
 pub(crate) struct Touched {
     /// Everywhere.
     pub all: bool,
+    /// Everywhere, also at what nothing can have touched.
+    pub everything: bool,
     /// In these queues.
     pub queues: BTreeMap<QueueKey, Touch>,
-    /// Whether something let go of a change, so that what is known of it may be forgotten.
-    pub let_go: bool,
+    /// Whether it changed what waiting triggers wait for.
+    pub triggers: bool,
+    /// Changes that something let go of, so that what is known of them may be forgotten.
+    pub let_go: BTreeSet<ChangeKey>,
+    /// Short work that was asked for or sent again.
+    pub asked: Vec<WorkId>,
 }
 
 impl Touched {
     pub(crate) fn merge(&mut self, other: &Touched) {
         self.all |= other.all;
-        self.let_go |= other.let_go;
+        self.everything |= other.everything;
+        self.triggers |= other.triggers;
+        self.let_go.extend(other.let_go.iter().cloned());
+        self.asked.extend(&other.asked);
         for (key, touch) in &other.queues {
             self.queues.entry(key.clone()).or_default().merge(touch);
         }
@@ -80,31 +91,51 @@ impl Decision<'_> {
             | GateEvent::ConfigReadWanted(_)
             | GateEvent::ConfigRead(_)
             | GateEvent::LayoutActivated(_) => self.touched.all = true,
-            GateEvent::LayoutWanted(event) => match event.item {
-                Some(item) => self.touch_from(item),
-                None => self.touched.all = true,
-            },
+            GateEvent::LayoutWanted(event) => {
+                self.touched.asked.push(event.work);
+                match event.item {
+                    Some(item) => self.touch_from(item),
+                    None => self.touched.all = true,
+                }
+            }
             // Whether the configuration is waited for depends on how often it was asked for.
             GateEvent::WorkResent(event) => {
+                self.touched.asked.push(event.work);
                 let work = self.pending(event.work).map(|row| &row.work);
                 self.touched.all |= matches!(work, Some(Work::ConfigRead(_) | Work::Layout(_)));
             }
             GateEvent::ChangesObserved(event) => {
-                self.touched.let_go = true;
+                self.touched.triggers = true;
                 let found = &event.found;
                 if let Some(item) = self.asked_for(found.work) {
-                    self.touch_from(item);
+                    self.touch_progress(item, true);
                 }
                 let known = found.changes.iter().filter_map(|facts| facts.subject.change_key());
-                let changes = known.chain(found.missing.iter().cloned()).collect();
+                let mut changes: BTreeSet<ChangeKey> = known.chain(found.missing.iter().cloned()).collect();
+                self.let_go(&found.tenant, &changes);
+                // Of what is open and as it was nobody learns anything.
+                for facts in found.changes.iter().filter(|facts| facts.open) {
+                    if let Some(key) = facts.subject.change_key()
+                        && self.change(&found.tenant, &key).is_some_and(|row| row.facts == *facts)
+                    {
+                        changes.remove(&key);
+                    }
+                }
                 self.touch_changes(&found.tenant, changes);
             }
             GateEvent::ChangesWanted(event) => {
+                self.touched.asked.push(event.work);
                 if let FactsPurpose::BeforeSubmit { item } = event.purpose {
-                    self.touch_from(item);
+                    self.touch_progress(item, true);
                 }
             }
-            GateEvent::TriggerSettled(_) => self.touched.let_go = true,
+            GateEvent::TriggerSettled(event) => {
+                self.touched.triggers = true;
+                let row = self.gate().triggers.row(&(event.tenant.clone(), event.trigger));
+                let change = row.and_then(|row| change_of(&row.cause));
+                self.touched.let_go.extend(change);
+            }
+            GateEvent::TriggerWaiting(_) | GateEvent::IntakeChanged(_) => self.touched.triggers = true,
             GateEvent::ItemEnqueued(event) => {
                 let key = (event.tenant.clone(), event.pipeline.clone(), event.queue.clone());
                 self.touched.queues.entry(key).or_default().from.insert(event.item);
@@ -116,28 +147,48 @@ impl Decision<'_> {
             GateEvent::QueueReordered(event) => {
                 self.touch_queue((event.tenant.clone(), event.pipeline.clone(), event.queue.clone()));
             }
-            GateEvent::BuildsetOpened(event) => self.touch_from(event.item),
-            GateEvent::PrepareRequested(event) => self.touch_from(event.item),
-            GateEvent::Prepared(event) => self.touch_from(event.item),
-            GateEvent::LayoutReady(event) => self.touch_from(event.item),
-            GateEvent::FreezeWanted(event) => self.touch_from(event.item),
-            GateEvent::Frozen(event) => self.touch_from(event.item),
+            GateEvent::BuildsetOpened(event) => self.touch_progress(event.item, false),
+            GateEvent::PrepareRequested(event) => {
+                self.touched.asked.push(event.work);
+                self.touch_progress(event.item, false);
+            }
+            GateEvent::Prepared(event) => match event.done.outcome {
+                PrepareOutcome::Merged(_) => self.touch_progress(event.item, false),
+                PrepareOutcome::Conflict { .. } | PrepareOutcome::Failed { .. } => self.touch_from(event.item),
+            },
+            GateEvent::LayoutReady(event) => match event.problem {
+                None => self.touch_progress(event.item, false),
+                Some(_) => self.touch_from(event.item),
+            },
+            GateEvent::FreezeWanted(event) => {
+                self.touched.asked.push(event.work);
+                self.touch_progress(event.item, false);
+            }
+            GateEvent::Frozen(event) => match event.done.outcome {
+                FreezeOutcome::Frozen { .. } => self.touch_progress(event.item, false),
+                FreezeOutcome::NoJobs { .. } | FreezeOutcome::Refused { .. } | FreezeOutcome::Failed { .. } => {
+                    self.touch_from(event.item);
+                }
+            },
             GateEvent::ItemFailing(event) => self.touch_from(event.item),
             GateEvent::ItemReset(event) => self.touch_from(event.item),
             GateEvent::ReportersStarted(event) => self.touch_from(event.item),
             // With a new layout, which touches everything.
             GateEvent::ItemMoved(_) => self.touched.all = true,
-            GateEvent::SubmitRequested(event) => self.touch_from(event.item),
+            GateEvent::SubmitRequested(event) => {
+                self.touched.asked.push(event.work);
+                self.touch_progress(event.item, true);
+            }
+            GateEvent::ReportRequested(event) => self.touched.asked.push(event.work),
             GateEvent::Submitted(event) => {
-                self.touched.let_go = true;
                 self.touch_from(event.item);
                 if let Some((tenant, changes)) = self.item(event.item).map(|row| (row.tenant.clone(), keys(&row.subjects))) {
                     self.touch_changes(&tenant, changes);
                 }
             }
             GateEvent::ItemDequeued(event) => {
-                self.touched.let_go = true;
                 if let Some(row) = self.item(event.item).cloned() {
+                    self.touched.let_go.extend(row.subjects.iter().filter_map(Subject::change_key));
                     self.touch_others(event.item, &row.tenant, &row.pipeline, &row.subjects);
                     self.touch_queue((row.tenant, row.pipeline, row.queue));
                 }
@@ -168,15 +219,12 @@ impl Decision<'_> {
             GateEvent::NodesetChanged(event) => self.touch_alone(event.item),
             GateEvent::BranchMoved(_)
             | GateEvent::ChangesForgotten(_)
-            | GateEvent::TriggerWaiting(_)
-            | GateEvent::IntakeChanged(_)
             | GateEvent::WaitChanged(_)
             | GateEvent::Unrouted(_)
             | GateEvent::EnqueueRefused(_)
             | GateEvent::OutcomeIgnored(_)
             | GateEvent::QueueAsked(_)
             | GateEvent::FailuresCounted(_)
-            | GateEvent::ReportRequested(_)
             | GateEvent::ReportDelivered(_)
             | GateEvent::LeaseEndWanted(_)
             | GateEvent::LeasePauseWanted(_)
@@ -214,22 +262,74 @@ impl Decision<'_> {
     }
 
     fn touch_from(&mut self, item: ItemId) {
-        let Some(row) = self.item(item).cloned() else { return };
-        self.touch_others(item, &row.tenant, &row.pipeline, &row.subjects);
-        self.touched.queues.entry((row.tenant, row.pipeline, row.queue)).or_default().from.insert(item);
+        let Some(row) = self.item(item) else { return };
+        let key = (row.tenant.clone(), row.pipeline.clone(), row.queue.clone());
+        let others = self.others(item, &row.tenant, &row.pipeline, &row.subjects);
+        others.into_iter().for_each(|key| self.touch_queue(key));
+        self.touched.queues.entry(key).or_default().from.insert(item);
+    }
+
+    /// An item came further, or is on its way into the branch (`leaves`): behind it that concerns only who waits for what
+    /// is ahead, with its layout or with a build; and of those that have not begun the next, who may.
+    fn touch_progress(&mut self, item: ItemId, leaves: bool) {
+        let Some(row) = self.item(item) else { return };
+        let key = (row.tenant.clone(), row.pipeline.clone(), row.queue.clone());
+        let others = self.others(item, &row.tenant, &row.pipeline, &row.subjects);
+        let items = self.gate().queues.row(&key).map(|row| row.items.as_slice()).unwrap_or_default();
+        let mut alone = vec![item];
+        let mut next = true;
+        for behind in items.iter().skip_while(|other| **other != item).skip(1) {
+            let Some(row) = self.item(*behind) else { continue };
+            let concerned = match row.buildset.and_then(|buildset| self.buildset(buildset)) {
+                Some(set) => self.waits_for_those_ahead(set),
+                None => {
+                    // What comes behind one that is not in the chain, or has nothing to prepare, may begin before it.
+                    let passed = !row.failing.is_empty() || !row.live;
+                    let first = std::mem::replace(&mut next, false);
+                    next = first && passed;
+                    first || passed || leaves
+                }
+            };
+            if concerned {
+                alone.push(*behind);
+            }
+        }
+        others.into_iter().for_each(|key| self.touch_queue(key));
+        self.touched.queues.entry(key).or_default().alone.extend(alone);
+    }
+
+    /// Whether a buildset waits for a layout, or a build of it for what may be an item ahead.
+    fn waits_for_those_ahead(&self, set: &BuildsetRow) -> bool {
+        let waits = |row: &BuildRow| row.state == BuildState::Waiting || row.ready.is_some();
+        matches!(set.phase, Phase::Prepared | Phase::LayoutReady)
+            || set.builds.iter().any(|build| self.build(*build).is_some_and(waits))
     }
 
     /// Items of other queues of the pipeline that hold the same: one that is not live has the artifacts of the one
     /// that is.
     fn touch_others(&mut self, item: ItemId, tenant: &str, pipeline: &str, subjects: &[Subject]) {
+        let others = self.others(item, tenant, pipeline, subjects);
+        others.into_iter().for_each(|key| self.touch_queue(key));
+    }
+
+    fn others(&self, item: ItemId, tenant: &str, pipeline: &str, subjects: &[Subject]) -> BTreeSet<QueueKey> {
         let mut queues: BTreeSet<QueueKey> = BTreeSet::new();
         for subject in subjects {
             let others = self.items_in(tenant, pipeline, subject);
             let rows = others.into_iter().filter(|other| *other != item).filter_map(|other| self.item(other));
             queues.extend(rows.map(|row| (row.tenant.clone(), row.pipeline.clone(), row.queue.clone())));
         }
-        for key in queues {
-            self.touch_queue(key);
+        queues
+    }
+
+    /// What is known of changes is about to be replaced: nothing may hold them, nor what they stood by so far.
+    fn let_go(&mut self, tenant: &str, changes: &BTreeSet<ChangeKey>) {
+        for change in changes {
+            let facts = self.change(tenant, change).map(|row| &row.facts);
+            let held: Vec<ChangeKey> =
+                facts.into_iter().flat_map(held_by).map(|(project, change)| named(project, change)).collect();
+            self.touched.let_go.extend(held);
+            self.touched.let_go.insert(change.clone());
         }
     }
 
@@ -257,15 +357,14 @@ impl Decision<'_> {
     /// What is known of changes is new: that concerns the items that hold them, or something that needs them.
     fn touch_changes(&mut self, tenant: &str, mut changes: BTreeSet<ChangeKey>) {
         loop {
+            let needs = |needed: &ChangeKey| changes.contains(needed);
             let more: Vec<ChangeKey> = self
                 .known_changes(tenant)
-                .filter(|(key, row)| {
-                    let needs = |needed: &ChangeKey| changes.contains(needed);
-                    !changes.contains(key)
-                        && (row.facts.needs.iter().any(needs)
-                            || crate::dependencies::of_topic(&row.facts).iter().any(needs))
+                .filter(|(_, row)| {
+                    row.facts.needs.iter().any(needs) || has_topic(&row.facts) && of_topic(&row.facts).iter().any(needs)
                 })
-                .map(|(key, _)| key)
+                .map(|((project, change), _)| named(project, change))
+                .filter(|key| !changes.contains(key))
                 .collect();
             if more.is_empty() {
                 break;

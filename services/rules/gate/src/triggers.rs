@@ -25,7 +25,7 @@ use crate::own_triggers;
 const MAX_WAITING: usize = 10_000;
 
 /// Triggers of one lane keep their order: connection, project and branch.
-pub(crate) type Lane = (String, String, Option<String>);
+pub(crate) type Lane<'c> = (&'c str, &'c str, Option<&'c str>);
 
 pub(crate) fn verdict(pipeline: &str, code: &str, detail: impl Into<String>) -> PipelineVerdict {
     PipelineVerdict { pipeline: pipeline.to_owned(), code: code.to_owned(), detail: detail.into() }
@@ -37,14 +37,14 @@ fn is_ref(key: &ChangeKey) -> bool {
 }
 
 /// The lane of a trigger.
-pub(crate) fn lane(cause: &TriggerCause) -> Lane {
+pub(crate) fn lane(cause: &TriggerCause) -> Lane<'_> {
     match cause {
         TriggerCause::Forge(received) => {
             let event = &received.event;
-            (event.connection.clone(), event.project.clone(), event.branch.clone())
+            (&event.connection, &event.project, event.branch.as_deref())
         }
         // Somebody who asks waits for nobody.
-        TriggerCause::Asked(asked) => (asked.connection.clone(), asked.change.project.clone(), None),
+        TriggerCause::Asked(asked) => (&asked.connection, &asked.change.project, None),
     }
 }
 
@@ -129,11 +129,15 @@ impl Decision<'_> {
 
     /// Settles every trigger that is ready and whose turn it is.
     pub(crate) fn settle_triggers(&mut self, tenant: &str) -> Result<(), Refusal> {
+        // Nothing is ready that was not before, unless something was said of triggers.
+        if !(self.touched.all || self.touched.triggers || self.seen.all || self.seen.triggers) {
+            return Ok(());
+        }
         let Some(layout) = self.layout(tenant)? else { return Ok(()) };
         if self.awaits_config(tenant) {
             return Ok(());
         }
-        let mut blocked: BTreeSet<Lane> = BTreeSet::new();
+        let mut blocked: BTreeSet<Lane<'_>> = BTreeSet::new();
         let ready: Vec<(u64, TriggerRow)> = self
             .waiting(tenant)
             .filter(|(_, row)| {

@@ -1,10 +1,11 @@
 //! Reasons: what every tenant, trigger, item and build waits for. Written down only when the code or
 //! what it is about changes.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use gatelog_deciding::Refusal;
-use gatelog_gate_state::live::{BuildState, ItemRow, Phase, WaitKey, Work};
+use gatelog_gate_state::live::{BuildRow, BuildState, ItemRow, Phase, WaitKey, Work};
 use gatelog_record::draft::gate::{WaitChanged, WaitCode, WaitSubject};
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BuildId, ItemId};
@@ -15,18 +16,23 @@ use crate::queue_pass::NEEDED_FAILING;
 use crate::triggers::{Lane, lane};
 
 /// What something waits for: a code, what exactly, what would unblock it.
-type Why = (WaitCode, String, String);
+type Why = (WaitCode, Cow<'static, str>, &'static str);
 
-fn why(code: WaitCode, detail: impl Into<String>, unblocks: impl Into<String>) -> Why {
-    (code, detail.into(), unblocks.into())
+fn why(code: WaitCode, detail: impl Into<Cow<'static, str>>, unblocks: &'static str) -> Why {
+    (code, detail.into(), unblocks)
 }
+
+/// What became of waits, by what waits; what waits for the same as before is not among them.
+type News = BTreeMap<WaitKey, Option<Why>>;
 
 impl Decision<'_> {
     /// Writes down what everything of a tenant waits for.
     pub(crate) fn note_waits(&mut self, tenant: &str) -> Result<(), Refusal> {
-        let mut all: BTreeMap<WaitKey, Option<Why>> = BTreeMap::new();
-        all.insert(WaitKey(WaitSubject::Tenant(tenant.to_owned())), self.why_tenant(tenant));
-        self.why_triggers(tenant, &mut all);
+        let mut news = News::new();
+        self.compare(WaitSubject::Tenant(tenant.to_owned()), self.why_tenant(tenant), &mut news);
+        if self.seen.all || self.seen.triggers {
+            self.why_triggers(tenant, &mut news);
+        }
         let keys = match self.seen.all {
             true => self.queue_keys(tenant),
             false => self.seen.queues.keys().filter(|key| key.0 == tenant).cloned().collect(),
@@ -37,36 +43,49 @@ impl Decision<'_> {
             let touch = self.seen.queues.get(&key).filter(|_| !self.seen.all);
             let Some((first, until)) = touch.map_or(everywhere, |touch| touch.places(&queue.items)) else { continue };
             let mut chain = Vec::new();
+            let mut leaving = false;
             for (index, item) in queue.items.iter().enumerate().take(until) {
                 let Some(row) = self.item(*item) else { continue };
                 if index >= first {
                     let active = queue.window == 0 || (index as u64) < u64::from(queue.window);
-                    let reason = self.why_item(tenant, row, &chain, active);
-                    all.insert(WaitKey(WaitSubject::Item(*item)), Some(reason));
-                    self.why_builds(row, &chain, &mut all);
+                    let reason = self.why_item(tenant, row, &chain, active, leaving);
+                    self.compare(WaitSubject::Item(*item), Some(reason), &mut news);
+                    self.why_builds(row, &chain, &mut news);
                 }
                 if row.failing.is_empty() {
                     chain.push(*item);
+                    leaving |= self.is_leaving(*item);
                 }
             }
         }
-        for (key, reason) in all {
+        for (key, reason) in news {
             self.note_wait(key, reason)?;
         }
         Ok(())
     }
 
+    /// Takes down what waits for something else than before.
+    fn compare(&self, subject: WaitSubject, reason: Option<Why>, news: &mut News) {
+        let key = WaitKey(subject);
+        let same = match (self.gate().waits.row(&key), &reason) {
+            (None, None) => true,
+            (Some(known), Some((code, detail, _))) => known.code == *code && known.detail == *detail,
+            _ => false,
+        };
+        if !same {
+            news.insert(key, reason);
+        }
+    }
+
     fn note_wait(&mut self, key: WaitKey, reason: Option<Why>) -> Result<(), Refusal> {
         let known = self.gate().waits.row(&key);
         let since = match (known, &reason) {
-            (None, None) => return Ok(()),
-            (Some(known), Some((code, detail, _))) if known.code == *code && known.detail == *detail => return Ok(()),
             // It still waits for the same kind of thing.
             (Some(known), Some((code, ..))) if known.code == *code => known.since,
             _ => self.now(),
         };
         let (code, detail, unblocks) = match reason {
-            Some((code, detail, unblocks)) => (Some(code), detail, unblocks),
+            Some((code, detail, unblocks)) => (Some(code), detail.into_owned(), unblocks.to_owned()),
             None => (None, String::new(), String::new()),
         };
         self.emit(GateEvent::WaitChanged(WaitChanged { subject: key.0, code, detail, since, unblocks }))
@@ -82,16 +101,16 @@ impl Decision<'_> {
         }
         let problem = row.layout_problem.as_ref();
         if self.gate().layouts.row(&tenant.to_owned()).is_none() {
-            let detail = problem.map_or("there is no layout yet".to_owned(), |(code, message)| {
-                format!("the configuration could not be loaded: {message} ({code})")
+            let detail = problem.map_or(Cow::Borrowed("there is no layout yet"), |(code, message)| {
+                format!("the configuration could not be loaded: {message} ({code})").into()
             });
             return Some(why(WaitCode::Layout, detail, "a layout, which is asked for again every minute"));
         }
         None
     }
 
-    fn why_triggers(&self, tenant: &str, all: &mut BTreeMap<WaitKey, Option<Why>>) {
-        let mut lanes: BTreeSet<Lane> = BTreeSet::new();
+    fn why_triggers(&self, tenant: &str, news: &mut News) {
+        let mut lanes: BTreeSet<Lane<'_>> = BTreeSet::new();
         for (trigger, row) in self.waiting(tenant) {
             let lane = lane(&row.cause);
             let behind = lane.2.is_some() && !lanes.insert(lane);
@@ -106,11 +125,11 @@ impl Decision<'_> {
                     why(WaitCode::Layout, "the configuration is on its way to change", "the new layout")
                 })
             };
-            all.insert(WaitKey(WaitSubject::Trigger(trigger)), Some(reason));
+            self.compare(WaitSubject::Trigger(trigger), Some(reason), news);
         }
     }
 
-    fn why_item(&self, tenant: &str, row: &ItemRow, chain: &[ItemId], active: bool) -> Why {
+    fn why_item(&self, tenant: &str, row: &ItemRow, chain: &[ItemId], active: bool, leaving: bool) -> Why {
         if !row.live {
             return why(WaitCode::NotLive, "it stands for what an item behind it needs", "the item behind it");
         }
@@ -130,10 +149,10 @@ impl Decision<'_> {
                 }
             };
         }
-        let ahead = chain.last().map(|item| self.name_of(*item));
+        let ahead = || chain.last().map(|item| self.name_of(*item));
         let Some(set) = row.buildset.and_then(|buildset| self.buildset(buildset)) else {
-            return match ahead {
-                Some(ahead) if active && chain.iter().any(|item| self.is_leaving(*item)) => {
+            return match ahead() {
+                Some(ahead) if active && leaving => {
                     why(WaitCode::ItemAhead, format!("{ahead} is being merged first"), "that item, when it leaves")
                 }
                 _ if !active => why(WaitCode::Window, "the queue's window is full", "an item ahead, when it leaves"),
@@ -145,7 +164,7 @@ impl Decision<'_> {
         };
         match set.phase {
             Phase::Opened | Phase::Preparing => why(WaitCode::Prepare, "its state is prepared", "a merger"),
-            Phase::Prepared | Phase::LayoutReady | Phase::Layout => match ahead {
+            Phase::Prepared | Phase::LayoutReady | Phase::Layout => match ahead() {
                 Some(ahead) if !self.awaits_config(tenant) => {
                     why(WaitCode::Layout, format!("the layout of {ahead} is made first"), "that layout")
                 }
@@ -157,17 +176,18 @@ impl Decision<'_> {
             }
             Phase::Frozen if self.runs(&set.builds) => why(WaitCode::Jobs, "its jobs run", "the last of them"),
             Phase::Frozen | Phase::Ended => {
-                let ahead = ahead.unwrap_or_default();
+                let ahead = ahead().unwrap_or_default();
                 why(WaitCode::ItemAhead, format!("it is complete and waits for {ahead}"), "that item, when it leaves")
             }
         }
     }
 
     fn runs(&self, builds: &[BuildId]) -> bool {
-        !self.are_done(&self.tests_of(builds))
+        let runs = |row: &BuildRow| !row.job.traits.reporter && row.state != BuildState::Done;
+        builds.iter().any(|build| self.build(*build).is_some_and(runs))
     }
 
-    fn why_builds(&self, row: &ItemRow, chain: &[ItemId], all: &mut BTreeMap<WaitKey, Option<Why>>) {
+    fn why_builds(&self, row: &ItemRow, chain: &[ItemId], news: &mut News) {
         let Some(buildset) = row.buildset else { return };
         let reporting = row.reporting.is_some();
         let builds = self.builds_of(buildset);
@@ -215,7 +235,7 @@ impl Decision<'_> {
                     None => why(WaitCode::Lease, "its lease is to be asked for", "the next decision"),
                 },
             };
-            all.insert(WaitKey(WaitSubject::Build(*build)), Some(reason));
+            self.compare(WaitSubject::Build(*build), Some(reason), news);
         }
     }
 }

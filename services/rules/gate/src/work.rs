@@ -173,8 +173,13 @@ impl Decision<'_> {
     /// Sets the timer of a tenant's work to its earliest deadline. A timer that is set earlier is left
     /// alone: it comes due for nothing and is set anew.
     pub(crate) fn set_timers(&mut self, tenant: &str) -> Result<(), Refusal> {
-        let Some(earliest) = self.work_of(tenant).map(|(_, row)| deadline(row)).min() else { return Ok(()) };
-        self.set_timer(work_timer(tenant), earliest)
+        let timer = work_timer(tenant);
+        // Once it is set, what was asked for before is no earlier.
+        let earliest = match self.seen.all || self.deciding.state.partition.timers.row(&timer).is_none() {
+            true => self.work_of(tenant).map(|(_, row)| deadline(row)).min(),
+            false => self.seen.asked.iter().filter_map(|work| self.pending(*work)).map(deadline).min(),
+        };
+        earliest.map_or(Ok(()), |earliest| self.set_timer(timer, earliest))
     }
 
     /// Sets a timer, unless it is set to that moment or an earlier one.

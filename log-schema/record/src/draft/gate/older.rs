@@ -8,7 +8,7 @@ use super::builds::{
     AttemptFinished, AttemptStarted, BuildFinished, BuildReady, BuildResult, BuildSettled, BuildStarted,
 };
 use super::configuration::{LayoutActivated, LayoutMade, TenantProject};
-use super::preparing::{FreezeWanted, MergeStep, PreparedState};
+use super::preparing::{FreezeWanted, MergeSteps, PreparedState};
 use crate::id::{BlobHash, BuildId, BuildsetId, ItemId, WorkId};
 use crate::value::Value;
 
@@ -128,7 +128,7 @@ pub struct FreezeWanted1 {
     /// The layout ahead.
     pub layout_ahead: Option<BlobHash>,
     /// The chain.
-    pub steps: Vec<MergeStep>,
+    pub steps: MergeSteps,
     /// The prepared state.
     pub state: PreparedState,
     /// The tenant's projects.

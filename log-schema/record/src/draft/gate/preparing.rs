@@ -1,8 +1,10 @@
 //! Items, buildsets, prepared states, frozen jobs.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::configuration::{ConfigFileSet, TenantProject};
 use super::subjects::{ProjectBranch, Subject};
@@ -61,6 +63,46 @@ pub struct MergeStep {
     pub mode: String,
 }
 
+/// The merges of a chain, oldest first. What asks for them, what remembers them and whoever does them share one copy: a
+/// chain is as long as its queue. Written down it is a list like any other.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MergeSteps(Arc<Vec<MergeStep>>);
+
+impl Deref for MergeSteps {
+    type Target = [MergeStep];
+
+    fn deref(&self) -> &[MergeStep] {
+        &self.0
+    }
+}
+
+impl From<Vec<MergeStep>> for MergeSteps {
+    fn from(steps: Vec<MergeStep>) -> MergeSteps {
+        MergeSteps(Arc::new(steps))
+    }
+}
+
+impl<'s> IntoIterator for &'s MergeSteps {
+    type Item = &'s MergeStep;
+    type IntoIter = std::slice::Iter<'s, MergeStep>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl Serialize for MergeSteps {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.as_slice().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for MergeSteps {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<MergeSteps, D::Error> {
+        Vec::deserialize(deserializer).map(MergeSteps::from)
+    }
+}
+
 /// Where a branch stood or stands.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct BasePin {
@@ -80,7 +122,7 @@ pub struct PrepareRequested {
     /// The buildset.
     pub buildset: BuildsetId,
     /// The chain, oldest first; the item's own changes last.
-    pub steps: Vec<MergeStep>,
+    pub steps: MergeSteps,
     /// Bases that are fixed already; other branches are read at their tips.
     pub bases: Vec<BasePin>,
     /// Date of the commits made, so that they come out the same everywhere.
@@ -198,7 +240,7 @@ pub struct FreezeWanted {
     /// The layout ahead: jobs whose configuration the item changes run whatever their file matchers say.
     pub layout_ahead: Option<BlobHash>,
     /// The chain, oldest first; the item's own changes last.
-    pub steps: Vec<MergeStep>,
+    pub steps: MergeSteps,
     /// The prepared state.
     pub state: PreparedState,
     /// The tenant's projects, for required projects and roles.

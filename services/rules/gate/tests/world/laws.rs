@@ -44,9 +44,10 @@ thread_local! {
 pub fn tested(live: &GateLive<Maps>, event: &Event) -> Result<(), String> {
     let Event::Gate(GateEvent::SubmitRequested(submit)) = event else { return Ok(()) };
     let gate = &live.gate;
-    let set = gate.items.rows.get(&submit.item).and_then(|item| item.buildset);
-    let set = set.and_then(|set| gate.buildsets.rows.get(&set)).ok_or("nothing was tested")?;
-    if !set.ahead.is_empty() {
+    let item = gate.items.rows.get(&submit.item).ok_or("an item that is gone is to be merged")?;
+    let set = item.buildset.and_then(|set| gate.buildsets.rows.get(&set)).ok_or("nothing was tested")?;
+    let queue = gate.queues.rows.get(&(item.tenant.clone(), item.pipeline.clone(), item.queue.clone()));
+    if !queue.ok_or("its queue is gone")?.stands_on(set).is_empty() {
         return Err("it is to be merged while it stands on something that is not".into());
     }
     for build in &set.builds {

@@ -110,8 +110,8 @@ impl Story {
         match words {
             ["tested", change, "in", pipeline, "on", rest @ ..] => {
                 let (_, row) = self.item(change, Some(pipeline))?;
-                let set = row.buildset.and_then(|set| self.world.live.gate.buildsets.rows.get(&set));
-                let steps = set.ok_or("it has no buildset")?.steps.iter();
+                let steps = row.buildset.and_then(|set| self.world.live.gate.chains.rows.get(&set));
+                let steps = steps.ok_or("it has no buildset")?.iter();
                 let mut found: Vec<&str> = steps.filter_map(|step| step.subject.change.as_deref()).collect();
                 found.pop();
                 let found: Vec<&str> = found.into_iter().map(Forge::short).collect();
@@ -120,8 +120,8 @@ impl Story {
             // What exactly of a change is in what another is tested on.
             ["under", change, other, what @ ..] => {
                 let (_, row) = self.item(change, None)?;
-                let set = row.buildset.and_then(|set| self.world.live.gate.buildsets.rows.get(&set));
-                let steps = set.map(|set| set.steps.as_slice()).unwrap_or_default();
+                let steps = row.buildset.and_then(|set| self.world.live.gate.chains.rows.get(&set));
+                let steps = steps.map(|steps| &**steps).unwrap_or_default();
                 let mut subjects = steps.iter().map(|step| &step.subject);
                 let found = subjects
                     .find(|one| one.change.as_deref().is_some_and(|name| Forge::short(name) == *other))

@@ -602,9 +602,8 @@ impl Story {
             }
             ["tested", change, "on", rest @ ..] => {
                 let (_, row) = self.item(change, None)?;
-                let set = row.buildset.and_then(|set| self.world.live.gate.buildsets.rows.get(&set));
-                let set = set.ok_or("it has no buildset")?;
-                let chain = set.steps.iter().filter_map(|step| step.subject.change.as_deref());
+                let steps = row.buildset.and_then(|set| self.world.live.gate.chains.rows.get(&set));
+                let chain = steps.ok_or("it has no buildset")?.iter().filter_map(|step| step.subject.change.as_deref());
                 let mut found: Vec<String> = chain.map(|change| Forge::short(change).to_owned()).collect();
                 found.pop();
                 let expected = if rest == ["nothing"] { Vec::new() } else { owned(rest) };
