@@ -160,8 +160,8 @@ impl Decision<'_> {
         }))
     }
 
-    /// Whether all that is wrong with an item's configuration stands where only what it needs changed something. Zuul:
-    /// such a change is told of no line.
+    /// Whether something of what is wrong with an item's configuration stands where only what it needs changed
+    /// something. Zuul: such a change is told of no line, also where its own is wrong as well.
     fn is_of_those_ahead(&self, item: ItemId, buildset: BuildsetId, introduced: &[ConfigRemark]) -> bool {
         let Some(set) = self.buildset(buildset) else { return false };
         let touches = set.state.as_ref().is_some_and(|state| state.item_touches_config);
@@ -174,7 +174,7 @@ impl Decision<'_> {
                     && live == own
             })
         };
-        introduced.iter().all(|remark| at(remark, false) && !(touches && at(remark, true)))
+        introduced.iter().any(|remark| at(remark, false) && !(touches && at(remark, true)))
     }
 
     /// A layout was made for an item.

@@ -1,7 +1,7 @@
 //! Words that few stories need.
 
 use gatelog_record::Value;
-use gatelog_record::draft::gate::{Given, SecretsOpened};
+use gatelog_record::draft::gate::{AccessTold, Given, SecretsOpened};
 use gatelog_record::input::GateInput;
 use gatelog_rules_gate::GateRules;
 
@@ -40,6 +40,12 @@ impl Story {
                 let newest = one.patchsets.last_mut().ok_or("it has no patchset")?;
                 newest.depends_on.retain(|name| name != other);
                 self.event(change, "change-edited")
+            }
+            // It is of the site, and comes under no tenant's name.
+            ["it", "is", "told", "that", what, "of", subject, "left", "the", "site"] => {
+                let (what, subject) = ((*what).to_owned(), (*subject).to_owned());
+                let told = AccessTold { what, subject, detail: "all of it".to_owned() };
+                self.world.say("", GateInput::AccessTold(told))
             }
             // Its text was edited, and nobody tells of it.
             [change, "silently", "depends", "on", other] => {
