@@ -1,5 +1,6 @@
 //! The corpus of a fuzz target read once more, and a few thousand inputs made of it: what `./dev test` does of what
 //! `./dev fuzz` does for hours. Without coverage, and the same every time.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test that reads the corpus from the tree")]
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,4 +1,5 @@
 //! Where inputs lie for readers of files: in memory, where the system has that. A disk would take a thousand times longer.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "readers of files want files")]
 
 use std::path::Path;
 

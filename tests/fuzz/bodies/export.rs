@@ -1,6 +1,7 @@
 //! Signed exports and the checkpoints in them.
 //!
 //! Of `super`: `within`, which holds a reader to the room it may take.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test, wherever it is compiled")]
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,6 +1,7 @@
 //! Events' envelopes, inputs' frames and the bodies of both.
 //!
 //! Of `super`: `within`, which holds a reader to the room it may take.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test, wherever it is compiled")]
 
 use gatelog_record::{BodyError, ChainLink, Envelope, Event, FrameError, Input, InputFrame, KindInfo, KindVersion};
 

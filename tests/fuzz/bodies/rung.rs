@@ -1,6 +1,7 @@
 //! Rungs, of both domains.
 //!
 //! Of `super`: `within`, which holds a reader to the room it may take.
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test, wherever it is compiled")]
 
 use std::path::Path;
 
