@@ -1,8 +1,8 @@
 //! What a pipeline asks of a change: whether it has what is required and nothing that is rejected, and may be merged.
 //!
 //! What only some code-review systems know of a change stands in the attributes of its facts: `status` (one, or
-//! several), `labels`, `hashtags`, `tags`, `score`, `draft`, `wip`, and `reviews`, each with `type`, `permission`, `username`,
-//! `email` and `granted-on`.
+//! several), `labels`, `hashtags`, `tags`, `score`, `draft`, `wip`, and `reviews`, each with `type`, `permission`,
+//! `username`, `email` and `granted-on`.
 
 use std::collections::BTreeMap;
 
