@@ -1,5 +1,5 @@
-//! Triggers that the gate sets off itself: a change that entered a pipeline is news for those that need it, and one that
-//! it merged for all that are open in its project.
+//! Triggers that the gate sets off itself: a change that entered a pipeline is news for those that need it, and one
+//! that it merged for all that are open in its project.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -20,8 +20,8 @@ const DRIVER: &str = "zuul";
 const PARENT_ENQUEUED: &str = "parent-change-enqueued";
 /// The name of the other one.
 const PROJECT_MERGED: &str = "project-change-merged";
-/// How many changes may be asked in one go, because of others, whether they enter a pipeline: the rest is left out. Each
-/// may come to several events, and all of them have to fit into one decision.
+/// How many changes may be asked in one go, because of others, whether they enter a pipeline: the rest is left out.
+/// Each may come to several events, and all of them have to fit into one decision.
 const MAX_SET_OFF: usize = 1_000;
 
 /// A change that entered a pipeline of which others may be told.

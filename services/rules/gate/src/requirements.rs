@@ -1,8 +1,8 @@
 //! What a pipeline asks of a change: whether it has what is required and nothing that is rejected, and may be merged.
 //!
-//! What only some code-review systems know of a change stands in the attributes of its facts: `status` (one, or a list),
-//! `labels`, `hashtags`, `tags`, `score`, `draft`, `wip`, and `reviews`, each with `type`, `permission`, `username`,
-//! `email` and `granted-on`.
+//! What only some code-review systems know of a change stands in the attributes of its facts: `status` (one, or
+//! several), `labels`, `hashtags`, `tags`, `score`, `draft`, `wip`, and `reviews`, each with `type`, `permission`,
+//! `username`, `email` and `granted-on`.
 
 use std::collections::BTreeMap;
 
@@ -74,8 +74,8 @@ fn is_so(key: &str, value: &Value, wanted: bool, known: Known<'_>) -> Result<(),
     Ok(())
 }
 
-/// Whether a change has the words that are asked for. Zuul: all labels and hashtags have to be there, one status and one
-/// tag is enough, and any one that is not wanted is too much.
+/// Whether a change has the words that are asked for. Zuul: all labels and hashtags have to be there, one status and
+/// one tag is enough, and any one that is not wanted is too much.
 fn words_fit(key: &str, value: &Value, wanted: bool, facts: &ChangeFacts) -> Result<(), String> {
     let of_change = attribute(facts, if key == "label" { "labels" } else { key });
     let words = texts_of(of_change);
@@ -124,8 +124,8 @@ fn reviews_fit(value: &Value, wanted: bool, known: Known<'_>) -> Result<(), Stri
     })
 }
 
-/// Whether each entry that is asked for is among what a change has, or, where they are not wanted, none. All that an entry
-/// asks has to be so of one of them. Zuul: never of two together.
+/// Whether each entry that is asked for is among what a change has, or, where they are not wanted, none. All that an
+/// entry asks has to be so of one of them. Zuul: never of two together.
 fn each_is_among(
     what: &str,
     value: &Value,
