@@ -6,7 +6,8 @@ use gatelog_record::draft::gate::{FreezeOutcome, PrepareOutcome, WaitSubject};
 use gatelog_record::event::{CapacityEvent, GateEvent};
 use gatelog_record::{ActorId, BuildId, BuildsetId, Event, EventRecord, EventRef, ItemId, LeaseId, Timestamp};
 
-use super::say::{after_colon, frozen, layout, prepared, subject, without};
+use super::outcomes::{frozen, prepared};
+use super::say::{after_colon, layout, subject, without};
 use super::shapes::{
     AttemptStory, BuildStory, BuildsetStory, ItemStory, Left, Merge, Note, PreparedOn, Report, Spot, Wait,
 };

@@ -8,6 +8,7 @@ mod find;
 mod index;
 mod item;
 mod jobs;
+mod outcomes;
 mod render;
 mod say;
 mod shapes;

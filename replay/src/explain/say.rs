@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use gatelog_record::draft::gate::{
     AccessTold, ChangesWanted, ConfigScope, EnqueueAsked, FactsPurpose, FreezeOutcome, Frozen, Given, ItemEnqueued,
-    LayoutMade, LayoutOutcome, PrepareOutcome, Prepared, Subject, SubmitOutcome, Submitted, TriggerCause,
-    TriggerIntake, WaitChanged, WaitSubject,
+    LayoutMade, LayoutOutcome, Prepared, Subject, Submitted, TriggerCause, TriggerIntake, WaitChanged, WaitSubject,
 };
 use gatelog_record::draft::intake::ForgeEvent;
 use gatelog_record::event::{CapacityEvent, GateEvent, PartitionEvent};
 use gatelog_record::input::{CapacityInput, GateInput, IntakeInput, PartitionInput};
 use gatelog_record::{BuildId, BuildsetId, Event, Input, ItemId, LeaseId, Value};
+
+use super::outcomes::{frozen, prepared, submitted};
 
 /// How many names are kept of each kind; the oldest ids go first. Without a name an id is shown.
 const MAX_NAMES: usize = 200_000;
@@ -59,11 +60,11 @@ pub fn span(millis: i64) -> String {
     }
 }
 
-fn list<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
+pub(super) fn list<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     texts.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-fn count(number: usize, one: &str) -> String {
+pub(super) fn count(number: usize, one: &str) -> String {
     if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
 }
 
@@ -646,7 +647,7 @@ pub(crate) fn without(sentence: &str, item: &str) -> String {
     rest.unwrap_or(sentence).replace(&format!(" of {item}"), "").replace(&format!(" on {item}"), "")
 }
 
-fn or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {
+pub(super) fn or<'a>(text: &'a str, otherwise: &'a str) -> &'a str {
     if text.is_empty() { otherwise } else { text }
 }
 
@@ -705,59 +706,6 @@ pub(crate) fn layout(made: &LayoutMade) -> String {
             format!("a layout was made; it brings {}: {}", count(introduced.len(), "new error"), said.join("; "))
         }
         LayoutOutcome::Failed { code, message } => format!("no layout could be made: {message} [{code}]"),
-    }
-}
-
-pub(crate) fn prepared(outcome: &PrepareOutcome) -> String {
-    match outcome {
-        PrepareOutcome::Merged(state) => {
-            let branches = state.branches.iter().map(|branch| {
-                let (base, commit) = (commit_name(&branch.base), commit_name(&branch.commit));
-                format!("{} of {} at {base} becomes {commit}", branch.at.branch, branch.at.project)
-            });
-            format!("prepared: {}", branches.collect::<Vec<_>>().join(", "))
-        }
-        PrepareOutcome::Conflict { subject: which, paths, .. } => {
-            format!("{} does not merge: conflict in {}", subject(which), or(&paths.join(", "), "its history"))
-        }
-        PrepareOutcome::Failed { code, message, again } => {
-            let again = if *again { "; it is tried again" } else { "" };
-            format!("could not be prepared: {message} [{code}]{again}")
-        }
-    }
-}
-
-pub(crate) fn frozen(outcome: &FreezeOutcome) -> String {
-    match outcome {
-        FreezeOutcome::Frozen { jobs, .. } => {
-            let names = list(jobs.iter().map(|job| job.name.as_str()));
-            format!("{}: {names}", count(jobs.len(), "job"))
-        }
-        FreezeOutcome::NoJobs { in_pipeline: true, .. } => "no job runs: none matches".to_owned(),
-        FreezeOutcome::NoJobs { in_pipeline: false, .. } => {
-            "no job runs: the project is not in this pipeline".to_owned()
-        }
-        FreezeOutcome::Refused { message, .. } => format!("jobs cannot be frozen: {message}"),
-        FreezeOutcome::Failed { code, message, again } => {
-            let again = if *again { "; it is tried again" } else { "" };
-            format!("jobs could not be frozen: {message} [{code}]{again}")
-        }
-    }
-}
-
-pub(crate) fn submitted(outcome: &SubmitOutcome) -> String {
-    match outcome {
-        SubmitOutcome::Merged => "merged exactly what was tested".to_owned(),
-        SubmitOutcome::BaseMoved { at, expected, found } => {
-            let found = found.as_deref().map_or("gone".to_owned(), |found| format!("at {}", commit_name(found)));
-            let expected = commit_name(expected);
-            format!("was not merged: {} of {} was tested at {expected} and is {found}", at.branch, at.project)
-        }
-        SubmitOutcome::Refused { code, message } => format!("was not merged: {message} [{code}]"),
-        SubmitOutcome::Failed { code, message, again } => {
-            let again = if *again { "; it is tried again" } else { "" };
-            format!("could not be merged: {message} [{code}]{again}")
-        }
     }
 }
 

@@ -22,8 +22,8 @@ pub struct BackupArgs {
 /// `log adopt`
 #[derive(Clone, Debug, Args)]
 #[command(after_help = concat_examples!(
-    "  cp -a /mnt/backup/ci /srv/ci",
-    "  gatelog log adopt --dir /srv/ci --reason 'restored from the backup of Monday, disk lost'"
+    "  gatelog log adopt --dir /srv/ci --reason 'restored from the backup of Monday, disk lost'",
+    "      after: cp -a /mnt/backup/ci /srv/ci"
 ))]
 pub struct LogAdoptArgs {
     /// Why another history goes on from here; kept with the log
