@@ -38,7 +38,7 @@ mod review;
 mod routing;
 mod site;
 #[path = "../../../services/gatelog/src/tenants.rs"]
-#[expect(dead_code, unused_imports, reason = "its tests come along, without what runs them")]
+#[cfg_attr(test, expect(dead_code, unused_imports, reason = "its tests come along, without what runs them"))]
 mod tenants;
 mod workers;
 
