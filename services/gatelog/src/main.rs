@@ -26,6 +26,10 @@ mod show;
 mod tenants;
 mod web;
 
+/// A site allocates small texts without end, in many threads.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> std::process::ExitCode {
     cli::run()
 }
