@@ -748,6 +748,8 @@ fn access(told: &AccessTold) -> String {
         "log-exported" => "a slice of the log was exported of",
         "key-shown" => "a key was shown of",
         "key-forgotten" => "the key was forgotten of",
+        "site-backed-up" => "a backup was made of",
+        "log-adopted" => "the log was adopted as",
         other => other,
     };
     if told.detail.is_empty() { format!("{what} {subject}") } else { format!("{what} {subject}: {}", told.detail) }
