@@ -384,7 +384,7 @@ impl<R: Rules> Shell<R> {
 
     /// Raises the level of what may be written, unless somebody who is there could not read it.
     fn raise(&self, asked: &LevelRaiseAsked) -> Result<Vec<Event>, Refused> {
-        let LevelRaiseAsked { level, present } = asked;
+        let LevelRaiseAsked { level, present, reason: _ } = asked;
         if *level <= self.place().level {
             return Ok(vec![nothing("nothing-to-do").into()]);
         }

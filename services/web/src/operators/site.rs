@@ -18,15 +18,14 @@ use gatelog_record::input::{CapacityInput, PartitionInput};
 use gatelog_record::level::{GATELOG, Knows, LEVEL};
 use gatelog_record::{Input, Partition};
 use gatelog_runner::Published;
-use gatelog_tables::Table;
+use gatelog_tables::{FoldRefused, Table};
 use serde_json::{Value, json};
 
 use super::{Answer, Answered, POST, READ_TIME, Sent, Shared, asking, fields};
 use crate::error::ApiError;
 use crate::query::Query;
 use crate::reading::{App, POSITION};
-use crate::routes::Segments;
-use crate::routes::segments;
+use crate::routes::{Segments, segments};
 use crate::site::Component;
 
 /// What the level's path answers to.
@@ -50,15 +49,16 @@ struct Stands {
 
 fn stands(app: &App) -> Result<Vec<Stands>, ApiError> {
     let (gate, capacity) = (app.site.gate.view(), app.site.capacity.view());
+    let refused = |error: FoldRefused| ApiError::Internal(error.to_string());
     Ok(vec![
         Stands {
             partition: gate.partition(),
-            level: gate.live().partition.place()?.level,
+            level: gate.live().partition.place().map_err(refused)?.level,
             sequence: gate.position().sequence,
         },
         Stands {
             partition: capacity.partition(),
-            level: capacity.live().partition.place()?.level,
+            level: capacity.live().partition.place().map_err(refused)?.level,
             sequence: capacity.position().sequence,
         },
     ])
@@ -71,8 +71,8 @@ fn fold_of(app: &App, partition: Partition) -> &Published {
 
 /// Waits for a while until what was decided can be read here.
 async fn reached(app: &App, partition: Partition, sequence: u64) {
-    let reached = fold_of(app, partition).subscribe();
-    let _reached = tokio::time::timeout(READ_TIME, reached.reached(sequence)).await;
+    let mut fold = fold_of(app, partition).subscribe();
+    let _reached = tokio::time::timeout(READ_TIME, fold.reached(sequence)).await;
 }
 
 /// Those who are there, as the input has it.
