@@ -703,7 +703,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
                 port: args.port,
                 kafka: args.kafka.clone(),
             };
-            let told = crate::demo::story::run(&options, stop::on_signals()?.stop_flag())?;
+            let told = crate::demo::story::run(&options, stop::on_signals()?.any())?;
             Ok(if told { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Command::Stop(args) => stop::run(&cli.site, args),

@@ -546,7 +546,8 @@ impl<R: Rules> Shell<R> {
         let first = append.records.first().map_or(0, |record| record.sequence);
         let outcome = outcome_of(&append.records);
         if let Some(refused) = refused
-            && refused.code != "unreadable"
+            // Whoever asks for a level is told; nothing here is the worse for it.
+            && !matches!(refused.code, "unreadable" | "level-not-known")
         {
             append.changes.yellow = Some(YellowReason {
                 code: refused.code.to_owned(),

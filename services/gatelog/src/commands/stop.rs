@@ -27,8 +27,8 @@ const LOOK: Duration = Duration::from_millis(100);
 pub struct Signals {
     /// How often it was asked to stop.
     asked: Arc<AtomicU32>,
-    /// Set once it was asked at all.
-    stop: Arc<AtomicBool>,
+    /// Set once it was asked for anything.
+    any: Arc<AtomicBool>,
     /// Whether it was asked to drain.
     drain: Arc<AtomicBool>,
     /// How often it may be asked to stop before the next one ends it on the spot, less one.
@@ -46,9 +46,9 @@ impl Signals {
         self.drain.load(Ordering::SeqCst)
     }
 
-    /// A flag that is set once it was asked to stop.
-    pub fn stop_flag(&self) -> &Arc<AtomicBool> {
-        &self.stop
+    /// A flag that is set once it was asked to stop or to drain, for those who have nothing to drain.
+    pub fn any(&self) -> &Arc<AtomicBool> {
+        &self.any
     }
 
     /// The first signal to stop asks to drain only: one more is needed before the process ends on the spot.
@@ -56,8 +56,13 @@ impl Signals {
         self.patience.store(1, Ordering::SeqCst);
     }
 
+    fn told_to_drain(&self) {
+        self.drain.store(true, Ordering::SeqCst);
+        self.any.store(true, Ordering::SeqCst);
+    }
+
     fn told_to_stop(&self) {
-        self.stop.store(true, Ordering::SeqCst);
+        self.any.store(true, Ordering::SeqCst);
         if self.asked.fetch_add(1, Ordering::SeqCst) > self.patience.load(Ordering::SeqCst) {
             // Whatever dies, the log tells how to go on.
             std::process::exit(130);
@@ -93,7 +98,7 @@ pub fn on_signals() -> anyhow::Result<Signals> {
                     tokio::select! {
                         _ = terminate.recv() => told.told_to_stop(),
                         _ = interrupt.recv() => told.told_to_stop(),
-                        _ = drain.recv() => told.drain.store(true, Ordering::SeqCst),
+                        _ = drain.recv() => told.told_to_drain(),
                     }
                 }
             });
