@@ -94,7 +94,6 @@ fn an_older_process_keeps_the_level_from_rising_and_is_named() {
     let site = &kafka.site;
     let mut scheduler = kafka.launch_scheduler();
     eventually("the API answers", || scheduler.is_ready().then_some(()));
-    scheduler.wait_configured();
     // What a process of the release before this one says of itself: nothing of levels.
     let old = json!({ "name": "old-builder", "incarnation": "i", "roles": ["merger"], "state": "running",
         "address": null, "web": null, "version": "0.0.9", "slots": 0, "started_at": 7 });
