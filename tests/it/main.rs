@@ -16,6 +16,7 @@ mod kafka_faults;
 mod keys;
 mod operators;
 mod pause;
+mod processes;
 mod replay;
 mod sealing;
 mod story;

@@ -485,7 +485,10 @@ fn is_outside(input: &Input) -> bool {
                 | GateInput::AutoholdDeleteAsked(_)
                 | GateInput::ReconfigureAsked(_)
         ),
-        Input::Capacity(input) => matches!(input, CapacityInput::WorkerSeen(_) | CapacityInput::WorkerSilent(_)),
+        Input::Capacity(input) => matches!(
+            input,
+            CapacityInput::WorkerSeen(_) | CapacityInput::WorkerSilent(_) | CapacityInput::PauseAsked(_)
+        ),
         Input::Partition(_) | Input::Intake(_) => false,
     }
 }

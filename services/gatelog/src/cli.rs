@@ -32,6 +32,7 @@ macro_rules! concat_examples {
 pub mod audit;
 pub mod backup;
 pub mod operators;
+pub mod processes;
 pub mod replay;
 pub mod slice;
 
@@ -82,6 +83,16 @@ pub struct SiteArgs {
 pub enum Command {
     /// Run a site: every role in one process, or some of them beside other processes
     Serve(ServeArgs),
+    /// Stop the process that serves a directory, at once or when its builds have ended
+    Stop(processes::StopArgs),
+    /// Show who is there: the processes of a site, their roles and how they are
+    Components(processes::ComponentsArgs),
+    /// Let an executor take no new builds, or take them again
+    #[command(subcommand, arg_required_else_help = true)]
+    Executor(processes::ExecutorCommand),
+    /// Let a merger take no new work, or take it again
+    #[command(subcommand, arg_required_else_help = true)]
+    Merger(processes::MergerCommand),
     /// See it work: a site, three projects and four changes, from the push to the merge
     Demo(DemoArgs),
     /// Show the live queues
@@ -164,6 +175,8 @@ pub enum LogCommand {
     Import(slice::LogImportArgs),
     /// Let another history go on from a log that was restored or forked
     Adopt(backup::LogAdoptArgs),
+    /// Show up to which level records are written and who knows it; raise it after an upgrade
+    Level(processes::LevelArgs),
 }
 
 /// `serve`
@@ -690,9 +703,14 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
                 port: args.port,
                 kafka: args.kafka.clone(),
             };
-            let told = crate::demo::story::run(&options, &stop::on_signals()?)?;
+            let told = crate::demo::story::run(&options, stop::on_signals()?.any())?;
             Ok(if told { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
+        Command::Stop(args) => stop::run(&cli.site, args),
+        Command::Components(args) => commands::components::show(&cli.site, args),
+        Command::Executor(command) => commands::components::executor(&cli.site, command),
+        Command::Merger(command) => commands::components::merger(&cli.site, command),
+        Command::Log(LogCommand::Level(args)) => commands::log_level::run(&cli.site, args),
         Command::Status(args) => commands::status::run(&cli.site, args),
         Command::Log(LogCommand::Cat(args)) => commands::log_cat::run(&cli.site, args),
         Command::Log(LogCommand::Verify(args)) => commands::log_verify::run(&cli.site, args),

@@ -10,9 +10,11 @@ use serde::Deserialize;
 
 mod audit;
 mod auth;
+mod stop;
 
 pub use audit::AuditSection;
 pub use auth::{AuthConfig, AuthDriver};
+pub use stop::{SigtermMethod, StopSection};
 
 /// The file's name in a site's directory.
 pub const FILE: &str = "gatelog.toml";
@@ -50,6 +52,9 @@ pub struct SiteConfig {
     /// What all processes of the site see.
     #[serde(default)]
     pub shared: Option<SharedSection>,
+    /// How this process ends.
+    #[serde(default)]
+    pub stop: StopSection,
 }
 
 fn default_tenant_file() -> PathBuf {

@@ -11,7 +11,7 @@ use gatelog_web::{Consoles, PartHealth, PublicKey, Site, TimelinePast};
 use gatelog_writer::{Published, WriterState};
 
 use crate::operators::SiteOperators;
-use crate::roles::{GATE, Process, web};
+use crate::roles::{GATE, Process, Role, web};
 
 /// The site as the API reads it. `writers` are those of this process.
 pub fn site(
@@ -22,6 +22,7 @@ pub fn site(
 ) -> Site {
     let rungs = RungDir::new(StoreLayout::new(&process.paths.projections(), GATE).rungs());
     let (signer, needed) = (Arc::clone(&process.signer), process.roles.missing());
+    let own: Vec<Role> = process.roles.iter().collect();
     let refusing = Arc::clone(&process.refusing);
     let health = move || {
         let mut parts: Vec<PartHealth> = writers.iter().map(|writer| health(writer)).collect();
@@ -30,6 +31,7 @@ pub fn site(
             parts.push(PartHealth { part: "log".to_owned(), well: false, state: "yellow".to_owned(), detail });
         }
         parts.extend(web::elsewhere(&signer, &needed));
+        parts.extend(web::paused(&signer, &own));
         parts
     };
     let present = Arc::clone(&process.signer);

@@ -21,6 +21,8 @@ use crate::site::{Component, ComponentState};
 
 /// Zuul's kind of those who run builds.
 const EXECUTOR: &str = "executor";
+/// Zuul's state of one that takes nothing new.
+const PAUSED: &str = "paused";
 /// The most leases told of one build.
 const MAX_LEASES: usize = 1_000;
 
@@ -67,6 +69,18 @@ pub(crate) async fn components(app: Arc<App>) -> Result<Response, ApiError> {
                     executor.insert("joined_ms".into(), json!(ms(row.joined_at)));
                 }
             }
+            for entry in view.live().own.pauses.all()? {
+                let ((role, name), pause) = entry?;
+                let known = kinds.get_mut(&role).into_iter().flatten().find(|one| one["hostname"] == name.as_str());
+                let Some(Value::Object(component)) = known else { continue };
+                // Zuul: one that runs and takes nothing new is paused.
+                if component.get("state").and_then(Value::as_str) == Some(ComponentState::Running.name()) {
+                    component.insert("state".into(), json!(PAUSED));
+                }
+                let by = app.site.operators.name_of(pause.by);
+                let since = ms(pause.since);
+                component.insert("pause".into(), json!({ "reason": pause.reason, "by": by, "since_ms": since }));
+            }
             let position = format!("{}:{}", view.partition(), view.position().sequence);
             Ok((position, json!(kinds)))
         })
@@ -80,6 +94,8 @@ fn told(component: &Component) -> Value {
         "hostname": component.name,
         "state": component.state.name(),
         "version": component.version,
+        "level": component.level,
+        "silent": component.silent,
         "roles": component.roles,
         "started_ms": ms(component.started_at),
         "last_sign_ms": u64::try_from(component.last_sign.as_millis()).unwrap_or(u64::MAX),

@@ -200,6 +200,8 @@ const OF_OPERATORS: &[(&str, &str)] = &[
     ("autohold_by_request_id", "/api/tenant/{tenant}/autohold/{request_id}"),
     ("autohold_delete", "/api/tenant/{tenant}/autohold/{request_id}"),
     ("tenant_state", "/api/tenant/{tenant}/state"),
+    ("component_pause", "/api/component/{role}/{name}/pause"),
+    ("component_resume", "/api/component/{role}/{name}/resume"),
 ];
 
 async fn map(State(app): Shared, RawQuery(query): RawQuery) -> Result<Json<Value>, ApiError> {
@@ -212,6 +214,7 @@ async fn map(State(app): Shared, RawQuery(query): RawQuery) -> Result<Json<Value
         "events": "/api/events",
         "connections": "/api/connections",
         "components": "/api/components",
+        "level": "/api/level",
         "tenants": "/api/tenants",
         "tenant_info": "/api/tenant/{tenant}/info",
         "status": "/api/tenant/{tenant}/status",

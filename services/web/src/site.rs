@@ -228,6 +228,8 @@ pub enum ComponentState {
     Initializing,
     /// It does what its roles do.
     Running,
+    /// It takes nothing new and ends what it has begun; then it stops. Zuul has no word for it.
+    Draining,
     /// It ends, or gives no sign any more.
     Stopped,
 }
@@ -238,6 +240,7 @@ impl ComponentState {
         match self {
             ComponentState::Initializing => "initializing",
             ComponentState::Running => "running",
+            ComponentState::Draining => "draining",
             ComponentState::Stopped => "stopped",
         }
     }
@@ -252,12 +255,18 @@ pub struct Component {
     pub roles: Vec<String>,
     /// How it is.
     pub state: ComponentState,
+    /// Those of its roles that take nothing new.
+    pub paused: Vec<String>,
     /// Its gatelog.
     pub version: String,
+    /// The newest level of records that it knows; 0 of one that does not say.
+    pub level: u32,
     /// When it was started, by its own clock.
     pub started_at: Timestamp,
     /// How long ago it gave its last sign.
     pub last_sign: Duration,
+    /// Whether that is so long ago that it is taken for dead.
+    pub silent: bool,
 }
 
 /// Who is there.

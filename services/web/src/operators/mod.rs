@@ -8,6 +8,7 @@
 mod ask;
 mod body;
 pub(crate) mod holds;
+mod site;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +25,7 @@ use gatelog_record::draft::gate::{
     ChangeKey, DequeueAsked, EnqueueAsked, IntakeAsked, PromoteAsked, TenantProject, TriggerIntake,
 };
 use gatelog_record::input::GateInput;
+use gatelog_record::{Input, Partition};
 use gatelog_rules_config::authorization::{ADMIN, Asked, Authorization};
 use serde_json::{Value, json};
 
@@ -60,10 +62,17 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route("/api/tenant/{tenant}/project/{*rest}", any(of_project))
         .route("/api/tenant/{tenant}/autohold", any(autoholds))
         .route("/api/tenant/{tenant}/autohold/{id}", any(autohold))
+        .merge(site::routes())
 }
 
 /// What a path of operators answers to, for those who ask beforehand.
 pub(crate) fn methods(path: &str) -> Option<&'static str> {
+    if path == "/api/level" {
+        return Some(site::LEVEL_METHODS);
+    }
+    if path.starts_with("/api/component/") {
+        return Some(POST);
+    }
     let (_, rest) = path.strip_prefix("/api/tenant/")?.split_once('/')?;
     if rest.starts_with("autohold/") {
         return Some(holds::ONE);
@@ -128,7 +137,11 @@ impl Asking {
             permission,
             "an operator's request is not permitted"
         );
-        let what = format!("{} may not {permission} in tenant {}", self.person.uid, self.tenant());
+        let where_ = match &self.tenant {
+            Some(tenant) => format!("in tenant {tenant}"),
+            None => "on this site".to_owned(),
+        };
+        let what = format!("{} may not {permission} {where_}", self.person.uid);
         Err(ApiError::Forbidden { realm: self.app.realm(Some(&self.rules), self.tenant.as_deref()), what })
     }
 
@@ -142,8 +155,8 @@ impl Asking {
         self.app.blocking(move |app| read(app, None, needs, |reading| look(reading, &tenant))).await
     }
 
-    /// Puts the request onto the log, waits for what becomes of it, and answers with this.
-    async fn ask(self, input: GateInput, answer: Value) -> Answered {
+    /// Puts the request onto the log of its partition and waits for what becomes of it.
+    async fn put(&self, partition: Partition, key: &str, input: Input) -> Result<Answer, ApiError> {
         let request = self.headers.get("x-request-id").and_then(|value| value.to_str().ok()).map(str::trim);
         let fine = |id: &&str| !id.is_empty() && id.len() <= 100 && id.bytes().all(|byte| byte.is_ascii_graphic());
         let request = match request {
@@ -154,11 +167,9 @@ impl Asking {
                 return Err(ApiError::BadRequest(what.into()));
             }
         };
-        let keeps = matches!(input, GateInput::AutoholdAsked(_));
-        let app = Arc::clone(&self.app);
-        let ask = Ask { tenant: self.tenant().to_owned(), person: self.person, request, input };
-        let place = Arc::clone(&app.asks).try_acquire_owned().map_err(|_| ApiError::Busy)?;
-        let operators = Arc::clone(&app.site.operators);
+        let ask = Ask { person: self.person.clone(), request, partition, key: key.to_owned(), input };
+        let place = Arc::clone(&self.app.asks).try_acquire_owned().map_err(|_| ApiError::Busy)?;
+        let operators = Arc::clone(&self.app.site.operators);
         let work = move || {
             // Held until the work is done, also where nobody waits for it any more.
             let _place = place;
@@ -167,7 +178,15 @@ impl Asking {
         let asked = tokio::task::spawn_blocking(work)
             .await
             .map_err(|error| ApiError::Internal(format!("a request could not be made: {error}")))?;
-        let asked = asked.map_err(|error| ApiError::Unavailable(error.to_string()))?;
+        asked.map_err(|error| ApiError::Unavailable(error.to_string()))
+    }
+
+    /// Asks the gate, and answers with this.
+    async fn ask(self, input: GateInput, answer: Value) -> Answered {
+        let keeps = matches!(input, GateInput::AutoholdAsked(_));
+        let app = Arc::clone(&self.app);
+        let gate = app.site.gate.view().partition();
+        let asked = self.put(gate, self.tenant(), input.into()).await?;
         let number = match (&asked, keeps) {
             (Answer::Decided { input, nothing: None, .. }, true) => Some(*input),
             _ => None,

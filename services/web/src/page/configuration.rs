@@ -89,8 +89,11 @@ fn components(mut present: Vec<Component>) -> Html {
     let mut rows = Html::new();
     for component in &present {
         let (stand, more) = match component.state {
-            ComponentState::Running => (Stand::Good, String::new()),
+            ComponentState::Running if component.paused.is_empty() => (Stand::Good, String::new()),
+            ComponentState::Running => (Stand::Waiting, format!("{} paused", component.paused.join(" and "))),
             ComponentState::Initializing => (Stand::Waiting, String::new()),
+            ComponentState::Draining => (Stand::Waiting, "ends what it has begun".to_owned()),
+            ComponentState::Stopped if !component.silent => (Stand::Waiting, "it ends".to_owned()),
             ComponentState::Stopped => {
                 let age = i64::try_from(component.last_sign.as_millis()).unwrap_or(i64::MAX);
                 (Stand::Bad, format!("no sign for {}", words::took(age)))

@@ -357,9 +357,12 @@ async fn who_is_there_is_told_by_zuuls_kinds_with_state_and_version() {
         name: name.into(),
         roles: roles.iter().map(|role| (*role).to_owned()).collect(),
         state,
+        paused: Vec::new(),
+        level: 0,
         version: format!("0.1.{seconds}"),
         started_at: Timestamp(7_000_000),
         last_sign: Duration::from_secs(seconds),
+        silent: state == ComponentState::Stopped,
     };
     *site.served.present.lock().unwrap() = vec![
         component("worker-1", &["executor", "merger"], ComponentState::Running, 1),

@@ -537,9 +537,12 @@ async fn who_is_there_is_shown_now_and_not_in_the_past() {
         name: name.into(),
         roles: roles.iter().map(|role| (*role).to_owned()).collect(),
         state,
+        paused: Vec::new(),
+        level: 0,
         version: "0.1.7".into(),
         started_at: Timestamp(0),
         last_sign: std::time::Duration::from_secs(95),
+        silent: state == ComponentState::Stopped,
     };
     *site.served.present.lock().unwrap() = vec![
         component("west", &["executor"], ComponentState::Stopped),
@@ -593,9 +596,12 @@ async fn hostile_texts_change_no_element_and_no_attribute_of_any_page() {
                 name: text.into(),
                 roles: vec![text.into(), "executor".into()],
                 state,
+                paused: Vec::new(),
+                level: 0,
                 version: text.into(),
                 started_at: Timestamp(0),
                 last_sign: std::time::Duration::from_secs(31),
+                silent: state == ComponentState::Stopped,
             })
             .into();
         sites.push(Told { keeper, served, last, _blobs: blobs, _dir: dir });
