@@ -32,6 +32,7 @@ macro_rules! concat_examples {
 pub mod audit;
 pub mod backup;
 pub mod operators;
+pub mod repartition;
 pub mod replay;
 pub mod slice;
 
@@ -164,6 +165,8 @@ pub enum LogCommand {
     Import(slice::LogImportArgs),
     /// Let another history go on from a log that was restored or forked
     Adopt(backup::LogAdoptArgs),
+    /// Copy the log's topics into new ones with as many partitions as gatelog.toml says
+    Repartition(repartition::LogRepartitionArgs),
 }
 
 /// `serve`
@@ -363,9 +366,13 @@ pub struct CatArgs {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = concat_examples!(
     "  gatelog log verify --dir /srv/ci",
+    "  gatelog log verify --checkpoint /mnt/witness/…/0000000001-00000000000000000120.checkpoint    nor was its tail cut off",
     "  gatelog log verify --json"
 ))]
 pub struct VerifyArgs {
+    /// A checkpoint from elsewhere that the log must go on from; can be given more than once
+    #[arg(long, value_name = "FILE")]
+    pub checkpoint: Vec<std::path::PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -699,6 +706,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Log(LogCommand::Init(args)) => commands::log_topics::init(&cli.site, args),
         Command::Log(LogCommand::Export(args)) => commands::log_slice::export(&cli.site, args),
         Command::Log(LogCommand::Adopt(args)) => commands::log_adopt::run(&cli.site, args),
+        Command::Log(LogCommand::Repartition(args)) => commands::log_repartition::run(&cli.site, args),
         Command::Backup(args) => commands::backup::run(&cli.site, args),
         Command::Log(LogCommand::Import(args)) => commands::log_slice::import(&cli.site, args),
         Command::Log(LogCommand::Check(args)) => commands::log_topics::check(&cli.site, args),

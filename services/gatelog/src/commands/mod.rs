@@ -15,6 +15,7 @@ pub mod freeze;
 pub mod keys;
 pub mod log_adopt;
 pub mod log_cat;
+pub mod log_repartition;
 pub mod log_slice;
 pub mod log_topics;
 pub mod log_verify;
