@@ -202,9 +202,9 @@ impl Secure {
         stream.read_exact(&mut length).unwrap();
         let mut answer = vec![0; u32::from_be_bytes(length) as usize];
         stream.read_exact(&mut answer).unwrap();
-        // Correlation, throttle time, count; then for each an error code and no message.
+        // Correlation, throttle time, count; then for each an error code and an empty message.
         let wanted = [&[0, 0, 0, 7, 0, 0, 0, 0][..], &(all.len() as u32).to_be_bytes()].concat();
-        let each = [0, 0, 0xff, 0xff].repeat(all.len());
+        let each = [0, 0, 0, 0].repeat(all.len());
         assert_eq!(answer, [wanted, each].concat(), "{}", String::from_utf8_lossy(&answer));
     }
 }

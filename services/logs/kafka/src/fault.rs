@@ -54,6 +54,7 @@ impl ProducerContext for Context {
 pub(crate) fn code_of(error: &KafkaError) -> Option<Code> {
     match error {
         KafkaError::Transaction(inner) => Some(inner.code()),
+        KafkaError::AdminOp(code) => Some(*code),
         other => other.rdkafka_error_code(),
     }
 }

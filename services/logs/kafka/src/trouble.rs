@@ -13,7 +13,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 
 use crate::config::Purpose;
 use crate::cursor::Reach;
-use crate::fault::{Context, code_of};
+use crate::fault::code_of;
 use crate::security::{Security, Wrong};
 
 /// So many different things are remembered, the newest.
@@ -25,24 +25,24 @@ const TURNS: u32 = 64;
 /// For so long it is tried whether a certificate is wrong or only the name in it.
 const PROBE: Duration = Duration::from_secs(5);
 
-/// A context that remembers what went wrong.
+/// A context that remembers what went wrong, where that has to do with security. To the traces it says nothing: the
+/// clients that do the work say the same.
 #[derive(Clone, Default)]
-pub(crate) struct Listening(Arc<Mutex<Vec<(Code, String)>>>);
+pub(crate) struct Listening(Arc<Mutex<Vec<(Meaning, String)>>>);
 
 impl ClientContext for Listening {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        Context.log(level, facility, message);
+        tracing::debug!(target: "kafka", ?level, facility, "{message}");
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        if let Some(code) = code_of(&error) {
-            let mut heard = self.0.lock();
-            if heard.len() == REMEMBERED {
-                heard.remove(0);
-            }
-            heard.push((code, reason.to_owned()));
+        tracing::debug!(target: "kafka", %error, "{reason}");
+        let Some(meaning) = code_of(&error).and_then(|code| Meaning::of(code, reason)) else { return };
+        let mut heard = self.0.lock();
+        if heard.len() == REMEMBERED {
+            heard.remove(0);
         }
-        Context.error(error, reason);
+        heard.push((meaning, reason.to_owned()));
     }
 }
 
@@ -50,7 +50,7 @@ impl ConsumerContext for Listening {}
 
 impl Listening {
     /// What a client that is not read from has to say; each is told once.
-    fn hear(client: &BaseConsumer<Listening>) -> Vec<(Code, String)> {
+    fn hear(client: &BaseConsumer<Listening>) -> Vec<(Meaning, String)> {
         // An event a turn; nothing is also said of a turn that only had something for the traces.
         for _ in 0..TURNS {
             drop(client.poll(Duration::ZERO));
@@ -61,7 +61,7 @@ impl Listening {
 
 /// What one reason means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Meaning {
+pub(crate) enum Meaning {
     /// The user or the password.
     Credentials,
     /// The mechanism of SASL.
@@ -123,7 +123,7 @@ fn broker_in(reason: &str) -> Option<&str> {
 /// What was heard so far of one thing.
 #[derive(Default)]
 pub(crate) struct Troubles {
-    heard: Vec<(Meaning, String)>,
+    heard: Vec<Meaning>,
     told: Option<Wrong>,
 }
 
@@ -135,15 +135,14 @@ impl Reach {
         if troubles.told.is_some() {
             return troubles.told.clone();
         }
-        for (code, reason) in news {
-            let Some(meaning) = Meaning::of(code, &reason) else { continue };
-            let again = troubles.heard.iter().any(|(heard, _)| *heard == meaning);
+        for (meaning, reason) in news {
+            let again = troubles.heard.contains(&meaning);
             if meaning.is_sure_at_once() || again {
                 let wrong = explain(self, meaning, &reason);
                 troubles.told = Some(wrong.clone());
                 return Some(wrong);
             }
-            troubles.heard.push((meaning, reason));
+            troubles.heard.push(meaning);
         }
         None
     }
@@ -265,14 +264,9 @@ fn is_signed(reach: &Reach, broker: &str) -> bool {
     let deadline = Instant::now() + PROBE;
     while Instant::now() < deadline {
         let answered = client.fetch_metadata(None, Duration::from_millis(500)).is_ok();
-        for (code, reason) in Listening::hear(&client) {
-            match Meaning::of(code, &reason) {
-                Some(Meaning::Certificate) => return false,
-                // Whatever it does not like about us now, its own certificate was looked at before.
-                Some(_) => return true,
-                None if reason.contains("Disconnected") && !reason.contains("Connect to") => return true,
-                None => {}
-            }
+        // Whatever it does not like about us, its own certificate was looked at before.
+        if let Some((meaning, _)) = Listening::hear(&client).pop() {
+            return meaning != Meaning::Certificate;
         }
         if answered {
             return true;
