@@ -14,6 +14,8 @@ use crate::logs::{self, PARTITIONS};
 
 /// `log repartition`
 pub fn run(site: &SiteArgs, args: &LogRepartitionArgs) -> Result<ExitCode, Failure> {
+    #[cfg(debug_assertions)]
+    crate::failpoints::arm()?;
     let site = site.directory("log repartition")?;
     let Some(section) = site.kafka()? else {
         return Err(Failure::new(Code::Usage, "the log in this directory has no topics")

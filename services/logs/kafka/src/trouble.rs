@@ -22,6 +22,9 @@ const REMEMBERED: usize = 16;
 /// So many events are taken at once.
 const TURNS: u32 = 64;
 
+/// A connection that a broker ends so soon, in milliseconds, it did not want.
+const SOON: u64 = 2_000;
+
 /// For so long it is tried whether a certificate is wrong or only the name in it.
 const PROBE: Duration = Duration::from_secs(5);
 
@@ -84,6 +87,9 @@ impl Meaning {
     /// What librdkafka's words mean; `None` when they have nothing to do with security.
     fn of(code: Code, reason: &str) -> Option<Meaning> {
         let says = |words: &[&str]| words.iter().any(|word| reason.contains(word));
+        let ended = reason.contains("Disconnected");
+        let lasted = reason.rsplit_once("(after ").and_then(|(_, rest)| rest.split_once("ms in state"));
+        let soon = lasted.and_then(|(lasted, _)| lasted.parse::<u64>().ok()).is_some_and(|lasted| lasted < SOON);
         let found = if says(&["mechanism handshake failed", "Unsupported SASL mechanism"]) {
             Meaning::Mechanism
         } else if code == Code::Authentication || code == Code::SaslAuthenticationFailed {
@@ -96,9 +102,9 @@ impl Meaning {
             Meaning::ClientCertificate
         } else if says(&["PLAINTEXT broker listener", "wrong version number", "packet length too long"]) {
             Meaning::NoTls
-        } else if says(&["connecting to a SSL listener"]) {
+        } else if says(&["connecting to a SSL listener"]) || (ended && says(&["in state APIVERSION_QUERY"])) {
             Meaning::Tls
-        } else if says(&["might require SASL authentication"]) {
+        } else if says(&["might require SASL authentication"]) || (ended && soon && says(&["in state UP"])) {
             Meaning::Sasl
         } else if code == Code::SSL {
             Meaning::Handshake
@@ -136,6 +142,11 @@ impl Reach {
             return troubles.told.clone();
         }
         for (meaning, reason) in news {
+            match meaning {
+                Meaning::Tls if self.security.tls => continue,
+                Meaning::Sasl if self.security.mechanism.is_some() => continue,
+                _ => {}
+            }
             let again = troubles.heard.contains(&meaning);
             if meaning.is_sure_at_once() || again {
                 let wrong = explain(self, meaning, &reason);
@@ -308,6 +319,8 @@ mod tests {
             ),
             (transport, "b:1/bootstrap: Connect to ipv4#127.0.0.1:1 failed: Connection refused", None),
             (transport, "b:1/1: Disconnected (after 4711ms in state UP)", None),
+            (transport, "ssl://b:1/1: Disconnected: closed by peer (after 22ms in state UP)", Some(Meaning::Sasl)),
+            (transport, "b:1/1: Disconnected: closed (after 3ms in state APIVERSION_QUERY)", Some(Meaning::Tls)),
         ] {
             assert_eq!(Meaning::of(code, reason), meaning, "{reason}");
         }
