@@ -62,7 +62,8 @@ impl Reach {
     pub(crate) fn new(config: KafkaConfig) -> Result<Reach, LogError> {
         let names = config.names()?;
         let (security, secrets) = Security::of(&config.properties).map_err(KafkaConfig::wrong)?;
-        let asker = with_secrets(config.client(&names, Purpose::Read), &secrets);
+        let mut asker = with_secrets(config.client(&names, Purpose::Read), &secrets);
+        asker.set("log_level", "6").set_log_level(Listening::LEVEL);
         let asker = asker.create_with_context(Listening::default());
         let asker = or_system(asker, "setting up a Kafka client", &config.brokers)?;
         Ok(Reach { config, names, security, secrets, asker, troubles: Mutex::default() })

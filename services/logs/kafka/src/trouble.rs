@@ -36,22 +36,36 @@ pub(crate) struct Listening(Arc<Mutex<Vec<(Meaning, String)>>>);
 impl ClientContext for Listening {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         tracing::debug!(target: "kafka", ?level, facility, "{message}");
+        // That a broker ended the connection is no error to librdkafka, which tells errors below.
+        let mild = matches!(level, RDKafkaLogLevel::Warning | RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info);
+        if mild && facility == "FAIL" {
+            self.note(Code::BrokerTransportFailure, message);
+        }
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
         tracing::debug!(target: "kafka", %error, "{reason}");
-        let Some(meaning) = code_of(&error).and_then(|code| Meaning::of(code, reason)) else { return };
-        let mut heard = self.0.lock();
-        if heard.len() == REMEMBERED {
-            heard.remove(0);
+        if let Some(code) = code_of(&error) {
+            self.note(code, reason);
         }
-        heard.push((meaning, reason.to_owned()));
     }
 }
 
 impl ConsumerContext for Listening {}
 
 impl Listening {
+    /// How much librdkafka has to log for it.
+    pub(crate) const LEVEL: RDKafkaLogLevel = RDKafkaLogLevel::Info;
+
+    fn note(&self, code: Code, reason: &str) {
+        let Some(meaning) = Meaning::of(code, reason) else { return };
+        let mut heard = self.0.lock();
+        if heard.len() == REMEMBERED {
+            heard.remove(0);
+        }
+        heard.push((meaning, reason.to_owned()));
+    }
+
     /// What a client that is not read from has to say; each is told once.
     fn hear(client: &BaseConsumer<Listening>) -> Vec<(Meaning, String)> {
         // An event a turn; nothing is also said of a turn that only had something for the traces.
@@ -262,7 +276,7 @@ fn certificate_of(reach: &Reach, broker: &str) -> Wrong {
 fn is_signed(reach: &Reach, broker: &str) -> bool {
     let mut config = reach.config.client(&reach.names, Purpose::Read);
     config.set("bootstrap.servers", broker).set("security.protocol", "ssl");
-    config.set("ssl.endpoint.identification.algorithm", "none").set("log_level", "0");
+    config.set("ssl.endpoint.identification.algorithm", "none").set_log_level(Listening::LEVEL);
     for name in reach.config.properties.keys().filter(|name| {
         name.starts_with("sasl.")
             || ["ssl.certificate.location", "ssl.key.location", "ssl.keystore.location"].contains(&name.as_str())
