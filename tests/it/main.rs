@@ -13,6 +13,8 @@ mod explain_job;
 mod failpoints;
 mod kafka;
 mod kafka_faults;
+mod kafka_generation;
+mod kafka_security;
 mod keys;
 mod operators;
 mod pause;

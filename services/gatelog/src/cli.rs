@@ -33,6 +33,7 @@ pub mod audit;
 pub mod backup;
 pub mod operators;
 pub mod processes;
+pub mod repartition;
 pub mod replay;
 pub mod slice;
 
@@ -177,6 +178,8 @@ pub enum LogCommand {
     Adopt(backup::LogAdoptArgs),
     /// Show up to which level records are written and who knows it; raise it after an upgrade
     Level(processes::LevelArgs),
+    /// Copy the log's topics into new ones with as many partitions as gatelog.toml says
+    Repartition(repartition::LogRepartitionArgs),
 }
 
 /// `serve`
@@ -376,9 +379,13 @@ pub struct CatArgs {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = concat_examples!(
     "  gatelog log verify --dir /srv/ci",
+    "  gatelog log verify --checkpoint /mnt/witness/…/0000000001-00000000000000000120.checkpoint    nor was its tail cut off",
     "  gatelog log verify --json"
 ))]
 pub struct VerifyArgs {
+    /// A checkpoint from elsewhere that the log must go on from; can be given more than once
+    #[arg(long, value_name = "FILE")]
+    pub checkpoint: Vec<std::path::PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -717,6 +724,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Log(LogCommand::Init(args)) => commands::log_topics::init(&cli.site, args),
         Command::Log(LogCommand::Export(args)) => commands::log_slice::export(&cli.site, args),
         Command::Log(LogCommand::Adopt(args)) => commands::log_adopt::run(&cli.site, args),
+        Command::Log(LogCommand::Repartition(args)) => commands::log_repartition::run(&cli.site, args),
         Command::Backup(args) => commands::backup::run(&cli.site, args),
         Command::Log(LogCommand::Import(args)) => commands::log_slice::import(&cli.site, args),
         Command::Log(LogCommand::Check(args)) => commands::log_topics::check(&cli.site, args),

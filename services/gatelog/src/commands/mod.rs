@@ -17,6 +17,7 @@ pub mod keys;
 pub mod log_adopt;
 pub mod log_cat;
 pub mod log_level;
+pub mod log_repartition;
 pub mod log_slice;
 pub mod log_topics;
 pub mod log_verify;
