@@ -20,11 +20,13 @@ mod remembering;
 mod renewals;
 mod roles;
 mod routing;
+mod sealed;
 mod serve;
 mod server;
 mod show;
 mod tenants;
 mod web;
+mod what_ifs;
 
 fn main() -> std::process::ExitCode {
     cli::run()
