@@ -9,6 +9,7 @@
 
 mod book;
 mod effects;
+mod inputs;
 mod sim;
 mod tally;
 mod walk;
@@ -36,6 +37,7 @@ use sim::{Shells, Sim};
 use tally::Tally;
 use walk::Walk;
 
+pub use inputs::{InputNear, inputs_near};
 pub use tally::{ItemDifference, ItemOutcome, JobDifference, JobOutcome, OrderDifference, Outcome, OutcomeDifference};
 
 /// The version of the answer's shape: another gatelog is asked for the same.

@@ -241,12 +241,15 @@ pub struct DemoArgs {
 #[command(after_help = concat_examples!(
     "  gatelog status --dir /srv/ci",
     "  gatelog status --url http://127.0.0.1:9000 --tenant demo",
-    "  gatelog status --json"
+    "  gatelog status --at 120 --json      as they were at event 120 of the gate"
 ))]
 pub struct StatusArgs {
     /// Only this tenant
     #[arg(long, value_name = "TENANT")]
     pub tenant: Option<String>,
+    /// As of this event of the gate, or this time [default: now]
+    #[arg(long, value_name = "SEQUENCE|TIME", value_parser = parse_at)]
+    pub at: Option<At>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -659,6 +662,15 @@ pub enum At {
     Sequence(u64),
     /// At this time: after the last event that was recorded by then.
     Time(Timestamp),
+}
+
+impl std::fmt::Display for At {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            At::Sequence(sequence) => sequence.fmt(f),
+            At::Time(time) => time.fmt(f),
+        }
+    }
 }
 
 /// Reads a moment.

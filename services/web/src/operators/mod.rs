@@ -13,13 +13,13 @@ mod site;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
-use axum::{Json, Router};
 use gatelog_gate_state::live::subject_name;
 use gatelog_record::draft::gate::{
     ChangeKey, DequeueAsked, EnqueueAsked, IntakeAsked, PromoteAsked, TenantProject, TriggerIntake,
@@ -35,6 +35,7 @@ use body::{Fields, MANY, change_name, change_or_ref};
 use crate::auth::Person;
 use crate::error::ApiError;
 use crate::keys::project_of;
+use crate::paths::Paths;
 use crate::query::Query;
 use crate::reading::{App, Live, Needs, Reading, mark, read};
 use crate::routes::{MAX_BODY, Segments, segments};
@@ -52,16 +53,19 @@ const READ_TIME: Duration = Duration::from_secs(2);
 const POST: &str = "POST, OPTIONS";
 const GET: &str = "GET, HEAD, OPTIONS";
 
+/// Why what somebody may do is told as of now alone.
+const OF_RIGHTS: &str = "what somebody may do goes by the newest tenant file, whatever moment they look at";
+
 /// The paths of operators.
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/api/authorizations", any(root_authorizations))
-        .route("/api/tenant/{tenant}/authorizations", any(authorizations))
-        .route("/api/tenant/{tenant}/promote", any(promote))
-        .route("/api/tenant/{tenant}/state", any(state))
-        .route("/api/tenant/{tenant}/project/{*rest}", any(of_project))
-        .route("/api/tenant/{tenant}/autohold", any(autoholds))
-        .route("/api/tenant/{tenant}/autohold/{id}", any(autohold))
+pub(crate) fn routes() -> Paths {
+    Paths::default()
+        .read_now("/api/authorizations", OF_RIGHTS, any(root_authorizations))
+        .read_now("/api/tenant/{tenant}/authorizations", OF_RIGHTS, any(authorizations))
+        .sent("/api/tenant/{tenant}/promote", any(promote))
+        .sent("/api/tenant/{tenant}/state", any(state))
+        .read("/api/tenant/{tenant}/project/{*rest}", any(of_project))
+        .read("/api/tenant/{tenant}/autohold", any(autoholds))
+        .read("/api/tenant/{tenant}/autohold/{id}", any(autohold))
         .merge(site::routes())
 }
 

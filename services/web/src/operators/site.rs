@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::{Json, Router};
+use axum::Json;
 use gatelog_capacity_state::pause_key;
 use gatelog_record::draft::capacity::{Pausable, PauseAsked};
 use gatelog_record::draft::partition::LevelRaiseAsked;
@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 
 use super::{Answer, Answered, POST, READ_TIME, Sent, Shared, asking, fields};
 use crate::error::ApiError;
+use crate::paths::Paths;
 use crate::query::Query;
 use crate::reading::{App, POSITION};
 use crate::routes::{Segments, segments};
@@ -34,11 +35,14 @@ pub(super) const LEVEL_METHODS: &str = "GET, HEAD, POST, OPTIONS";
 const WHOLE: &str = "main";
 
 /// The paths.
-pub(super) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/api/level", axum::routing::any(level))
-        .route("/api/component/{role}/{name}/{verb}", axum::routing::any(component))
+pub(super) fn routes() -> Paths {
+    Paths::default()
+        .read_now("/api/level", OF_WHO_IS_THERE, axum::routing::any(level))
+        .sent("/api/component/{role}/{name}/{verb}", axum::routing::any(component))
 }
+
+/// Why the level is told as of now alone.
+const OF_WHO_IS_THERE: &str = "who is there and which records they know is told by those who are there now";
 
 /// What each of a site's partitions is: its name, its level and where its fold stands.
 struct Stands {

@@ -274,6 +274,20 @@ async fn the_way_through_time_is_a_form_and_links() {
         assert!(link.ends_with("?at=32"), "{link}");
     }
 
+    for path in pages() {
+        let page = site.page(&format!("{path}?at=40")).await;
+        let main = page.part("<main", "</main>");
+        for link in main.split("href=\"").skip(1).map(|rest| rest.split('"').next().unwrap().replace("&amp;", "&")) {
+            let link = link.split('#').next().unwrap();
+            let own = link.starts_with("/t/") || link == "/";
+            assert!(!own || link.contains("at="), "{path}?at=40 leads to {link}, which is of now");
+        }
+        for form in main.split("<form").skip(1) {
+            let form = form.split("</form>").next().unwrap();
+            assert!(form.contains("name=\"at\" value=\"40\""), "{path}?at=40 has a form for now: {form}");
+        }
+    }
+
     // By time, and from event to event of one item.
     let by_time = site.ok("/t/demo/status?at=2026-01-01T00:00:32.5Z").await;
     assert!(by_time.text.contains("data-at=\"32\""));
