@@ -7,9 +7,9 @@ use super::operators::TokenFileArgs;
 /// `stop`
 #[derive(Clone, Debug, Args)]
 #[command(after_help = concat_examples!(
-    "  gatelog stop --dir /srv/ci                       at once: its builds begin again elsewhere, or with its next start",
+    "  gatelog stop --dir /srv/ci                       at once; its builds begin again elsewhere, or later",
     "  gatelog stop --dir /srv/ci --drain               it takes nothing new, and ends once its builds have",
-    "  gatelog stop --dir /srv/ci --drain --within 600  the same, but it stops at once after ten minutes (exit code 6)"
+    "  gatelog stop --dir /srv/ci --drain --within 600  at once after ten minutes of that (exit code 6)"
 ))]
 pub struct StopArgs {
     /// Let it end what it has begun; it takes nothing new
