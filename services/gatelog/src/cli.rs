@@ -382,7 +382,7 @@ pub struct CatArgs {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = concat_examples!(
     "  gatelog log verify --dir /srv/ci",
-    "  gatelog log verify --checkpoint /mnt/witness/…/0000000001-00000000000000000120.checkpoint    nor was its tail cut off",
+    "  gatelog log verify --checkpoint witness.checkpoint      nor was its tail cut off",
     "  gatelog log verify --json"
 ))]
 pub struct VerifyArgs {

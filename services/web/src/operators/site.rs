@@ -7,10 +7,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Json;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::Json;
 use gatelog_capacity_state::pause_key;
 use gatelog_record::draft::capacity::{Pausable, PauseAsked};
 use gatelog_record::draft::partition::LevelRaiseAsked;
