@@ -26,6 +26,7 @@ use parking_lot::Mutex;
 use rdkafka::Message;
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
@@ -108,11 +109,16 @@ pub fn repartition(
     for stream in &streams {
         for index in partitions..actual(&reach.names, *stream) {
             let topic = reach.names.topic(*stream);
-            if reach.stable(&topic, index)? > 0 {
+            // Asked of whoever leads it; what was deleted from it does not count.
+            let _ = reach.stable(&topic, index)?;
+            let ends = reach.asker().fetch_watermarks(&topic, index as i32, reach.config.timeout);
+            let (first, end) =
+                or_system(ends, format!("asking Kafka what is in {topic}/{index}"), &reach.config.brokers)?;
+            if first < end {
                 return Err(refused(format!(
-                    "there are records in {topic}/{index}, which would go; if gatelog wrote them, they are history and \
-                     stay where they are, if somebody else did, make this log anew under another prefix with `gatelog log \
-                     import`"
+                    "there are records in {topic}/{index}, which would go, and history is never left behind; if they are none (a \
+                     gatelog that serves {partitions} writes none there), delete them with kafka-delete-records.sh, then \
+                     try again"
                 )));
             }
         }

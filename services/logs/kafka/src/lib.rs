@@ -7,8 +7,8 @@
 //! <prefix>gatelog.site        which site and generation this is and how many partitions it has, written by [`init`]
 //! <prefix>presence            who is there now: compacted, kept for a day, no part of history; see [`KafkaPresence`]
 //! ```
-//! Topics of a later generation end in `.g2` and so on: see `generation`. No topic but the last is compacted or ever loses a record by age or size. Which partition a record goes to is said by gatelog,
-//! never by a partitioner.
+//! Topics of a later generation end in `.g2` and so on: see `generation`. No topic but the last is compacted or ever loses
+//! a record by age or size. Which partition a record goes to is said by gatelog, never by a partitioner.
 //!
 //! # Inputs
 //! One idempotent producer with `acks=all`. An append is **one Kafka record**, whatever it holds (see `layout`), so its
