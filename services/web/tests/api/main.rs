@@ -5,6 +5,8 @@ mod moments;
 #[expect(dead_code, reason = "shared with the tests of the page")]
 mod site;
 mod story;
+#[path = "../page/trace.rs"]
+mod trace;
 mod what_if;
 
 use std::time::Duration;

@@ -56,7 +56,7 @@ async fn every_path_is_answered_as_of_a_moment_and_that_answer_never_changes() {
     let (blobs, layout, problems) = story::blobs();
     let dir = tempfile::tempdir().unwrap();
     let served = Served::start(&keeper, &blobs, dir.path(), 10).await;
-    let mut story = story::events(layout, problems).into_iter();
+    let mut story = trace::explained(story::events(layout, problems), &blobs).into_iter();
     let mut last = 1;
     served.worker_gets_a_lease(&keeper, UNIT_A).await;
     while last < 45 {
