@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use gatelog_benches::Failure;
 use gatelog_benches::measure::{Spread, scratch};
+use gatelog_benches::server::{binary, cpu_of};
 use gatelog_benches::table::{Table, time, times};
 use gatelog_driver_git::{Forge, ForgeConfig};
 use serde_json::Value as Json;
@@ -187,18 +188,6 @@ impl Drop for Server {
     }
 }
 
-/// Processor time of a process itself, and of the children it has waited for.
-fn cpu_of(pid: u32) -> Result<(Duration, Duration), Failure> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let fields: Vec<u64> = text
-        .rsplit_once(')')
-        .map(|(_, rest)| rest.split_whitespace().map(|field| field.parse().unwrap_or(0)).collect())
-        .unwrap_or_default();
-    let sum = |from: usize| fields.iter().skip(from).take(2).sum::<u64>();
-    // Ticks are 10 ms on every Linux there is.
-    Ok((Duration::from_millis(sum(11) * 10), Duration::from_millis(sum(13) * 10)))
-}
-
 fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> Result<T, Failure> {
     let began = Instant::now();
     loop {
@@ -210,18 +199,6 @@ fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> Result<T, F
         }
         std::thread::sleep(Duration::from_millis(2));
     }
-}
-
-/// The binary: `GATELOG_BIN`, or the release build beside this benchmark, which is made if need be.
-fn binary() -> Result<PathBuf, Failure> {
-    if let Some(path) = std::env::var_os("GATELOG_BIN") {
-        return Ok(path.into());
-    }
-    let me = std::env::current_exe()?;
-    let path = me.parent().and_then(Path::parent).ok_or("no target directory")?.join("gatelog");
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo).args(["build", "--quiet", "--release", "--package", "gatelog"]).status()?;
-    if built.success() { Ok(path) } else { Err("the gatelog binary does not build".into()) }
 }
 
 fn start(site: &Site, binary: &Path) -> Result<Server, Failure> {

@@ -2,7 +2,9 @@
 
 pub mod corpus;
 pub mod measure;
+pub mod opendev;
 pub mod repository;
+pub mod server;
 pub mod site;
 pub mod table;
 

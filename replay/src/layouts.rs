@@ -160,7 +160,7 @@ fn load_input(blobs: &dyn Blobs, wanted: &LayoutWanted) -> Result<LoadInput, Str
 ///
 /// # Errors
 /// Which blob cannot be had or read.
-pub(crate) fn make_layout(
+pub fn make_layout(
     blobs: &dyn Blobs,
     wanted: &LayoutWanted,
     secrets: &[SecretVerdict],
@@ -198,10 +198,23 @@ pub(crate) fn make_layout(
 pub(crate) fn freeze_jobs(blobs: &dyn Blobs, wanted: &FreezeWanted) -> Result<FreezeOutcome, String> {
     let layout: Layout = read(blobs, &wanted.layout)?;
     let ahead: Option<Layout> = wanted.layout_ahead.as_ref().map(|hash| read(blobs, hash)).transpose()?;
-    let options = FreezeOptions { ahead: ahead.as_ref(), ..FreezeOptions::default() };
+    freeze_on(blobs, &layout, ahead.as_ref(), wanted)
+}
+
+/// The same with layouts that are at hand: the one the request names, and that of what is ahead, if it names one.
+///
+/// # Errors
+/// What cannot be written down.
+pub fn freeze_on(
+    blobs: &dyn Blobs,
+    layout: &Layout,
+    ahead: Option<&Layout>,
+    wanted: &FreezeWanted,
+) -> Result<FreezeOutcome, String> {
+    let options = FreezeOptions { ahead, ..FreezeOptions::default() };
     let own = own_changes(wanted);
     let (mut graphs, mut in_pipeline, mut trace) = (Vec::new(), false, BlobHash::default());
-    for (change, outcome) in own.iter().zip(freeze_item(&layout, &freeze_subjects(wanted), &wanted.pipeline, options)) {
+    for (change, outcome) in own.iter().zip(freeze_item(layout, &freeze_subjects(wanted), &wanted.pipeline, options)) {
         trace = put(blobs, outcome.trace())?;
         in_pipeline |= !matches!(outcome, Frozen::NotInPipeline { .. });
         let graph = match outcome {
@@ -217,14 +230,14 @@ pub(crate) fn freeze_jobs(blobs: &dyn Blobs, wanted: &FreezeWanted) -> Result<Fr
     let graph = match graphs.as_slice() {
         [(_, alone)] => {
             for job in &alone.jobs {
-                jobs.push(frozen(blobs, &layout, alone, job, Vec::new())?);
+                jobs.push(frozen(blobs, layout, alone, job, Vec::new())?);
             }
             alone.clone()
         }
         several => {
             let mut together = JobGraph::default();
             for CombinedJob { graph, job, changes } in combine(several) {
-                jobs.push(frozen(blobs, &layout, graph, &job, changes)?);
+                jobs.push(frozen(blobs, layout, graph, &job, changes)?);
                 together.jobs.push(job);
             }
             together
