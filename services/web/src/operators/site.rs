@@ -100,7 +100,7 @@ async fn level(
 ) -> Answered {
     if matches!(method, Method::GET | Method::HEAD) {
         Query::read_only(query.as_deref(), &[])?;
-        return Ok(Json(app.blocking(|app| document(app)).await?).into_response());
+        return Ok(Json(app.blocking(document).await?).into_response());
     }
     let asking = asking(app, headers, &method, LEVEL_METHODS, query, None).await?;
     asking.need("raise-level", None, None)?;
