@@ -37,7 +37,7 @@ fn restore(site: &Site, backup: &Path, lost: &[&str]) {
 /// What was told of on the log under this code, once it was told so often.
 fn told(site: &Site, what: &str, times: usize) -> Vec<Json> {
     eventually(&format!("{what} is told {times} times"), || {
-        let told = site.events("gate.events").into_iter().filter(|event| event["kind"] == "accessed");
+        let told = site.events("gate.events").into_iter().filter(|event| event["kind"] == "gate.accessed");
         let told = told.map(|event| event["body"]["told"].clone()).filter(|told| told["what"] == what);
         Some(told.collect::<Vec<_>>()).filter(|all| all.len() == times)
     })
