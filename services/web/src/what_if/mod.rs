@@ -143,7 +143,7 @@ fn project_name(name: &str) -> Result<String, ApiError> {
         Some((host, rest)) if host.contains('.') => rest,
         _ => name,
     };
-    let fine = plain(short) && !short.contains(|c: char| c.is_control() || c == '\\') && short.len() <= 500;
+    let fine = plain(name) && !short.contains(|c: char| c.is_control() || c == '\\') && short.len() <= 500;
     if fine { Ok(short.to_owned()) } else { Err(bad(format!("{name:?} is no project's name"))) }
 }
 
