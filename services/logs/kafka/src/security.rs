@@ -287,18 +287,15 @@ mod tests {
 
     use super::*;
 
-    /// A directory of this test alone, gone with it.
-    struct Dir(PathBuf);
+    struct Dir(tempfile::TempDir);
 
     impl Dir {
-        fn new(test: &str) -> Dir {
-            let dir = std::env::temp_dir().join(format!("gatelog-security-{test}-{}", std::process::id()));
-            std::fs::create_dir_all(&dir).unwrap();
-            Dir(dir)
+        fn new() -> Dir {
+            Dir(tempfile::tempdir().unwrap())
         }
 
         fn write(&self, name: &str, text: &str, mode: u32) {
-            let path = self.0.join(name);
+            let path = self.0.path().join(name);
             std::fs::write(&path, text).unwrap();
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
         }
@@ -306,20 +303,14 @@ mod tests {
         fn of(&self, settings: &[(&str, &str)]) -> Result<(Security, Secrets), Wrong> {
             let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
             let mut properties = settings.iter().map(own).collect();
-            relative_to(&self.0, &mut properties);
+            relative_to(self.0.path(), &mut properties);
             Security::of(&properties)
-        }
-    }
-
-    impl Drop for Dir {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
         }
     }
 
     #[test]
     fn what_is_spoken_is_told_and_secrets_come_from_files() {
-        let dir = Dir::new("spoken");
+        let dir = Dir::new();
         dir.write("ca.pem", "ca", 0o644);
         dir.write("password", "geheim \n", 0o600);
         dir.write("own.pem", "own", 0o644);
@@ -334,7 +325,7 @@ mod tests {
                 ("sasl.password", "file:password"),
             ])
             .unwrap();
-        let ca = dir.0.join("ca.pem");
+        let ca = dir.0.path().join("ca.pem");
         assert_eq!(
             security.to_string(),
             format!("SASL_SSL, SCRAM-SHA-512 as ci; brokers are known by the CA in {}", ca.display())
@@ -349,7 +340,7 @@ mod tests {
                 ("ssl.endpoint.identification.algorithm", "none"),
             ])
             .unwrap();
-        let own = dir.0.join("own.pem");
+        let own = dir.0.path().join("own.pem");
         assert_eq!(
             mutual.to_string(),
             format!(
@@ -361,7 +352,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_named_with_its_cure_and_never_a_secret() {
-        let dir = Dir::new("cannot");
+        let dir = Dir::new();
         dir.write("open", "geheim", 0o644);
         dir.write("empty", "\n", 0o600);
         dir.write("password", "geheim", 0o600);
