@@ -227,7 +227,7 @@ impl Observer {
                         text.insert(later.into(), Json::Null);
                     }
                     if event.action != ReportAction::Dequeue {
-                        self.causes(&mut text, item, live, problems);
+                        self.causes(&mut text, (event.action, item), live, problems);
                     }
                 }
                 let key = self.sorted(&event.subjects).into_iter().map(|subject| self.key(subject)).collect();
@@ -356,14 +356,16 @@ impl Observer {
     fn causes(
         &self,
         text: &mut serde_json::Map<String, Json>,
-        item: &ItemRow,
+        (action, item): (ReportAction, &ItemRow),
         live: &GateLive<Maps>,
         problems: &BTreeMap<BuildsetId, Vec<Problem>>,
     ) {
         let set = item.buildset.and_then(|set| live.gate.buildsets.rows.get(&set));
         let kind = set.and_then(|set| set.problem.as_ref()).map(|problem| problem.kind);
-        let ahead = set.and_then(|set| set.problem.as_ref()).is_some_and(|one| one.message.starts_with(AHEAD_INVALID));
-        if kind == Some(ProblemKind::Config) && ahead {
+        let told_of_ahead = set.and_then(|set| set.problem.as_ref()).map(|one| one.message.starts_with(AHEAD_INVALID));
+        // What was not even merged, because what it needs is wrong, has no problem of its own.
+        let ahead = told_of_ahead.unwrap_or(action == ReportAction::ConfigError);
+        if ahead && kind.is_none_or(|kind| kind == ProblemKind::Config) {
             text.insert(
                 "config_errors".into(),
                 sorted_errors(std::iter::once(without_place("ahead-invalid", "error"))),

@@ -305,10 +305,14 @@ impl<B: Backing> GateRead<B> {
             row.buildset = Some(event.buildset);
             Ok(row.clone())
         })?;
-        self.buildsets_of_tenant.put((item.tenant.clone(), sequence), event.buildset)?;
-        self.buildsets_of_pipeline.put((item.tenant.clone(), item.pipeline.clone(), sequence), event.buildset)?;
         self.buildsets_of_item.put((event.item, sequence), event.buildset)?;
-        for subject in &item.subjects {
+        // What is only looked through for what needs it was not built: no list has it.
+        let listed = if item.live { item.subjects.as_slice() } else { &[] };
+        if item.live {
+            self.buildsets_of_tenant.put((item.tenant.clone(), sequence), event.buildset)?;
+            self.buildsets_of_pipeline.put((item.tenant.clone(), item.pipeline.clone(), sequence), event.buildset)?;
+        }
+        for subject in listed {
             // A cycle may hold several changes of one project: the list names the buildset once.
             let key = (item.tenant.clone(), subject.project.clone(), sequence);
             self.buildsets_of_project.put(key, event.buildset)?;

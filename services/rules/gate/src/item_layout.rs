@@ -74,13 +74,11 @@ impl Decision<'_> {
             return Ok(());
         }
         let Some(set) = self.buildset(buildset) else { return Ok(()) };
-        let touched = self.touched(walk.tenant, set);
-        if touched.trusted && !set.validated {
-            return self.want_layout(walk, item, buildset, LayoutPurpose::Validate);
-        }
-        if !touched.untrusted {
-            return self.want_freeze(walk, item, buildset);
-        }
+        let purpose = match self.own_layout(walk.tenant, set) {
+            Some(LayoutPurpose::Use) => LayoutPurpose::Use,
+            Some(purpose) => return self.want_layout(walk, item, buildset, purpose),
+            None => return self.want_freeze(walk, item, buildset),
+        };
         let own = set.state.as_ref().is_some_and(|state| state.item_touches_config);
         if !own && let Some(nearest) = self.nearest(walk) {
             // What it would come to is what the item ahead is tested with, once that is known.
@@ -89,12 +87,23 @@ impl Decision<'_> {
                 None => Ok(()),
             };
         }
-        self.want_layout(walk, item, buildset, LayoutPurpose::Use)
+        self.want_layout(walk, item, buildset, purpose)
     }
 
-    /// The buildset of the nearest live item ahead.
+    /// The layout that is made next for a state, if what it changes asks for one.
+    pub(crate) fn own_layout(&self, tenant: &str, set: &BuildsetRow) -> Option<LayoutPurpose> {
+        let touched = self.touched(tenant, set);
+        match touched.trusted && !set.validated {
+            true => Some(LayoutPurpose::Validate),
+            false => touched.untrusted.then_some(LayoutPurpose::Use),
+        }
+    }
+
+    /// The buildset of the nearest item ahead that is live, or has a layout without being that.
     pub(crate) fn nearest(&self, walk: &Walk<'_>) -> Option<&BuildsetRow> {
-        walk.chain.iter().rev().find_map(|ahead| self.buildset_of(*ahead)).map(|(_, set)| set)
+        let live = |item: ItemId| self.item(item).is_some_and(|row| row.live);
+        let sets = walk.chain.iter().rev().filter_map(|ahead| Some((*ahead, self.buildset_of(*ahead)?.1)));
+        sets.filter(|(ahead, set)| set.layout.is_some() || live(*ahead)).map(|(_, set)| set).next()
     }
 
     fn touched(&self, tenant: &str, set: &BuildsetRow) -> Touched {
@@ -113,7 +122,7 @@ impl Decision<'_> {
         touched
     }
 
-    fn want_layout(
+    pub(crate) fn want_layout(
         &mut self,
         walk: &Walk<'_>,
         item: ItemId,

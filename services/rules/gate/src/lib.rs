@@ -28,6 +28,7 @@ mod jobs;
 pub mod layout_input;
 mod layout_view;
 mod leaving;
+mod look_through;
 mod managers;
 mod own_triggers;
 mod prepare;

@@ -216,6 +216,7 @@ impl Decision<'_> {
         }
         let Some(needed) = self.needed_or_leave(walk, index, item, &row)? else { return Ok(Step::Left) };
         if !row.live {
+            self.look_through(walk, index, item)?;
             return Ok(Step::Carries);
         }
         let failing = |needed: &&ItemId| self.item(**needed).is_some_and(|row| !row.failing.is_empty());
@@ -301,6 +302,10 @@ impl Decision<'_> {
                 let settled = || walk.chain.iter().all(|ahead| self.is_settled(*ahead));
                 let settled = walk.settled.get().unwrap_or_else(settled);
                 walk.settled.set(Some(settled));
+                if settled && self.stands_on_wrong_configuration(walk) {
+                    self.leave_behind_wrong_configuration(walk, item)?;
+                    return Ok(Step::Left);
+                }
                 if settled {
                     self.open_buildset(walk, item)?;
                 }
@@ -386,13 +391,16 @@ impl Decision<'_> {
     }
 
     /// Whether what comes behind an item may begin, as far as that item goes.
-    fn is_settled(&self, item: ItemId) -> bool {
+    pub(crate) fn is_settled(&self, item: ItemId) -> bool {
         self.is_prepared(item) && !self.is_leaving(item)
     }
 
-    /// An item that is not live has nothing to prepare.
+    /// An item that is not live is prepared only where it changes configuration.
     fn is_prepared(&self, item: ItemId) -> bool {
         let Some(row) = self.item(item) else { return false };
-        !row.live || self.buildset_of(item).is_some_and(|(_, set)| set.state.is_some())
+        match row.live {
+            true => self.buildset_of(item).is_some_and(|(_, set)| set.state.is_some()),
+            false => self.is_looked_through(row),
+        }
     }
 }
