@@ -318,6 +318,8 @@ impl Observer {
             "needs-other-queue" => class.extend(detail.matches("which is gated in queue").map(|_| "no-shared-queue")),
             "dependency-cycle" => class.push("cycle-not-allowed"),
             "limit" => class.push("pipeline-limit"),
+            // It stood on what is wrong and was not even merged.
+            "config-error" if kind.is_none() => class.push("config-error"),
             _ => {}
         }
         match kind {
