@@ -27,7 +27,7 @@ impl Decision<'_> {
             let behind = walk.items.get(index + 1..).unwrap_or_default();
             let stood_on = behind.iter().any(|other| self.buildset_of(*other).is_some());
             let settled = wanted && !stood_on && walk.chain.iter().all(|ahead| self.is_settled(*ahead));
-            return match settled && !self.stands_on_wrong_configuration(walk) {
+            return match settled && self.wrong_ahead(walk).is_none() {
                 true => self.open_buildset(walk, item),
                 false => Ok(()),
             };
@@ -49,20 +49,19 @@ impl Decision<'_> {
         }
     }
 
-    /// Whether one of those ahead, which are only there because they are needed, has a wrong configuration.
-    pub(crate) fn stands_on_wrong_configuration(&self, walk: &Walk<'_>) -> bool {
-        walk.chain.iter().any(|ahead| {
-            let set = self.buildset_of(*ahead).filter(|_| self.item(*ahead).is_some_and(|row| !row.live));
-            let problem = set.and_then(|(_, set)| set.problem.as_ref());
-            problem.is_some_and(|problem| problem.kind == ProblemKind::Config)
-        })
+    /// What is wrong with the configuration of one of those ahead that are only there because they are needed.
+    pub(crate) fn wrong_ahead(&self, walk: &Walk<'_>) -> Option<&str> {
+        let needed = walk.chain.iter().filter(|ahead| self.item(**ahead).is_some_and(|row| !row.live));
+        let mut problems = needed.filter_map(|ahead| self.buildset_of(*ahead)?.1.problem.as_ref());
+        problems.find(|problem| problem.kind == ProblemKind::Config).map(|problem| problem.message.as_str())
     }
 
-    /// An item leaves, untested, because what it needs has a wrong configuration.
-    pub(crate) fn leave_behind_wrong_configuration(&mut self, walk: &Walk<'_>, item: ItemId) -> Result<(), Refusal> {
+    /// An item leaves, untested, because what it needs has a wrong configuration: that is told, too.
+    pub(crate) fn leave_behind_wrong(&mut self, walk: &Walk<'_>, item: ItemId, wrong: &str) -> Result<(), Refusal> {
         let buildset = self.deciding.id();
         self.emit(GateEvent::BuildsetOpened(BuildsetOpened { buildset, item, ahead: walk.chain.clone() }))?;
-        self.leave_failing(item, ItemResult::ConfigError, "config-error", AHEAD_INVALID, true)
+        let detail = format!("{AHEAD_INVALID}\n\n{wrong}");
+        self.leave_failing(item, ItemResult::ConfigError, "config-error", &detail, true)
     }
 
     fn works(&self, item: ItemId) -> bool {

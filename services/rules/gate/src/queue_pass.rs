@@ -302,8 +302,8 @@ impl Decision<'_> {
                 let settled = || walk.chain.iter().all(|ahead| self.is_settled(*ahead));
                 let settled = walk.settled.get().unwrap_or_else(settled);
                 walk.settled.set(Some(settled));
-                if settled && self.stands_on_wrong_configuration(walk) {
-                    self.leave_behind_wrong_configuration(walk, item)?;
+                if settled && let Some(wrong) = self.wrong_ahead(walk).map(str::to_owned) {
+                    self.leave_behind_wrong(walk, item, &wrong)?;
                     return Ok(Step::Left);
                 }
                 if settled {

@@ -46,3 +46,8 @@ scenarios! {
     artifact_paused line_reporting left_the_site parent_checked
     parent_unnamed config_known
 }
+
+// What stands in a queue only because it is needed.
+scenarios! {
+    looked_through looked_through_once
+}

@@ -196,7 +196,7 @@ impl Forge {
             depends_on: depends_on.chain(newest.names.iter().map(|other| format!("c/{other}"))).collect(),
             needs: if change.merged { Vec::new() } else { self.needs(name) },
             needed_by: if with_needed_by { needed_by.collect() } else { Vec::new() },
-            files: Some(newest.files.clone()),
+            files: Some(newest.files.iter().chain(newest.config.keys()).cloned().collect()),
             owner: ActorId::SYSTEM,
             owner_identity: None,
             text: None,
