@@ -469,10 +469,15 @@ impl Mirrors {
     pub(crate) fn lock_if_free(&self, project: &ProjectKey) -> Result<Option<Locked>, MergeError> {
         let path = self.path(project)?.with_extension("lock");
         let wrap = |e| MergeError::io("cannot lock", &path, e);
-        if let Some(directory) = path.parent() {
-            fs::create_dir_all(directory).map_err(wrap)?;
-        }
-        let file = File::options().create(true).append(true).open(&path).map_err(wrap)?;
+        let open = || File::options().create(true).append(true).open(&path);
+        let file = match (open(), path.parent()) {
+            (Err(error), Some(directory)) if error.kind() == std::io::ErrorKind::NotFound => {
+                fs::create_dir_all(directory).map_err(wrap)?;
+                open()
+            }
+            (opened, _) => opened,
+        };
+        let file = file.map_err(wrap)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::Error(error)) => return Err(wrap(error)),

@@ -9,6 +9,7 @@ use crate::change::{APPROVED, ChangeKey, FOR, commit_id};
 use crate::error::ForgeError;
 use crate::forge::Forge;
 use crate::patchsets::commit_of;
+use crate::submit::contains;
 
 pub(crate) const HEADS: &str = "refs/heads/";
 const TAGS: &str = "refs/tags/";
@@ -291,7 +292,7 @@ impl Look<'_> {
             (_, None) => return EventKind::BranchDeleted { branch },
         };
         let forward = match (old, new) {
-            (Ok(old), Ok(new)) => self.repo.graph_descendant_of(new, old).unwrap_or(false),
+            (Ok(old), Ok(new)) => contains(&self.repo, new, old).unwrap_or(false),
             _ => false,
         };
         EventKind::BranchUpdated { branch, forced: !forward }

@@ -149,13 +149,28 @@ impl Forge {
     }
 }
 
+/// How many first parents are looked at before the history as a whole is.
+const STEPS_BACK: usize = 20;
+
 /// Whether a commit is another, or among its ancestors.
-fn contains(repo: &Repository, tip: Oid, commit: Oid) -> Result<bool, git2::Error> {
+pub(crate) fn contains(repo: &Repository, tip: Oid, commit: Oid) -> Result<bool, git2::Error> {
     if tip == commit {
         return Ok(true);
     }
     if !repo.odb()?.exists(commit) {
         return Ok(false);
+    }
+    // What is merged stands a few steps before what it was merged into. To find the base of both goes, where old commits
+    // were merged, through all that was merged since they were made.
+    let mut at = repo.find_commit(tip)?;
+    for _ in 0..STEPS_BACK {
+        if at.id() == commit {
+            return Ok(true);
+        }
+        at = match at.parent(0) {
+            Ok(parent) => parent,
+            Err(_) => break,
+        };
     }
     repo.graph_descendant_of(tip, commit)
 }

@@ -306,6 +306,24 @@ fn a_branch_moves_only_from_where_it_was_tested() {
 }
 
 #[test]
+fn what_was_merged_is_found_far_back_and_beside_the_line() {
+    let site = Site::new();
+    let ann = site.project("library");
+    let base = ann.head();
+    let beside = ann.propose(&base, "fix", "fix");
+    ann.checkout(&base);
+    git(&ann.work, &["merge", "-q", "--no-ff", "-m", "merge", &beside]);
+    let merge = ann.head();
+    for number in 0..30 {
+        ann.commit("later", &number.to_string(), "later");
+    }
+    ann.push("HEAD:refs/heads/master");
+    for merged in [&base, &beside, &merge] {
+        assert_eq!(site.submit(&ann, &base, merged, &[]), SubmitOutcome::AlreadyMerged, "{merged}");
+    }
+}
+
+#[test]
 fn a_crash_between_moving_the_branch_and_closing_the_change_is_mended() {
     let site = Site::new();
     let ann = site.project("library");
