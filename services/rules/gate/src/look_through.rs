@@ -17,10 +17,6 @@ use crate::queue_pass::Walk;
 impl Decision<'_> {
     /// Brings what is not live as far as its own configuration asks for.
     pub(crate) fn look_through(&mut self, walk: &Walk<'_>, index: usize, item: ItemId) -> Result<(), Refusal> {
-        let Some(row) = self.item(item) else { return Ok(()) };
-        if let Some((code, detail)) = self.stands_wrong(walk, row) {
-            self.reset(item, walk, code, &detail)?;
-        }
         let Some((buildset, set)) = self.buildset_of(item) else {
             let wanted = self.item(item).is_some_and(|row| self.may_change_configuration(row));
             // What already stands on it stands on it as it is.
@@ -32,10 +28,9 @@ impl Decision<'_> {
                 false => Ok(()),
             };
         };
-        let purpose = self.layout_to_look_through(walk.tenant, set);
-        match purpose.filter(|_| !self.works(item) && !self.awaits_config(walk.tenant)) {
-            Some(purpose) => self.want_layout(walk, item, buildset, purpose),
-            None => Ok(()),
+        match self.layout_to_look_through(walk.tenant, set) {
+            Some(purpose) if !self.awaits_config(walk.tenant) => self.want_layout(walk, item, buildset, purpose),
+            _ => Ok(()),
         }
     }
 
@@ -43,9 +38,8 @@ impl Decision<'_> {
     pub(crate) fn is_looked_through(&self, row: &ItemRow) -> bool {
         let Some(set) = row.buildset.and_then(|buildset| self.buildset(buildset)) else { return true };
         match set.phase {
-            Phase::Prepared => row.work.is_none() && self.layout_to_look_through(&row.tenant, set).is_none(),
-            Phase::LayoutReady | Phase::Freezing | Phase::Frozen | Phase::Ended => true,
             Phase::Opened | Phase::Preparing | Phase::Layout => false,
+            _ => self.layout_to_look_through(&row.tenant, set).is_none(),
         }
     }
 
@@ -62,10 +56,6 @@ impl Decision<'_> {
         self.emit(GateEvent::BuildsetOpened(BuildsetOpened { buildset, item, ahead: walk.chain.clone() }))?;
         let detail = format!("{AHEAD_INVALID}\n\n{wrong}");
         self.leave_failing(item, ItemResult::ConfigError, "config-error", &detail, true)
-    }
-
-    fn works(&self, item: ItemId) -> bool {
-        self.item(item).is_some_and(|row| row.work.is_some())
     }
 
     /// The layout that must be made next to know whether what is not live is right.
@@ -96,5 +86,6 @@ impl Decision<'_> {
 /// Whether two paths are the same or in the same directory below the root: what a tenant's `extra-config-paths` are
 /// is not known here, but what was found there is.
 fn beside(known: &str, path: &str) -> bool {
-    known == path || matches!((known.rsplit_once('/'), path.rsplit_once('/')), (Some(one), Some(other)) if one.0 == other.0)
+    known == path
+        || matches!((known.rsplit_once('/'), path.rsplit_once('/')), (Some(one), Some(other)) if one.0 == other.0)
 }

@@ -49,5 +49,5 @@ scenarios! {
 
 // What stands in a queue only because it is needed.
 scenarios! {
-    looked_through looked_through_once
+    looked_through looked_through_once looked_through_which
 }
