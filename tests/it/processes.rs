@@ -263,6 +263,9 @@ fn a_process_that_drains_ends_its_builds_and_takes_no_new_ones() {
     assert_eq!(results.last().unwrap(), &(2, "Success".to_owned()), "{results:?}");
     let server = site.start();
     assert_eq!(server.wait_verdict("check", "project", "two"), "SUCCESS");
+    eventually("it is reported", || (!site.verdicts("project", "two").is_empty()).then_some(()));
+    assert_eq!(site.verdicts("project", "one"), ["check:success"]);
+    assert_eq!(site.verdicts("project", "two"), ["check:success"]);
     server.stop();
 
     // With nothing to end it still answers for a while, that load balancers see it go.
@@ -280,9 +283,5 @@ fn a_process_that_drains_ends_its_builds_and_takes_no_new_ones() {
     });
     assert_eq!(stopping.join().unwrap().0, 0);
     assert_eq!(server.ends(), 0);
-    eventually("it is reported", || (!site.verdicts("project", "two").is_empty()).then_some(()));
-    assert_eq!(site.verdicts("project", "one"), ["check:success"]);
-    assert_eq!(site.verdicts("project", "two"), ["check:success"]);
-    server.stop();
     well(site.path(), &["log", "verify"]);
 }
