@@ -54,15 +54,43 @@ pub fn cut_before(log: &dyn Log, positions: &Cut) -> Result<Cut, ReplayError> {
 /// # Errors
 /// `Log`, `Frame`.
 pub fn beside(log: &dyn Log, at: EventRef, other: Partition) -> Result<u64, ReplayError> {
+    Ok(cut_beside(log, at, &[other])?.get(&other).copied().unwrap_or_default())
+}
+
+/// Where other partitions stood when one had just come to an event, which is there itself: as [`beside`], and without
+/// any effect in one of them whose cause in another is not inside.
+///
+/// # Errors
+/// `Log`, `Frame`.
+pub fn cut_beside(log: &dyn Log, at: EventRef, others: &[Partition]) -> Result<Cut, ReplayError> {
+    let mut cut = Cut::from([(at.partition, at.sequence)]);
+    let others = || others.iter().copied().filter(|other| *other != at.partition);
     let Some((envelope, _)) = envelope_at(log, at.partition, at.sequence)? else {
-        return Ok(log.begins(other).sequence);
+        cut.extend(others().map(|other| (other, log.begins(other).sequence)));
+        return Ok(cut);
     };
     let moment = envelope.recorded_at;
-    let by_time = sequence_at_time(log, other, moment)?;
-    let cut = Cut::from([(at.partition, at.sequence), (other, by_time)]);
-    let inside = walk_back(log, other, by_time, &cut, Some(moment))?;
     // A cause is inside, also one that was recorded by a clock that was ahead.
-    Ok(inside.max(newest_cause(log, at, other)?))
+    let mut causes = Cut::new();
+    for other in others() {
+        let cause = newest_cause(log, at, other)?;
+        causes.insert(other, cause);
+        cut.insert(other, sequence_at_time(log, other, moment)?.max(cause));
+    }
+    loop {
+        let mut moved = false;
+        for (other, cause) in &causes {
+            let last = cut.get(other).copied().unwrap_or_default();
+            let inside = walk_back(log, *other, last, &cut, Some(moment))?.max(*cause);
+            if inside < last {
+                cut.insert(*other, inside);
+                moved = true;
+            }
+        }
+        if !moved {
+            return Ok(cut);
+        }
+    }
 }
 
 /// The newest event of another partition that one of the last events up to this one came of; 0 when there is none.

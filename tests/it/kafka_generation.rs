@@ -7,7 +7,7 @@ use gatelog_log_kafka::support::widen;
 
 use crate::harness::kafka::{KafkaSite, broker};
 use crate::harness::projects::{CONFIG, PROJECT};
-use crate::harness::{Site, eventually, host};
+use crate::harness::{Server, Site, eventually, host};
 
 /// The command, killed at this step.
 fn killed_at(site: &Site, step: &str) {
@@ -125,4 +125,95 @@ fn a_log_that_was_made_too_wide_is_made_narrow_and_what_stands_in_the_way_is_nam
     server.wait_configured();
     server.stop();
     fine(site, &["log", "verify"]);
+}
+
+/// A process of these roles in a directory of its own.
+fn beside(kafka: &KafkaSite, name: &str, roles: &str) -> Server {
+    let root = kafka.site.path();
+    let dir = root.join(name);
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("gatelog.toml"), kafka.toml(name, "../common", "../forge")).unwrap();
+    std::fs::copy(root.join("tenants.yaml"), dir.join("tenants.yaml")).unwrap();
+    Server::launch(&dir, &["--role", roles])
+}
+
+fn signal(server: &Server, signal: &str) {
+    assert!(Command::new("kill").args([signal, &server.pid().to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn who_slept_while_the_log_moved_writes_nothing_where_it_was() {
+    const TEST: &str = "zombies of a generation of topics";
+    if !host::can_build(TEST) {
+        return;
+    }
+    let Some(broker) = broker(TEST) else { return };
+    let kafka = KafkaSite::new(broker, &[("config", CONFIG), ("project", PROJECT)]);
+    let site = &kafka.site;
+    // One decides, one only listens to the forge.
+    let mut decides = beside(&kafka, "decides", "scheduler,launcher,web");
+    let listens = beside(&kafka, "listens", "connections");
+    eventually("the API answers", || decides.is_ready().then_some(()));
+    let executor = kafka.launch_executor();
+    kafka.wait_executor(&executor);
+    decides.wait_configured();
+    site.push("project", "first", "first", &[("first", "1")]);
+    assert_eq!(decides.wait_verdict("check", "project", "first"), "SUCCESS", "{}", decides.log());
+    executor.stop();
+
+    for server in [&decides, &listens] {
+        signal(server, "-STOP");
+    }
+    site.push("project", "late", "late", &[("late", "1")]);
+    widen(&broker.brokers(), &format!("{}gate.events", kafka.prefix), 3).unwrap();
+    let before = site.events("gate.events");
+    let said = eventually("nobody gives a sign of life any more", || {
+        let (code, out, err) = site.gatelog(&["log", "repartition"]);
+        assert!(code == 0 || err.contains("gave a sign of life") && err.contains("stop every process"), "{code} {err}");
+        (code == 0).then_some(out)
+    });
+    assert!(said.contains("generation 2 of its topics"), "{said}");
+
+    // They go on where they were: nobody takes what they have.
+    let ends = |of: &str| std::fs::metadata(broker.data().join(format!("{}{of}-0", kafka.prefix))).is_ok();
+    assert!(ends("intake") && ends("intake.g2"), "both generations are there");
+    for server in [&decides, &listens] {
+        signal(server, "-CONT");
+    }
+    eventually("the listener is told where the log is", || {
+        listens.log().contains("the log is in generation 2 of its topics").then_some(())
+    });
+    decides.stop();
+    listens.stop();
+    // Nothing of it is on the log, and nothing is lost: who starts now hears of the change and decides.
+    let told = site.events("gate.events");
+    assert_eq!(told[..before.len()], before[..]);
+    let (scheduler, executor) = kafka.start();
+    assert_eq!(scheduler.wait_verdict("check", "project", "late"), "SUCCESS", "{}", scheduler.log());
+    scheduler.wait_idle();
+    executor.stop();
+    scheduler.stop();
+    for command in [&["log", "verify"][..], &["replay", "verify"], &["log", "check"]] {
+        fine(site, command);
+    }
+}
+
+#[test]
+fn a_move_that_died_with_the_topics_closed_is_done_again() {
+    const TEST: &str = "closed topics";
+    let Some(broker) = broker(TEST) else { return };
+    let kafka = KafkaSite::new(broker, &[("config", CONFIG), ("project", PROJECT)]);
+    let site = &kafka.site;
+    widen(&broker.brokers(), &format!("{}gate.events", kafka.prefix), 2).unwrap();
+    killed_at(site, "repartition/closed");
+    let (code, _, err) = site.gatelog(&["log", "check"]);
+    assert!(code == 1 && err.contains("it takes no inputs") && err.contains("log repartition"), "{code} {err}");
+    let out = fine(site, &["log", "repartition"]);
+    assert!(out.contains("generation 2 of its topics"), "{out}");
+    fine(site, &["log", "check"]);
+    let server = kafka.launch_scheduler();
+    eventually("the new topics take inputs", || {
+        site.events("gate.events").iter().any(|event| event["kind"] == "gate.tenant-configured").then_some(())
+    });
+    server.stop();
 }

@@ -3,6 +3,7 @@
 mod autohold;
 mod parameters;
 mod tokens;
+mod what_if;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;

@@ -224,6 +224,9 @@ fn a_process_that_drains_ends_its_builds_and_takes_no_new_ones() {
     eventually("it says that it drains", || {
         well(site.path(), &["components"]).contains("local  draining").then_some(())
     });
+    let ready = server.get("/api/health/ready").unwrap();
+    assert_eq!(ready.status, 503, "{}", ready.json());
+    assert!(ready.json()["reason"].as_str().unwrap().contains("it drains"), "{}", ready.json());
     site.push("project", "two", "Two", &[("two.txt", "2\n")]);
     let (code, said) = stopping.join().unwrap();
     assert_eq!(code, 0, "{said}");
@@ -264,5 +267,21 @@ fn a_process_that_drains_ends_its_builds_and_takes_no_new_ones() {
     assert_eq!(site.verdicts("project", "one"), ["check:success"]);
     assert_eq!(site.verdicts("project", "two"), ["check:success"]);
     server.stop();
+
+    // With nothing to end it still answers for a while, that load balancers see it go.
+    let known = std::fs::read_to_string(site.path().join("gatelog.toml")).unwrap();
+    site.write("gatelog.toml", &format!("{known}drain-at-least = 3\n"));
+    let server = site.start();
+    let is_ready = |server: &Server| server.get("/api/health/ready").is_some_and(|answer| answer.status == 200);
+    eventually("it is ready", || is_ready(&server).then_some(()));
+    let stopping = std::thread::spawn({
+        let directory = site.path().to_path_buf();
+        move || gatelog(&directory, &["stop", "--drain"])
+    });
+    eventually("it is not ready any more", || {
+        server.get("/api/health/ready").and_then(|answer| (answer.status == 503).then_some(()))
+    });
+    assert_eq!(stopping.join().unwrap().0, 0);
+    assert_eq!(server.ends(), 0);
     well(site.path(), &["log", "verify"]);
 }

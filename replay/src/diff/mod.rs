@@ -18,7 +18,7 @@ use gatelog_store::RungDir;
 use gatelog_tables::DomainState;
 use serde::Serialize;
 
-use crate::cut::{Cut, cut_at, cut_before};
+use crate::cut::{Cut, cut_at, cut_before, cut_beside};
 use crate::error::ReplayError;
 use crate::explain::Names;
 use crate::reading::envelope_at;
@@ -196,20 +196,11 @@ pub fn cut_of(log: &dyn Log, place: Place) -> Result<Cut, ReplayError> {
             Ok(all.into_iter().map(|other| (other, 0)).chain([(partition, 0)]).collect())
         }
         Place::Event(event) => {
-            let Some((envelope, _)) = envelope_at(log, event.partition, event.sequence)? else {
+            if envelope_at(log, event.partition, event.sequence)?.is_none() {
                 let newest = newest(log, event.partition)?;
                 return Err(ReplayError::NotYet { partition: event.partition, wanted: event.sequence, newest });
-            };
-            let others: Vec<Partition> = all.into_iter().filter(|other| *other != event.partition).collect();
-            let mut cut = cut_at(log, &others, envelope.recorded_at)?;
-            cut.insert(event.partition, event.sequence);
-            let settled = cut_before(log, &cut)?;
-            // The event's own causes are inside by the clock it was recorded at, save where clocks lie apart: then the
-            // others are shown as they were, and it stays where it was asked for.
-            Ok(settled
-                .into_iter()
-                .map(|(at, last)| if at == event.partition { (at, event.sequence) } else { (at, last) })
-                .collect())
+            }
+            cut_beside(log, event, &all)
         }
     }
 }

@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use gatelog_event_log::{Log, Tail};
 use gatelog_record::draft::gate::{
     BuildResult, ChangeFacts, ChangeKey, ChangesWanted, ConfigReadWanted, FactsPurpose, FreezeOutcome, FreezeWanted,
-    LayoutOutcome, MergeStep, PrepareOutcome, SecretVerdict, SubmitOutcome, SubmitRequested,
+    LayoutOutcome, MergeStep, PrepareOutcome, ProjectBranch, SecretVerdict, SubmitOutcome, SubmitRequested,
 };
 use gatelog_record::event::{CapacityEvent, GateEvent};
 use gatelog_record::{BuildId, BuildsetId, Event, EventRecord, EventRef, ItemId, Partition, Timestamp, WorkId};
 
+use super::merging::{Below, Landed, Preparations, land, own_words};
 use super::tally::subject_words;
 use crate::cut::Cut;
 use crate::error::ReplayError;
@@ -38,6 +39,8 @@ pub(crate) struct AttemptTold {
     pub began: i64,
     /// From the start to the end, in milliseconds.
     pub ran: i64,
+    /// From the start to where it was known that it fails, in milliseconds, and the event that tells so.
+    pub failing: Option<(i64, EventRef)>,
 }
 
 /// How a job ended and how long it took, over all its attempts.
@@ -79,8 +82,10 @@ pub(crate) type Verdicts = (Timestamp, Vec<SecretVerdict>, u32);
 #[derive(Default)]
 pub(crate) struct Book {
     pub outcomes: BTreeMap<String, Vec<Told>>,
-    /// When the outcome of a piece of work was recorded.
-    pub answered: BTreeMap<WorkId, Timestamp>,
+    /// When a piece of work was asked for, and when its outcome was recorded.
+    pub answered: BTreeMap<WorkId, (Timestamp, Timestamp)>,
+    /// What was no longer wanted before there was an outcome: by key, when it was asked for and until when it was open.
+    dropped: BTreeMap<String, Vec<(Timestamp, Timestamp)>>,
     took: BTreeMap<&'static str, (i64, i64)>,
     pub attempts: BTreeMap<(String, String, u32), Vec<AttemptTold>>,
     pub jobs: BTreeMap<(String, String), JobTold>,
@@ -89,10 +94,14 @@ pub(crate) struct Book {
     pub facts: BTreeMap<ChangeKey, Vec<(Timestamp, ChangeFacts)>>,
     /// Where an item's own changes were last prepared.
     pub own: BTreeMap<String, EventRef>,
+    /// Which changes merged with which.
+    pub preparations: Preparations,
     /// What gatelog merged in the record, and when.
     pub merged: BTreeMap<ChangeKey, Timestamp>,
-    /// Commits that gatelog put on branches in the record.
-    pub commits: BTreeMap<String, ChangeKey>,
+    /// Commits that gatelog put on branches in the record, by project, branch and commit.
+    pub commits: BTreeMap<(String, String, String), ChangeKey>,
+    /// When each merge was, and into which branch.
+    landings: Vec<(Timestamp, String)>,
     /// When the record ends.
     pub end: Timestamp,
 }
@@ -108,13 +117,16 @@ struct Build {
 #[derive(Default)]
 struct Open {
     work: BTreeMap<WorkId, (&'static str, String, Timestamp)>,
-    own: BTreeMap<WorkId, String>,
+    own: BTreeMap<WorkId, (String, Below)>,
+    /// What is prepared and frozen for an item.
+    of_item: BTreeMap<ItemId, Vec<WorkId>>,
     targets: BTreeMap<WorkId, SubmitRequested>,
     items: BTreeMap<ItemId, (String, String, String)>,
     chains: BTreeMap<BuildsetId, String>,
     builds: BTreeMap<BuildId, Build>,
     granted: BTreeMap<(BuildId, u32), Timestamp>,
     started: BTreeMap<(BuildId, u32), Timestamp>,
+    failing: BTreeMap<(BuildId, u32), (Timestamp, EventRef)>,
 }
 
 impl Book {
@@ -137,18 +149,52 @@ impl Book {
         self.took.get(kind).map_or(100, |(sum, count)| sum / (*count).max(1))
     }
 
+    /// How long this took in the record, in milliseconds, where it was asked for nearest in time: longer than it was
+    /// wanted, if it had no outcome then.
+    pub(crate) fn took(&self, key: &str, now: Timestamp) -> Option<i64> {
+        let apart = |asked: Timestamp| asked.millis_since(now).abs();
+        let told = self.nearest(key, now);
+        let dropped = self.dropped.get(key).into_iter().flatten().min_by_key(|(asked, _)| apart(*asked));
+        match (told, dropped) {
+            (Some(told), Some((asked, _))) if apart(told.asked) <= apart(*asked) => Some(told.took),
+            (_, Some((asked, until))) => Some(until.millis_since(*asked).max(0) + 1),
+            (told, None) => told.map(|told| told.took),
+        }
+    }
+
     /// The outcome recorded for this, the one asked for nearest in time.
     pub(crate) fn nearest(&self, key: &str, now: Timestamp) -> Option<Told> {
         self.outcomes.get(key)?.iter().min_by_key(|told| told.asked.millis_since(now).abs()).copied()
+    }
+
+    /// What gatelog had merged before a moment.
+    pub(crate) fn landed_before(&self, now: Timestamp) -> Landed {
+        let mut landed = Landed::new();
+        for (_, branch) in self.landings.iter().filter(|(at, _)| *at < now) {
+            let known = landed.entry(branch.clone()).or_default();
+            let next = self.preparations.landed.get(branch).and_then(|all| all.get(known.len()));
+            known.extend(next.cloned());
+        }
+        landed
     }
 
     fn asked(open: &mut Open, work: WorkId, kind: &'static str, key: String, now: Timestamp) {
         open.work.insert(work, (kind, key, now));
     }
 
+    /// What was asked for an item is wanted no more.
+    fn drop_work(&mut self, open: &mut Open, item: ItemId, now: Timestamp) {
+        let Some(works) = open.of_item.remove(&item) else { return };
+        for work in works {
+            let Some((_, key, asked)) = open.work.remove(&work) else { continue };
+            self.answered.insert(work, (asked, now.plus_millis(1)));
+            self.dropped.entry(key).or_default().push((asked, now));
+        }
+    }
+
     fn ended(&mut self, open: &mut Open, work: WorkId, at: EventRef, now: Timestamp, lasting: bool) {
         let Some((kind, key, asked)) = open.work.remove(&work) else { return };
-        self.answered.insert(work, now);
+        self.answered.insert(work, (asked, now));
         let took = now.millis_since(asked).max(0);
         let (sum, count) = self.took.entry(kind).or_default();
         (*sum, *count) = (*sum + took, *count + 1);
@@ -197,19 +243,27 @@ impl Book {
                 self.ended(open, found.work, at, now, found.failed.is_none());
             }
             GateEvent::PrepareRequested(wanted) => {
-                open.own.insert(wanted.work, own_words(&wanted.steps, wanted.item));
+                let below = Below::of(wanted, &self.preparations.landed);
+                open.of_item.entry(wanted.item).or_default().push(wanted.work);
+                open.own.insert(wanted.work, (own_words(&wanted.steps, wanted.item), below));
                 Book::asked(open, wanted.work, "prepare", prepare_key(&wanted.steps), now);
             }
             GateEvent::Prepared(prepared) => {
                 let lasting = !matches!(prepared.done.outcome, PrepareOutcome::Failed { .. });
-                if let (PrepareOutcome::Merged(_), Some(own)) =
-                    (&prepared.done.outcome, open.own.remove(&prepared.done.work))
-                {
-                    self.own.insert(own, at);
+                if let Some((own, below)) = open.own.remove(&prepared.done.work).filter(|_| lasting) {
+                    let conflict = !matches!(prepared.done.outcome, PrepareOutcome::Merged(_));
+                    if !conflict {
+                        self.own.insert(own.clone(), at);
+                    }
+                    let asked = open.work.get(&prepared.done.work).map_or(now, |(.., asked)| *asked);
+                    self.preparations.note(own, below, asked, at, conflict);
                 }
                 self.ended(open, prepared.done.work, at, now, lasting);
             }
-            GateEvent::FreezeWanted(wanted) => Book::asked(open, wanted.work, "freeze", freeze_key(wanted), now),
+            GateEvent::FreezeWanted(wanted) => {
+                open.of_item.entry(wanted.item).or_default().push(wanted.work);
+                Book::asked(open, wanted.work, "freeze", freeze_key(wanted), now);
+            }
             GateEvent::Frozen(frozen) => {
                 let lasting = !matches!(frozen.done.outcome, FreezeOutcome::Failed { .. });
                 if let FreezeOutcome::Frozen { jobs, .. } = &frozen.done.outcome {
@@ -230,8 +284,10 @@ impl Book {
                     (&submitted.done.outcome, open.targets.remove(&submitted.done.work))
                 {
                     for target in wanted.targets {
+                        self.landings.push((now, land(&mut self.preparations.landed, &target)));
                         let Some(key) = target.subject.change_key() else { continue };
-                        self.commits.insert(target.tested_commit, key.clone());
+                        let ProjectBranch { project, branch, .. } = target.at;
+                        self.commits.insert((project, branch, target.tested_commit), key.clone());
                         self.merged.insert(key, now);
                     }
                 }
@@ -246,6 +302,7 @@ impl Book {
                 open.items.insert(enqueued.item, (key, enqueued.pipeline.clone(), words));
             }
             GateEvent::BuildsetOpened(opened) => {
+                self.drop_work(open, opened.item, now);
                 let words =
                     opened.ahead.iter().filter_map(|item| open.items.get(item)).map(|(_, _, words)| words.as_str());
                 let chain = words.collect::<Vec<_>>().join("; ");
@@ -254,8 +311,12 @@ impl Book {
             GateEvent::BuildStarted(started) => {
                 open.started.insert((started.started.build, started.started.attempt), now);
             }
+            GateEvent::BuildFailing(told) => {
+                open.failing.insert((told.failing.build, told.failing.attempt), (now, at));
+            }
             GateEvent::BuildFinished(done) => self.attempt(open, at, now, &done.finished),
             GateEvent::ItemDequeued(left) => {
+                self.drop_work(open, left.item, now);
                 open.builds.retain(|_, build| build.item != left.item);
             }
             _ => {}
@@ -293,6 +354,7 @@ impl Book {
             at,
             began: started.millis_since(granted).max(0),
             ran: now.millis_since(started).max(0),
+            failing: open.failing.get(&attempt).map(|(told, at)| (told.millis_since(started).max(0), *at)),
         };
         self.jobs.entry((pipeline.clone(), build.job.clone())).or_default().note(finished.result, told.ran);
         self.any_job.note(finished.result, told.ran);
@@ -326,7 +388,7 @@ pub(crate) fn changes_key(wanted: &ChangesWanted) -> String {
     format!("changes {} {} {}{open_of}", wanted.tenant, wanted.with_needed_by, changes.join(","))
 }
 
-fn steps_words(steps: &[MergeStep]) -> String {
+pub(super) fn steps_words(steps: &[MergeStep]) -> String {
     let words: Vec<String> = steps
         .iter()
         .map(|step| {
@@ -335,12 +397,6 @@ fn steps_words(steps: &[MergeStep]) -> String {
         })
         .collect();
     words.join("; ")
-}
-
-/// An item's own changes, within its chain.
-pub(crate) fn own_words(steps: &[MergeStep], item: ItemId) -> String {
-    let own: Vec<MergeStep> = steps.iter().filter(|step| step.item == item).cloned().collect();
-    steps_words(&own)
 }
 
 pub(crate) fn prepare_key(steps: &[MergeStep]) -> String {

@@ -14,10 +14,11 @@ use gatelog_record::draft::gate::{
 };
 use gatelog_record::event::GateEvent;
 use gatelog_record::input::GateInput;
-use gatelog_record::{BlobHash, Event, Partition, WorkId};
+use gatelog_record::{BlobHash, Event, Partition, Timestamp, WorkId};
 
 use super::Config;
-use super::book::{changes_key, config_read_key, freeze_key, own_words, prepare_key, submit_key};
+use super::book::{changes_key, config_read_key, freeze_key, prepare_key, submit_key};
+use super::merging::{Below, land, own_words};
 use super::sim::Sim;
 use crate::error::ReplayError;
 use crate::layouts::{freeze_jobs, make_layout};
@@ -34,7 +35,7 @@ impl Sim<'_> {
             Work::Submit(wanted) => submit_key(wanted),
             Work::Layout(_) | Work::Report(_) => return self.book.usual(row.work.kind()),
         };
-        self.book.nearest(&key, self.now).map_or_else(|| self.book.usual(row.work.kind()), |told| told.took)
+        self.book.took(&key, self.now).unwrap_or_else(|| self.book.usual(row.work.kind()))
     }
 
     /// How a piece of work ends.
@@ -43,10 +44,11 @@ impl Sim<'_> {
         partition: Partition,
         work: WorkId,
         row: &PendingRow,
+        asked: Timestamp,
     ) -> Result<GateInput, ReplayError> {
         let (attempt, tenant) = (row.attempt, row.tenant.clone());
         Ok(match &row.work {
-            Work::ConfigRead(wanted) => self.config_read(partition, work, attempt, wanted)?.into(),
+            Work::ConfigRead(wanted) => self.config_read(partition, work, attempt, wanted, asked)?.into(),
             Work::Layout(wanted) => {
                 let told = self.book.verdicts.get(&wanted.tenant);
                 let nearest = told.and_then(|told| told.iter().min_by_key(|(at, ..)| at.millis_since(self.now).abs()));
@@ -56,25 +58,25 @@ impl Sim<'_> {
                 let outcome = made.unwrap_or_else(|message| LayoutOutcome::Failed { code: "what-if".into(), message });
                 LayoutMade { work, attempt, tenant, outcome }.into()
             }
-            Work::Changes(wanted) => self.changes(work, attempt, wanted)?.into(),
+            Work::Changes(wanted) => self.changes(work, attempt, wanted, asked)?.into(),
             Work::Prepare(wanted) => {
-                let outcome = self.prepare(partition, &tenant, wanted)?;
+                let outcome = self.prepare(partition, &tenant, wanted, asked)?;
                 PrepareDone { work, attempt, tenant, outcome }.into()
             }
             Work::Freeze(wanted) => {
-                let outcome = self.freeze(wanted)?;
+                let outcome = self.freeze(wanted, asked)?;
                 FreezeDone { work, attempt, tenant, outcome }.into()
             }
             Work::Submit(wanted) => {
-                let outcome = self.submit(wanted)?;
+                let outcome = self.submit(wanted, asked)?;
                 SubmitDone { work, attempt, tenant, outcome }.into()
             }
             Work::Report(_) => ReportDone { work, attempt, tenant, failed: None }.into(),
         })
     }
 
-    fn told(&self, key: &str) -> Result<Option<GateEvent>, ReplayError> {
-        let Some(told) = self.book.nearest(key, self.now) else { return Ok(None) };
+    fn told(&self, key: &str, asked: Timestamp) -> Result<Option<GateEvent>, ReplayError> {
+        let Some(told) = self.book.nearest(key, asked) else { return Ok(None) };
         match event_at(self.log, told.at)?.event {
             Event::Gate(event) => Ok(Some(event)),
             _ => Ok(None),
@@ -87,8 +89,9 @@ impl Sim<'_> {
         work: WorkId,
         attempt: u32,
         wanted: &ConfigReadWanted,
+        asked: Timestamp,
     ) -> Result<ConfigFilesFound, ReplayError> {
-        let mut found = match self.told(&config_read_key(wanted))? {
+        let mut found = match self.told(&config_read_key(wanted), asked)? {
             Some(GateEvent::ConfigRead(read)) => read.found,
             _ => {
                 // Nobody read just these: what is known of them is what is there.
@@ -107,8 +110,14 @@ impl Sim<'_> {
         Ok(ConfigFilesFound { work, attempt, ..found })
     }
 
-    fn changes(&mut self, work: WorkId, attempt: u32, wanted: &ChangesWanted) -> Result<ChangesFound, ReplayError> {
-        let mut found = match self.told(&changes_key(wanted))? {
+    fn changes(
+        &mut self,
+        work: WorkId,
+        attempt: u32,
+        wanted: &ChangesWanted,
+        asked: Timestamp,
+    ) -> Result<ChangesFound, ReplayError> {
+        let mut found = match self.told(&changes_key(wanted), asked)? {
             Some(GateEvent::ChangesObserved(observed)) => observed.found,
             _ => {
                 self.assume(super::KNOWN_FACTS);
@@ -161,7 +170,7 @@ impl Sim<'_> {
     /// What gatelog merged, or did not, is as it is here and not as it was recorded.
     fn as_it_is_here(&self, facts: &mut ChangeFacts) {
         let Some(key) = facts.subject.change_key() else { return };
-        if self.merged.contains(&key) {
+        if self.merged.contains_key(&key) {
             (facts.open, facts.merged) = (false, true);
         } else if facts.merged && self.book.merged.contains_key(&key) {
             (facts.open, facts.merged) = (true, false);
@@ -173,20 +182,30 @@ impl Sim<'_> {
         partition: Partition,
         tenant: &str,
         wanted: &PrepareRequested,
+        asked: Timestamp,
     ) -> Result<PrepareOutcome, ReplayError> {
-        let recorded = match self.told(&prepare_key(&wanted.steps))? {
+        let below = Below::of(wanted, &self.landed);
+        let own = own_words(&wanted.steps, wanted.item);
+        if let Some(conflict) = self.book.preparations.conflict(&own, &below, &self.landed, asked)
+            && let Event::Gate(GateEvent::Prepared(prepared)) = event_at(self.log, conflict.at)?.event
+        {
+            return Ok(prepared.done.outcome);
+        }
+        let told = self.book.nearest(&prepare_key(&wanted.steps), asked);
+        let recorded = match self.told(&prepare_key(&wanted.steps), asked)? {
             Some(GateEvent::Prepared(prepared)) => Some(prepared.done.outcome),
             _ => None,
         };
-        let state = match recorded {
-            Some(PrepareOutcome::Merged(state)) => state,
-            Some(conflict) => return Ok(conflict),
-            None => {
+        let same = told.is_some_and(|told| self.book.preparations.on_the_same(&own, told.at, &below, &self.landed));
+        let (state, same) = match recorded {
+            Some(PrepareOutcome::Merged(state)) => (state, same),
+            // These did not merge on another base; on this one nothing says so.
+            Some(_) | None => {
                 self.assume(super::MERGES);
-                self.unseen(partition, tenant, wanted)?
+                (self.unseen(partition, tenant, wanted)?, false)
             }
         };
-        Ok(PrepareOutcome::Merged(self.on_what_is_here(partition, tenant, wanted, state)))
+        Ok(PrepareOutcome::Merged(self.on_what_is_here(partition, tenant, wanted, state, same)))
     }
 
     /// A chain nobody prepared: it merges, with the files that the item's own changes have in the record.
@@ -240,19 +259,22 @@ impl Sim<'_> {
     }
 
     /// A prepared state on the bases that are there: commits and trees are named after what went into them, unless
-    /// they are the record's own.
+    /// they are the record's own. `same` says that the branches are where they were when it was recorded, whatever the
+    /// gate knows of what others pushed.
     fn on_what_is_here(
         &self,
         partition: Partition,
         tenant: &str,
         wanted: &PrepareRequested,
         mut state: PreparedState,
+        same: bool,
     ) -> PreparedState {
         let tips = self.gate(partition).map(|gate| &gate.gate.branches.rows);
         for branch in &mut state.branches {
             let pinned = wanted.bases.iter().find(|pin| pin.at == branch.at).map(|pin| pin.commit.clone());
             let key = (tenant.to_owned(), branch.at.project.clone(), branch.at.branch.clone());
-            let base = pinned.or_else(|| tips.and_then(|tips| tips.get(&key)).cloned());
+            let recorded = same.then(|| branch.base.clone());
+            let base = pinned.or(recorded).or_else(|| tips.and_then(|tips| tips.get(&key)).cloned());
             let base = base.unwrap_or_else(|| branch.base.clone());
             if base == branch.base && !branch.commit.is_empty() {
                 continue;
@@ -282,8 +304,8 @@ impl Sim<'_> {
         state
     }
 
-    fn freeze(&mut self, wanted: &FreezeWanted) -> Result<FreezeOutcome, ReplayError> {
-        if let Some(GateEvent::Frozen(frozen)) = self.told(&freeze_key(wanted))? {
+    fn freeze(&mut self, wanted: &FreezeWanted, asked: Timestamp) -> Result<FreezeOutcome, ReplayError> {
+        if let Some(GateEvent::Frozen(frozen)) = self.told(&freeze_key(wanted), asked)? {
             return Ok(frozen.done.outcome);
         }
         self.assume(super::FROZEN_AGAIN);
@@ -294,14 +316,15 @@ impl Sim<'_> {
         }))
     }
 
-    fn submit(&mut self, wanted: &SubmitRequested) -> Result<SubmitOutcome, ReplayError> {
-        if let Some(GateEvent::Submitted(submitted)) = self.told(&submit_key(wanted))? {
+    fn submit(&mut self, wanted: &SubmitRequested, asked: Timestamp) -> Result<SubmitOutcome, ReplayError> {
+        if let Some(GateEvent::Submitted(submitted)) = self.told(&submit_key(wanted), asked)? {
             // Only refusals stand in the book.
             return Ok(submitted.done.outcome);
         }
         for target in &wanted.targets {
+            land(&mut self.landed, target);
             if let Some(key) = target.subject.change_key() {
-                self.note_merged(key);
+                self.note_merged(key, target);
             }
         }
         Ok(SubmitOutcome::Merged)

@@ -10,6 +10,7 @@
 mod book;
 mod effects;
 mod inputs;
+mod merging;
 mod sim;
 mod tally;
 mod walk;
@@ -50,7 +51,7 @@ const RECORDED_OTHER_CHAIN: &str =
 const FREQUENT_RESULT: &str =
     "any other build ends with the job's most frequent recorded result, after the middle of its recorded durations";
 const UNKNOWN_JOB: &str = "a job that never ran succeeds, after the middle of all durations";
-const MERGES: &str = "changes that were never prepared together merge, with the files of their own that were recorded";
+const MERGES: &str = "changes merge with what they never met, and with the files of their own that were recorded; what did not merge does not";
 const KNOWN_FILES: &str = "configuration that nobody read just so is what is known of it";
 const KNOWN_FACTS: &str = "changes that nobody asked for together are as they were told of nearest in time";
 const FROZEN_AGAIN: &str =
@@ -266,11 +267,9 @@ pub fn what_if(
         tally = asker.tally_before(&cut, partition, answer.divergence.as_ref(), &otherwise)?;
     }
     let mut sim = Sim::new(log, &sealed, &book, &config, shells, tally, now);
-    for (key, at) in &book.merged {
-        if *at < now {
-            sim.merged.insert(key.clone());
-        }
-    }
+    let merged = book.merged.iter().filter(|(_, at)| **at < now);
+    sim.merged = merged.map(|(key, _)| (key.clone(), None)).collect();
+    sim.landed = book.landed_before(now);
     sim.begin()?;
     sim.first.clear();
     for record in &otherwise {
@@ -495,16 +494,22 @@ fn is_outside(input: &Input) -> bool {
     }
 }
 
-/// Of which of gatelog's own merges an input tells, and how long after it.
+/// Of which of gatelog's own merges an input tells, and how long after it: of a branch that moved to what gatelog put
+/// there, or of a change that it merged. A change may be merged just as it was proposed: what is told of a change
+/// before names the same commit and is no echo.
 fn echo_of(input: &Input, book: &Book, at: Timestamp) -> Option<(ChangeKey, i64)> {
     let Input::Gate(GateInput::TriggerReceived(received)) = input else { return None };
     let event = &received.event;
-    let of_commit = event.commit.as_ref().and_then(|commit| book.commits.get(commit)).cloned();
-    let of_change = || {
-        let key = ChangeKey { project: event.project.clone(), change: event.change.clone()? };
-        (event.event.contains("merged") && book.merged.contains_key(&key)).then_some(key)
+    let key = match &event.change {
+        None => {
+            let branch = event.branch.as_deref().or_else(|| event.git_ref.strip_prefix("refs/heads/"))?;
+            book.commits.get(&(event.project.clone(), branch.to_owned(), event.commit.clone()?))?.clone()
+        }
+        Some(change) if event.event.contains("merged") => {
+            ChangeKey { project: event.project.clone(), change: change.clone() }
+        }
+        Some(_) => return None,
     };
-    let key = of_commit.or_else(of_change)?;
     let merged = book.merged.get(&key)?;
     Some((key, at.millis_since(*merged).max(0)))
 }

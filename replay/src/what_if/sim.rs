@@ -3,18 +3,20 @@
 //! The rules, the shell and the fold are those of life. What comes from outside comes as it was recorded, when it was
 //! recorded; what effects, workers and timers would have said is modelled by [`super::RULES`]. Time is the record's.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use gatelog_deciding::Rules;
 use gatelog_event_log::{Blobs, Log, Offset};
 use gatelog_record::draft::capacity::LeaseReleased;
-use gatelog_record::draft::gate::{AttemptFinished, AttemptStarted, BuildResult, ChangeKey};
+use gatelog_record::draft::gate::{
+    AttemptFailing, AttemptFinished, AttemptStarted, BuildResult, ChangeKey, SubmitTarget,
+};
 use gatelog_record::draft::partition::{OutboxDelivered, TimerDue};
 use gatelog_record::event::{CapacityEvent, GateEvent};
 use gatelog_record::input::{CapacityInput, GateInput, PartitionInput};
 use gatelog_record::{
-    BuildId, Domain, Event, EventRecord, Input, InputId, InputRecord, LeaseId, Partition, Source, Timestamp, Value,
-    WorkId,
+    BuildId, Domain, Event, EventRecord, EventRef, Input, InputId, InputRecord, LeaseId, Partition, Source, Timestamp,
+    Value, WorkId,
 };
 use gatelog_rules_capacity::CapacityRules;
 use gatelog_rules_config::ParseCache;
@@ -24,6 +26,7 @@ use gatelog_writer::Shell;
 
 use super::Config;
 use super::book::{Book, item_key};
+use super::merging::Landed;
 use super::tally::{Tally, subject_words};
 use crate::error::ReplayError;
 use crate::reading::event_at;
@@ -39,8 +42,10 @@ const MODELLED: u64 = 1 << 48;
 
 /// What is to happen.
 enum Todo {
-    Work(Partition, WorkId, u32),
+    /// Work, which attempt at it, and when it was asked for.
+    Work(Partition, WorkId, u32, Timestamp),
     Start(LeaseId),
+    Failing(LeaseId),
     Finish(LeaseId),
     Release(LeaseId),
     Echo(Partition, Box<InputRecord>),
@@ -88,7 +93,10 @@ pub(super) struct Sim<'a> {
     pub tally: Tally,
     /// Which rules of the model were used, and how often.
     pub assumed: BTreeMap<&'static str, u64>,
-    pub(super) merged: BTreeSet<ChangeKey>,
+    /// What gatelog merged, with the tips of a branch before and after where that happened here.
+    pub(super) merged: BTreeMap<ChangeKey, Option<(String, String)>>,
+    /// The same by branch, in order.
+    pub(super) landed: Landed,
     echoes: BTreeMap<ChangeKey, Vec<EchoTold>>,
     pub(super) cache: ParseCache,
     /// The first decision that was made, for whoever asks what came of what was changed.
@@ -123,7 +131,8 @@ impl<'a> Sim<'a> {
             told: BTreeMap::new(),
             tally,
             assumed: BTreeMap::new(),
-            merged: BTreeSet::new(),
+            merged: BTreeMap::new(),
+            landed: Landed::new(),
             echoes: BTreeMap::new(),
             cache: ParseCache::default(),
             first: Vec::new(),
@@ -156,8 +165,9 @@ impl<'a> Sim<'a> {
         }
         for (partition, work, row) in open {
             let usual = self.book.usual(row.work.kind());
-            let due = self.book.answered.get(&work).copied().unwrap_or_else(|| self.now.plus_millis(usual));
-            self.at(due.max(row.not_before), Todo::Work(partition, work, row.attempt));
+            let told = self.book.answered.get(&work).copied();
+            let (asked, due) = told.unwrap_or_else(|| (self.now, self.now.plus_millis(usual)));
+            self.at(due.max(row.not_before), Todo::Work(partition, work, row.attempt, asked));
         }
         let mut runs = Vec::new();
         for (partition, capacity) in &self.capacities {
@@ -200,6 +210,10 @@ impl<'a> Sim<'a> {
                     Some(since) => {
                         let (_, ran) = self.spans(lease);
                         self.at(since.plus_millis(ran), Todo::Finish(lease));
+                        let failing = self.failing(lease).map(|(after, _)| since.plus_millis(after));
+                        if let Some(known) = failing.filter(|known| *known > self.now) {
+                            self.at(known, Todo::Failing(lease));
+                        }
                     }
                 },
                 _ => {}
@@ -276,10 +290,10 @@ impl<'a> Sim<'a> {
     fn act(&mut self, todo: Todo) -> Result<(), ReplayError> {
         match todo {
             Todo::Echo(partition, input) => self.feed(partition, &input),
-            Todo::Work(partition, work, attempt) => {
+            Todo::Work(partition, work, attempt, asked) => {
                 let pending = self.gate(partition).and_then(|gate| gate.gate.pending_work.rows.get(&work));
                 let Some(row) = pending.filter(|row| row.attempt == attempt).cloned() else { return Ok(()) };
-                let outcome = self.outcome(partition, work, &row)?;
+                let outcome = self.outcome(partition, work, &row, asked)?;
                 let tenant = row.tenant.clone();
                 self.say(partition, &tenant, outcome)
             }
@@ -289,6 +303,9 @@ impl<'a> Sim<'a> {
                 let Some(run) = self.runs.get_mut(&lease).filter(|run| !run.over) else { return Ok(()) };
                 run.started = Some(now);
                 let run = run.clone();
+                if let Some((after, _)) = self.failing(lease) {
+                    self.later(after, Todo::Failing(lease));
+                }
                 self.later(ran, Todo::Finish(lease));
                 let started = AttemptStarted {
                     tenant: run.tenant.clone(),
@@ -299,6 +316,19 @@ impl<'a> Sim<'a> {
                     started_at: now,
                 };
                 self.say(run.owner, &run.tenant, GateInput::AttemptStarted(started))
+            }
+            Todo::Failing(lease) => {
+                let Some(run) = self.runs.get(&lease).filter(|run| !run.over).cloned() else { return Ok(()) };
+                let Some((_, at)) = self.failing(lease) else { return Ok(()) };
+                let Event::Gate(GateEvent::BuildFailing(told)) = event_at(self.log, at)?.event else { return Ok(()) };
+                let failing = AttemptFailing {
+                    tenant: run.tenant.clone(),
+                    build: run.build,
+                    attempt: run.attempt,
+                    worker: run.worker,
+                    detail: told.failing.detail,
+                };
+                self.say(run.owner, &run.tenant, GateInput::AttemptFailing(failing))
             }
             Todo::Finish(lease) => {
                 let Some(run) = self.runs.get_mut(&lease).filter(|run| !run.over) else { return Ok(()) };
@@ -369,7 +399,7 @@ impl<'a> Sim<'a> {
                 let Some(row) = row else { return };
                 let took = self.takes(&row);
                 let due = self.now.plus_millis(took.max(1)).max(row.not_before);
-                self.at(due, Todo::Work(partition, work, row.attempt));
+                self.at(due, Todo::Work(partition, work, row.attempt, self.now));
             }
             Event::Capacity(CapacityEvent::LeaseGranted(granted)) => {
                 let run = Run {
@@ -457,6 +487,13 @@ impl<'a> Sim<'a> {
         }
     }
 
+    /// After how many milliseconds an attempt is known to fail, and where the record says so.
+    fn failing(&self, lease: LeaseId) -> Option<(i64, EventRef)> {
+        let run = self.runs.get(&lease)?;
+        let (item, _, job, chain) = self.about(run)?;
+        self.book.attempt_of(&item, &job, run.attempt, &chain)?.0.failing
+    }
+
     /// How an attempt ends.
     fn finished(&mut self, run: &Run) -> Result<AttemptFinished, ReplayError> {
         let Some((item, pipeline, job, chain)) = self.about(run) else {
@@ -510,18 +547,31 @@ impl<'a> Sim<'a> {
         input: InputRecord,
         lag: i64,
     ) -> Result<(), ReplayError> {
-        if self.merged.contains(&of) {
-            return self.feed(to, &input);
+        if self.merged.contains_key(&of) {
+            return self.feed(to, &self.as_merged_here(&of, input));
         }
         self.echoes.entry(of).or_default().push(EchoTold { to, input, lag });
         Ok(())
     }
 
-    pub(super) fn note_merged(&mut self, of: ChangeKey) {
+    pub(super) fn note_merged(&mut self, of: ChangeKey, target: &SubmitTarget) {
+        self.merged.insert(of.clone(), Some((target.tested_base.clone(), target.tested_commit.clone())));
         for echo in self.echoes.remove(&of).unwrap_or_default() {
-            self.later(echo.lag, Todo::Echo(echo.to, Box::new(echo.input)));
+            let input = self.as_merged_here(&of, echo.input);
+            self.later(echo.lag, Todo::Echo(echo.to, Box::new(input)));
         }
-        self.merged.insert(of);
+    }
+
+    /// An echo as it sounds here: a branch that moved did so between the commits of this world.
+    fn as_merged_here(&self, of: &ChangeKey, mut echo: InputRecord) -> InputRecord {
+        if let Some(Some((base, commit))) = self.merged.get(of)
+            && let Input::Gate(GateInput::TriggerReceived(received)) = &mut echo.input
+            && received.event.change.is_none()
+        {
+            received.event.old_commit = received.event.old_commit.is_some().then(|| base.clone());
+            received.event.commit = Some(commit.clone());
+        }
+        echo
     }
 }
 

@@ -68,7 +68,8 @@ fn until_the_end(server: &Server, signals: &Signals, site: &Path) -> Option<Ende
             None => {}
             Some((began, left_before)) => {
                 let left = server.left();
-                if left == 0 {
+                // Load balancers ask whether it is ready now and then: it answers until they have.
+                if left == 0 && began.elapsed() >= stopping.at_least() {
                     tracing::info!("drained");
                     return None;
                 }

@@ -37,7 +37,7 @@ pub fn site(
         parts.extend(web::paused(&signer, &own));
         parts
     };
-    let present = Arc::clone(&process.signer);
+    let (present, leaving) = (Arc::clone(&process.signer), Arc::clone(&process.signer));
     let keyring = Arc::clone(&process.keyring);
     let public = move |key: &PublicKey| {
         let text = match key {
@@ -63,6 +63,7 @@ pub fn site(
         past: Arc::new(TimelinePast::new(gate, capacity)),
         consoles,
         health: Arc::new(health),
+        leaving: Arc::new(move || web::leaving(&leaving)),
         components: Arc::new(move || web::components(&present)),
         keys: Arc::new(public),
         authenticators: Arc::new(authenticators),

@@ -4,7 +4,8 @@
 //!   when a part has **stopped** and will not go on until somebody does something. What is `yellow` (one input was
 //!   refused, a cloud answers with errors) works on and is 200: an alarm for it looks at `state`;
 //! - `health/ready`, for load balancers: 200 when this process can answer reads as of now, 503 while it catches up
-//!   with the log, and once its folds have stopped or end. Whether writers elsewhere run says nothing about that;
+//!   with the log, once its folds have stopped or end, and while it drains or stops: it still answers then, but whoever
+//!   is sent to it next may find nobody. The `reason` says which. Whether writers elsewhere run says nothing about that;
 //! - `health/live`, for those who start processes again: 200 whenever the process answers at all. A stopped part is no
 //!   reason to be killed: it stops for what a restart would only meet again, and the reads go on meanwhile.
 
@@ -37,9 +38,12 @@ pub(crate) fn document(app: &App) -> (bool, Json) {
 
 /// Whether reads can be answered as of now, and what says so.
 pub(crate) fn ready(app: &App) -> (bool, Json) {
+    let parts = folds(app);
     let folds = [&app.site.gate_fold, &app.site.capacity_fold];
-    let ready = folds.iter().all(|fold| matches!(fold.health(), Health::Following));
-    (ready, json!({ "ready": ready, "parts": told(self::folds(app)) }))
+    let behind = folds.iter().zip(&parts).find(|(fold, _)| !matches!(fold.health(), Health::Following));
+    let behind = behind.map(|(_, part)| format!("{} is {}", part.part, part.state));
+    let reason = app.site.leaving.why().or(behind);
+    (reason.is_none(), json!({ "ready": reason.is_none(), "reason": reason, "parts": told(parts) }))
 }
 
 fn told(parts: Vec<PartHealth>) -> Json {

@@ -61,6 +61,6 @@ pub use past::{Past, PastError, TimelinePast};
 pub use paths::ReadPath;
 pub use routes::{read_paths, router, serve};
 pub use site::{
-    Component, ComponentState, Components, ConsoleChunk, ConsoleSource, Consoles, Health, NoConsoles, PartHealth,
-    PublicKey, PublicKeys, Site,
+    Component, ComponentState, Components, ConsoleChunk, ConsoleSource, Consoles, Health, Leaving, NoConsoles,
+    PartHealth, PublicKey, PublicKeys, Site,
 };

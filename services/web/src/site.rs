@@ -36,6 +36,8 @@ pub struct Site {
     pub consoles: Arc<dyn Consoles>,
     /// How those who decide are.
     pub health: Arc<dyn Health>,
+    /// Whether this process is about to end, and why: new readers are better sent elsewhere.
+    pub leaving: Arc<dyn Leaving>,
     /// Who is there.
     pub components: Arc<dyn Components>,
     /// What people encrypt secrets with and let in by SSH.
@@ -156,6 +158,18 @@ pub trait Health: Send + Sync {
 
 impl<F: Fn() -> Vec<PartHealth> + Send + Sync> Health for F {
     fn parts(&self) -> Vec<PartHealth> {
+        self()
+    }
+}
+
+/// Whether a process is about to end.
+pub trait Leaving: Send + Sync {
+    /// Why it is, one sentence; `None` while it is not.
+    fn why(&self) -> Option<String>;
+}
+
+impl<F: Fn() -> Option<String> + Send + Sync> Leaving for F {
+    fn why(&self) -> Option<String> {
         self()
     }
 }

@@ -93,9 +93,23 @@ fn the_node_of_a_job_that_failed_is_kept_until_it_is_let_go_and_the_history_says
     }
     let told = page(&format!("/t/test/build/{build}"));
     assert!(told.contains("Its nodes are kept: to look at"), "{told}");
+    let kept_at =
+        api.get("/api/tenant/test/status", None).header("gatelog-position").rsplit(':').next().unwrap().to_owned();
     let answer = api.send("DELETE", &format!("{path}?reason=found%20it"), Some(&ops()), None, None);
     assert_eq!(answer.status, 204, "{}", answer.text);
     eventually("the node is gone", || nodes(&site).is_empty().then_some(()));
+    // As it was then, the node is kept; before anybody asked nothing was to be kept; now nothing is.
+    let then = server.json(&format!("{path}?at={kept_at}"));
+    assert_eq!((&then["nodes"][0]["nodes"], &then["current_count"]), (&json!([node]), &json!(1)), "{then}");
+    let list = server.json(&format!("/api/tenant/test/autohold?at={kept_at}"));
+    assert_eq!(list[0]["nodes"][0]["nodes"], json!([node]), "{list}");
+    let set = site.events("gate.events").into_iter().find(|event| event["kind"] == "gate.autohold-set").unwrap();
+    let set = set["sequence"].as_u64().unwrap();
+    assert_eq!(server.json(&format!("/api/tenant/test/autohold?at={}", set - 1)), json!([]));
+    let asked_for = server.json(&format!("{path}?at={set}"));
+    assert_eq!((&asked_for["nodes"], &asked_for["current_count"]), (&json!([]), &json!(0)), "{asked_for}");
+    let (code, out, err) = site.gatelog(&["autohold-list", "--tenant", "test", "--at", &kept_at]);
+    assert!(code == 0 && out.contains("to look at") && out.contains("kept 1 of 1"), "{out}{err}");
     assert_eq!(api.get(&path, None).status, 404);
     // Of a build it is still told that its nodes were kept.
     let held = server.json("/api/tenant/test/builds?held=true");

@@ -10,7 +10,7 @@ use super::failure::{Code, Failure};
 use super::output::Output;
 use crate::cli::SiteArgs;
 use crate::cli::repartition::LogRepartitionArgs;
-use crate::logs::{self, PARTITIONS};
+use crate::logs::{self, OpenError, PARTITIONS};
 
 /// `log repartition`
 pub fn run(site: &SiteArgs, args: &LogRepartitionArgs) -> Result<ExitCode, Failure> {
@@ -40,8 +40,13 @@ pub fn run(site: &SiteArgs, args: &LogRepartitionArgs) -> Result<ExitCode, Failu
             let _ = out.flush();
         }
     };
-    let done = gatelog_log_kafka::repartition(kafka.clone(), section.partitions, &mut told)
-        .map_err(|error| logs::explained(&kafka, error))?;
+    let done = gatelog_log_kafka::repartition(kafka.clone(), section.partitions, &mut told).map_err(|error| {
+        match logs::explained(&kafka, error.clone()) {
+            // What is wrong with the topics is what this mends, and not what keeps it from that.
+            OpenError::Topics { .. } => OpenError::from(error),
+            other => other,
+        }
+    })?;
     let Some(done) = done else {
         let _ = if args.json {
             out.json(&json!({ "changed": false, "partitions": section.partitions }))?

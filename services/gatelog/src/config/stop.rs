@@ -25,6 +25,10 @@ pub struct StopSection {
     /// How long a process that drains waits for its builds, in seconds; then it stops at once.
     #[serde(default = "default_limit")]
     pub drain_limit: u64,
+    /// For how long a process that drains answers at least, in seconds, so that load balancers see that it is not ready
+    /// and send nobody any more.
+    #[serde(default)]
+    pub drain_at_least: u64,
 }
 
 /// As long as a build takes at most where nobody says otherwise. Zuul: `max-job-timeout`.
@@ -34,7 +38,7 @@ fn default_limit() -> u64 {
 
 impl Default for StopSection {
     fn default() -> Self {
-        StopSection { sigterm_method: SigtermMethod::default(), drain_limit: default_limit() }
+        StopSection { sigterm_method: SigtermMethod::default(), drain_limit: default_limit(), drain_at_least: 0 }
     }
 }
 
@@ -42,5 +46,10 @@ impl StopSection {
     /// How long draining may take.
     pub fn limit(&self) -> Duration {
         Duration::from_secs(self.drain_limit)
+    }
+
+    /// How long it takes at least.
+    pub fn at_least(&self) -> Duration {
+        Duration::from_secs(self.drain_at_least)
     }
 }

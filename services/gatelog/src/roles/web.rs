@@ -59,6 +59,16 @@ pub fn start(
     serve(process, listener, gatelog_web::router(site))
 }
 
+/// Whether this process is about to end, and why.
+pub fn leaving(signer: &Signer) -> Option<String> {
+    let own = signer.own();
+    match own.state {
+        State::Stopped => Some("it stops".to_owned()),
+        _ if own.draining => Some("it drains, and stops once its builds have ended".to_owned()),
+        State::Initializing | State::Running => None,
+    }
+}
+
 /// Who is there, as the API tells it.
 pub fn components(signer: &Signer) -> Vec<gatelog_web::Component> {
     let told = |(component, age): (Component, Duration)| gatelog_web::Component {
@@ -212,6 +222,7 @@ mod tests {
         here.change(|own| own.draining = true);
         assert!(here.sign());
         assert_eq!(told("here").state, ComponentState::Draining);
+        assert!(leaving(&here).is_some_and(|why| why.contains("drains")) && leaving(&far).is_none());
         here.change(|own| own.draining = false);
         *clock.lock().unwrap() = Duration::from_secs(31);
         assert!(here.sign());
@@ -222,5 +233,6 @@ mod tests {
         here.is(State::Running);
         assert!(here.sign());
         assert_eq!(told("here").state, ComponentState::Stopped, "what ends does not begin anew");
+        assert_eq!(leaving(&here).as_deref(), Some("it stops"));
     }
 }

@@ -161,7 +161,7 @@ pub(crate) fn admin(reach: &Reach) -> Result<AdminClient<Context>, LogError> {
     or_system(admin, "setting up a Kafka client", &reach.config.brokers)
 }
 
-fn options(reach: &Reach) -> AdminOptions {
+pub(crate) fn options(reach: &Reach) -> AdminOptions {
     let timeout = Some(reach.config.timeout);
     AdminOptions::new().request_timeout(timeout).operation_timeout(timeout)
 }
@@ -280,6 +280,21 @@ pub(crate) fn site_record(reach: &Reach) -> Result<Option<SiteRecord>, LogError>
         Ok(true)
     })?;
     Ok(found)
+}
+
+/// An error where the log is in another generation of its topics by now than this process knows.
+pub(crate) fn still_counts(reach: &Reach) -> Result<(), LogError> {
+    let known = reach.names.generation();
+    match site_record(reach)? {
+        Some(site) if site.topics != known => Err(LogError::Stopped {
+            message: format!(
+                "the log is in generation {} of its topics since `gatelog log repartition`, and this process knows \
+                 generation {known}",
+                site.topics
+            ),
+        }),
+        _ => Ok(()),
+    }
 }
 
 fn missing(reach: &Reach, what: &str) -> LogError {

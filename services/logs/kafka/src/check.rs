@@ -5,6 +5,7 @@ use std::fmt;
 use gatelog_event_log::LogError;
 
 use crate::admin::{Cluster, Topic, cluster, cluster_with_settings, site_record, topic_settings, wanted_topics};
+use crate::closing::CLOSED;
 use crate::config::KafkaConfig;
 use crate::cursor::Reach;
 use crate::layout::SiteRecord;
@@ -286,6 +287,10 @@ impl Judge<'_> {
                 "retention.ms" | "retention.bytes" if number(found) >= 0 => {
                     (FindingKind::Retention, "it deletes history")
                 }
+                "max.message.bytes" if found == CLOSED => (
+                    FindingKind::MessageSize,
+                    "it takes no inputs: `gatelog log repartition` was broken off, run it again",
+                ),
                 "max.message.bytes" if number(found) < number(&wanted) => {
                     (FindingKind::MessageSize, "the largest records would be refused")
                 }

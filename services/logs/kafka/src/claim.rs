@@ -10,6 +10,7 @@ use gatelog_event_log::{Claim, EventWriter, LogError, ReadLimit, Tail};
 use gatelog_record::{Envelope, Partition, Stream};
 use parking_lot::Mutex;
 
+use crate::admin::still_counts;
 use crate::config::Known;
 use crate::cursor::{Cursor, Raw, Reach};
 use crate::layout::{Token, control, token_of};
@@ -164,6 +165,8 @@ impl Claims {
             history.unsettled = None;
             return Err(LogError::Fenced { partition, term: history.tail.term.saturating_add(1) });
         }
+        // Where the log has moved on, nobody is fenced there.
+        still_counts(&self.reach)?;
         // Fence first, then read: in the other order something might be written in between.
         let transactions = Transactions::begin(&self.reach, partition)?;
         let begun = self.reach.stable_of(stream)?;
@@ -188,6 +191,8 @@ impl Claims {
             let place = self.reach.place(Stream::Events(partition), *offset, 0);
             return Err(LogError::Damaged { place, what: broken.to_string() });
         }
+        // Whoever moves the log while this is done finds that it was claimed, or was done before it is looked here.
+        still_counts(&self.reach)?;
         let tail = history.tail;
         let claim = Claim {
             partition,

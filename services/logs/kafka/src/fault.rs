@@ -113,7 +113,9 @@ pub(crate) fn system(what: impl Into<String>, brokers: &str, error: &KafkaError)
             "bring back the brokers that are down: too few replicas are in sync".to_owned()
         }
         Some(Code::MessageSizeTooLarge | Code::InvalidMessageSize) => {
-            "raise max.message.bytes of the topics: see `gatelog log check`".to_owned()
+            "raise max.message.bytes of the topics, or start this process again if the log has moved to others: see \
+             `gatelog log check`"
+                .to_owned()
         }
         Some(code) if is_passing(code) => format!("see that a broker answers at {brokers}"),
         None if matches!(error, KafkaError::ClientConfig(..) | KafkaError::ClientCreation(_)) => {

@@ -7,9 +7,11 @@
 //! links and checksums hold as before.
 //!
 //! # Order
-//! The writers of all partitions are fenced; topics are made; records are copied; then **one** site record says which
-//! generation counts. Whatever dies before it has changed nothing: the same again goes on where the copy ends, once that
-//! has been compared with what it is a copy of. The topics before stay until somebody deletes them.
+//! The writers of all partitions are fenced; topics are made; records are copied; the topics before are closed for
+//! inputs ([`crate::closing`]), and what came in until then is copied; then **one** site record says which generation
+//! counts. Whatever dies before it has changed nothing: the same again goes on where the copy ends, once that has been
+//! compared with what it is a copy of. What dies between the last two leaves topics that take no inputs until the same is
+//! done again: until then it is not known whether they count. The topics before stay until somebody deletes them.
 //!
 //! # What it cannot do
 //! Split a partition's history. A tenant's decisions stand in one order in one partition, under one chain: no copy takes
@@ -21,7 +23,7 @@ use std::time::Duration;
 
 use gatelog_event_log::presence::Presence;
 use gatelog_event_log::{LogError, failpoint};
-use gatelog_record::{Domain, Partition, SiteId, Stream};
+use gatelog_record::{SiteId, Stream};
 use parking_lot::Mutex;
 use rdkafka::Message;
 use rdkafka::client::ClientContext;
@@ -32,13 +34,13 @@ use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
 
 use crate::admin;
+use crate::closing::{Held, close_inputs, open_inputs};
 use crate::config::{KafkaConfig, Purpose};
 use crate::cursor::{Cursor, Reach};
 use crate::fault::{Context, code_of, or_system, system};
 use crate::layout::{SiteRecord, Token, control, token_of};
 use crate::names::{Names, with_index};
 use crate::presence::KafkaPresence;
-use crate::writer::Transactions;
 
 /// After so many records, or bytes, it is waited until all are there.
 const GROUP_RECORDS: u64 = 100;
@@ -78,7 +80,7 @@ struct Move {
 /// # Errors
 /// `System` when somebody serves the log, when partitions that would go are not empty, when no broker answers or they
 /// refuse; `Damaged` when something stands in a new topic that is no copy, or the old ones have a gap. Whatever the
-/// error, the generation that counted before still counts.
+/// error, the generation that counted before still counts, unless it comes after the switch and says so.
 pub fn repartition(
     config: KafkaConfig,
     partitions: u32,
@@ -94,6 +96,8 @@ pub fn repartition(
     let streams = Names::partitioned();
     let widest = streams.iter().map(|stream| actual(&reach.names, *stream)).max().unwrap_or_default();
     if known.partitions == partitions && widest <= partitions {
+        // One that was broken off may have closed them, and is not wanted any more.
+        open_inputs(&reach)?;
         return Ok(None);
     }
     if partitions > known.partitions {
@@ -134,26 +138,49 @@ pub fn repartition(
         }
     }
     // Who had a partition cannot write to it any more, and what it had open is over.
-    for domain in Domain::ALL {
-        for index in 0..known.partitions {
-            drop(Transactions::begin(&reach, Partition { domain, index })?);
-        }
-    }
+    let held = Held::take(&reach, known.partitions)?;
     let missing: Vec<_> = wanted.into_iter().filter(|(topic, _)| !cluster.topics.contains_key(topic)).collect();
     if !missing.is_empty() {
         admin::create(&reach, &missing)?;
     }
     failpoint::pass("repartition/made");
     let moved = Move { old: reach.names.clone(), new, reach };
-    let copied = moved.all(partitions, told)?;
+    let mut ends = Vec::new();
+    moved.all(partitions, &mut ends, told)?;
     // A process that came meanwhile would write into topics that no longer count.
     nobody_is_there(&config)?;
     failpoint::pass("repartition/copied");
+    let closed = close_inputs(&moved.reach, known.partitions).and_then(|()| {
+        failpoint::pass("repartition/closed");
+        moved.all(partitions, &mut ends, told)?;
+        held.prove()
+    });
+    if let Err(error) = closed {
+        // Nothing is changed: the topics before still count, and take inputs again.
+        return Err(match open_inputs(&moved.reach) {
+            Ok(()) => error,
+            Err(left) => {
+                refused(format!("{error}; and the topics before take no inputs until this is done again: {left}"))
+            }
+        });
+    }
     let counts = admin::send_site(&moved.reach, &next)?;
     failpoint::pass("repartition/switched");
     if counts != next {
         return Err(refused("somebody else did the same at this moment; look with `gatelog log check`".to_owned()));
     }
+    // Somebody claimed a partition in the moment between: what was decided there is copied too, as long as nobody has
+    // begun in the new topics.
+    if held.prove().is_err() {
+        let _held = Held::take(&moved.reach, known.partitions)?;
+        moved.all(partitions, &mut ends, told).map_err(|error| {
+            refused(format!(
+                "the log is in its new topics, but somebody wrote to those before at that very moment, and that could not \
+                 be taken along: {error}"
+            ))
+        })?;
+    }
+    let copied = ends.iter().map(|(stream, end)| (moved.new.topic(*stream), *end)).collect();
     let left = streams.iter().map(|stream| moved.old.topic(*stream)).collect();
     Ok(Some(Copied { site: next.site, topics: next.topics, partitions, copied, left }))
 }
@@ -176,9 +203,13 @@ fn nobody_is_there(config: &KafkaConfig) -> Result<(), LogError> {
 }
 
 impl Move {
-    /// Every partition of every topic; again, as long as something comes in.
-    fn all(&self, partitions: u32, told: &mut dyn FnMut(&str, u64)) -> Result<Vec<(String, u64)>, LogError> {
-        let mut ends: Vec<(Stream, u64)> = Vec::new();
+    /// Every partition of every topic that has grown since it ended here; again, as long as something comes in.
+    fn all(
+        &self,
+        partitions: u32,
+        ends: &mut Vec<(Stream, u64)>,
+        told: &mut dyn FnMut(&str, u64),
+    ) -> Result<(), LogError> {
         for round in 0..=ROUNDS {
             let mut now = Vec::new();
             for topic in Names::partitioned() {
@@ -187,7 +218,7 @@ impl Move {
                     now.push((stream, self.reach.stable(&self.old.topic(stream), index)?));
                 }
             }
-            if now == ends {
+            if now == *ends {
                 break;
             }
             if round == ROUNDS {
@@ -202,9 +233,9 @@ impl Move {
                     told(&self.new.topic(*stream), *end);
                 }
             }
-            ends = now;
+            *ends = now;
         }
-        Ok(ends.into_iter().map(|(stream, end)| (self.new.topic(stream), end)).collect())
+        Ok(())
     }
 
     /// One partition up to this offset: what is there is compared, what is missing is copied.

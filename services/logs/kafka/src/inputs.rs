@@ -1,7 +1,7 @@
 //! Appending inputs: one idempotent producer for the whole log.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use gatelog_event_log::{Completer, LogError, Offset, Pending, pending};
 use gatelog_record::Stream;
@@ -13,6 +13,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, PurgeConfig, ThreadedProducer};
 
+use crate::admin::still_counts;
 use crate::config::Purpose;
 use crate::cursor::Reach;
 use crate::fault::{Context, code_of, or_system, system};
@@ -30,6 +31,7 @@ pub(crate) struct Owed {
 /// Tells callers what became of their appends.
 pub(crate) struct Deliveries {
     waiting: Arc<AtomicU64>,
+    refused: Arc<AtomicBool>,
     brokers: String,
 }
 
@@ -57,6 +59,9 @@ impl ProducerContext for Deliveries {
             // The log was abandoned: the answer never comes.
             Err((error, _)) if matches!(code_of(error), Some(Code::PurgeQueue | Code::PurgeInflight)) => {}
             Err((error, _)) => {
+                if code_of(error) == Some(Code::MessageSizeTooLarge) {
+                    self.refused.store(true, Ordering::Release);
+                }
                 completer.complete(Err(system(format!("appending to {stream}"), &self.brokers, error)));
             }
         }
@@ -68,11 +73,14 @@ pub(crate) struct Inputs {
     reach: Arc<Reach>,
     producer: Mutex<Option<ThreadedProducer<Deliveries>>>,
     waiting: Arc<AtomicU64>,
+    /// Whether the brokers refused an append as too large, as they do in topics that are closed: see
+    /// [`crate::closing`].
+    refused: Arc<AtomicBool>,
 }
 
 impl Inputs {
     pub(crate) fn new(reach: Arc<Reach>) -> Inputs {
-        Inputs { reach, producer: Mutex::new(None), waiting: Arc::default() }
+        Inputs { reach, producer: Mutex::new(None), waiting: Arc::default(), refused: Arc::default() }
     }
 
     /// Appends the records of one append, which have been checked and are some.
@@ -82,6 +90,10 @@ impl Inputs {
         records: Vec<Vec<u8>>,
         size: u64,
     ) -> Result<Pending<Result<Vec<Offset>, LogError>>, LogError> {
+        if self.refused.load(Ordering::Acquire) {
+            still_counts(&self.reach)?;
+            self.refused.store(false, Ordering::Release);
+        }
         let waiting = self.waiting.load(Ordering::Acquire);
         if waiting > 0 && waiting + size > self.reach.config.queue_bytes {
             return Err(LogError::Busy { waiting });
@@ -101,7 +113,11 @@ impl Inputs {
         let producer = match &mut *slot {
             Some(producer) => producer,
             empty => {
-                let context = Deliveries { waiting: Arc::clone(&self.waiting), brokers: brokers.clone() };
+                let context = Deliveries {
+                    waiting: Arc::clone(&self.waiting),
+                    refused: Arc::clone(&self.refused),
+                    brokers: brokers.clone(),
+                };
                 let config = self.reach.client(Purpose::Inputs);
                 empty.insert(or_system(config.create_with_context(context), "setting up a Kafka producer", brokers)?)
             }

@@ -47,6 +47,7 @@
 mod admin;
 mod check;
 mod claim;
+mod closing;
 mod config;
 mod cursor;
 mod fault;

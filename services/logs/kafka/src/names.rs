@@ -41,6 +41,11 @@ impl Names {
         Names { prefix: self.prefix.clone(), topics }
     }
 
+    /// Which generation of topics it is, from 1.
+    pub(crate) fn generation(&self) -> u32 {
+        self.topics.max(1)
+    }
+
     /// The topic of a stream.
     pub(crate) fn topic(&self, stream: Stream) -> String {
         match self.topics {

@@ -599,6 +599,23 @@ async fn health_is_503_only_for_what_needs_somebody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_is_about_to_end_is_not_ready_and_says_why_but_answers() {
+    let site = told(9).await;
+    let ready = site.served.json("/api/health/ready").await;
+    assert_eq!((&ready["ready"], &ready["reason"]), (&json!(true), &json!(null)));
+    *site.served.leaving.lock().unwrap() = Some("it drains".into());
+    let ready = site.served.get("/api/health/ready").await;
+    assert_eq!(
+        (ready.status, &ready.json()["ready"], &ready.json()["reason"]),
+        (503, &json!(false), &json!("it drains"))
+    );
+    // A load balancer sends nobody any more; who is there is answered, and nothing is wrong with it.
+    for path in ["/api/tenants", "/api/health", "/api/health/live"] {
+        assert_eq!(site.served.get(path).await.status, 200, "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_left_of_an_item_is_the_longest_way_through_its_jobs() {
     let site = told(u64::MAX).await;
     // A's unit took ten seconds: a unit that waits is thought to take as long.

@@ -311,6 +311,8 @@ pub struct Served {
     pub consoles: TestConsoles,
     /// How the parts are that the API cannot see by itself.
     pub parts: Arc<Mutex<Vec<PartHealth>>>,
+    /// Whether the process is about to end, and why.
+    pub leaving: Arc<Mutex<Option<String>>>,
     /// Who is there.
     pub present: Arc<Mutex<Vec<Component>>>,
     gate: Runner<Gate>,
@@ -347,6 +349,7 @@ impl Served {
         );
         let blobs: Arc<dyn Blobs> = Arc::new(blobs.clone());
         let parts = Arc::new(Mutex::new(Vec::<PartHealth>::new()));
+        let leaving = Arc::new(Mutex::new(None::<String>));
         let present = Arc::new(Mutex::new(Vec::<Component>::new()));
         let site = Site {
             gate: gate.projection(),
@@ -359,6 +362,10 @@ impl Served {
             health: Arc::new({
                 let parts = Arc::clone(&parts);
                 move || parts.lock().unwrap().clone()
+            }),
+            leaving: Arc::new({
+                let leaving = Arc::clone(&leaving);
+                move || leaving.lock().unwrap().clone()
             }),
             components: Arc::new({
                 let present = Arc::clone(&present);
@@ -382,7 +389,7 @@ impl Served {
             let _ = stopped.await;
         }));
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        Served { base, http, consoles, parts, present, gate, capacity, _stop: stop }
+        Served { base, http, consoles, parts, leaving, present, gate, capacity, _stop: stop }
     }
 
     /// Waits until the fold has reached an event.
