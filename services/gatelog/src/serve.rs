@@ -4,6 +4,8 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use crate::cli::{ServeArgs, SiteArgs};
 use crate::commands::failure::{Code, Failure};
 use crate::commands::stop;
@@ -13,6 +15,7 @@ use crate::server::{Ended, Server, ServerOptions};
 /// Runs the site.
 pub fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     logging();
+    open_files();
     #[cfg(debug_assertions)]
     crate::failpoints::arm()?;
     let arguments = SiteArgs { dir: args.dir.clone(), url: None };
@@ -34,6 +37,18 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     tracing::info!("stopping");
     server.stop();
     Ok(ExitCode::SUCCESS)
+}
+
+/// Lets this process have as many files and connections as its hard limit allows: what it is started with, often 1,024,
+/// is kept low for the sake of programs that cannot count further, and is less than there may be streams alone. Builds
+/// have a limit of their own.
+fn open_files() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum
+        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
+    {
+        tracing::warn!(%error, "the limit on open files cannot be raised");
+    }
 }
 
 /// The server's own log, to standard error: `GATELOG_LOG` says how much (`info`, `debug`,

@@ -31,8 +31,8 @@ use crate::stream::Newest;
 pub(crate) const POSITION: HeaderName = HeaderName::from_static("gatelog-position");
 /// How many reads are answered at once; more wait.
 const READS: usize = 16;
-/// How many streams and waits are open at once; more are refused.
-const STREAMS: usize = 1_024;
+/// How many streams and waits are open at once; more are refused. 5,000 pages that are looked at have one each.
+const STREAMS: usize = 8_192;
 /// How long a read may take, its wait for a place among the reads included.
 const READ_TIME: Duration = Duration::from_secs(30);
 /// How long `after` waits.
