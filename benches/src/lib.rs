@@ -8,9 +8,11 @@ pub mod server;
 pub mod site;
 pub mod table;
 
+use gatelog_record::draft::gate::Subject;
+use gatelog_record::draft::intake::ForgeEvent;
 use gatelog_record::draft::partition::InputTaken;
 use gatelog_record::event::PartitionEvent;
-use gatelog_record::{ActorId, Cause, Event, EventId, EventRecord, Timestamp};
+use gatelog_record::{ActorId, Cause, Event, EventId, EventRecord, Timestamp, Value};
 
 /// What goes wrong in a benchmark ends it.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -32,5 +34,23 @@ pub fn small_event(sequence: u64) -> EventRecord {
             duplicate_of: None,
             reason: "nothing-to-do".to_owned(),
         })),
+    }
+}
+
+/// What a code-review system tells of a change.
+pub fn told_of(subject: Subject, connection: &str, event: &str, attributes: Value, delivery: String) -> ForgeEvent {
+    ForgeEvent {
+        connection: connection.into(),
+        project: subject.project,
+        event: event.into(),
+        branch: subject.branch,
+        git_ref: subject.git_ref,
+        change: subject.change,
+        patchset: subject.patchset,
+        commit: subject.commit,
+        old_commit: None,
+        attributes,
+        delivery,
+        raw: None,
     }
 }

@@ -17,7 +17,7 @@ use gatelog_record::draft::gate::{
     LayoutWanted, PrepareDone, PrepareOutcome, PrepareRequested, PreparedBranch, PreparedState, ProjectBranch,
     ReportAction, ReportDone, Subject, SubmitDone, SubmitOutcome, SubmitRequested, TenantLoaded, TenantProject,
 };
-use gatelog_record::draft::intake::{ForgeEvent, TenantFile};
+use gatelog_record::draft::intake::TenantFile;
 use gatelog_record::draft::partition::{OutboxDelivered, TimerDue};
 use gatelog_record::input::{CapacityInput, GateInput, IntakeInput, PartitionInput};
 use gatelog_record::{
@@ -442,20 +442,7 @@ impl Site {
 
     fn event(&mut self, name: &str, event: &str) -> Result<(), Failure> {
         let subject = self.subject(name)?;
-        let event = ForgeEvent {
-            connection: CONNECTION.into(),
-            project: subject.project,
-            event: event.into(),
-            branch: subject.branch,
-            git_ref: subject.git_ref,
-            change: subject.change,
-            patchset: subject.patchset,
-            commit: subject.commit,
-            old_commit: None,
-            attributes: Value::Null,
-            delivery: self.intake.to_string(),
-            raw: None,
-        };
+        let event = crate::told_of(subject, CONNECTION, event, Value::Null, self.intake.to_string());
         self.route(&IntakeInput::ForgeEvent(event))
     }
 

@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 
 use gatelog_event_log::Log;
-use gatelog_record::{Domain, Envelope, Partition, Timestamp};
+use gatelog_record::{Domain, Envelope, EventRef, Partition, Timestamp};
 
 use crate::error::ReplayError;
-use crate::reading::envelopes;
+use crate::reading::{envelope_at, envelopes};
 use crate::timeline::{newest, sequence_at_time};
 
 /// For each partition the sequence of the last event inside.
@@ -19,6 +19,8 @@ pub type Cut = BTreeMap<Partition, u64>;
 /// How far clocks of writers may lie apart: what was recorded longer before the time asked for
 /// cannot have its cause after it.
 const MAX_SKEW_SECONDS: i64 = 3_600;
+/// Among how many last events a cause is looked for that its own clock puts later than its effect.
+const LAST: u64 = 1_024;
 /// How many events are read at once on the way back.
 const WINDOW: u64 = 256;
 
@@ -44,6 +46,36 @@ pub fn cut_before(log: &dyn Log, positions: &Cut) -> Result<Cut, ReplayError> {
         cut.insert(*partition, (*sequence).min(newest(log, *partition)?));
     }
     settle(log, cut, None)
+}
+
+/// Where another partition stood when this one had just come to an event, as late as can be: with every cause of what
+/// is inside here, without any effect of what came here after.
+///
+/// # Errors
+/// `Log`, `Frame`.
+pub fn beside(log: &dyn Log, at: EventRef, other: Partition) -> Result<u64, ReplayError> {
+    let Some((envelope, _)) = envelope_at(log, at.partition, at.sequence)? else {
+        return Ok(log.begins(other).sequence);
+    };
+    let moment = envelope.recorded_at;
+    let by_time = sequence_at_time(log, other, moment)?;
+    let cut = Cut::from([(at.partition, at.sequence), (other, by_time)]);
+    let inside = walk_back(log, other, by_time, &cut, Some(moment))?;
+    // A cause is inside, also one that was recorded by a clock that was ahead.
+    Ok(inside.max(newest_cause(log, at, other)?))
+}
+
+/// The newest event of another partition that one of the last events up to this one came of; 0 when there is none.
+fn newest_cause(log: &dyn Log, at: EventRef, other: Partition) -> Result<u64, ReplayError> {
+    let first = at.sequence.saturating_sub(LAST).max(log.begins(at.partition).sequence) + 1;
+    let mut newest = 0;
+    for envelope in envelopes(log, at.partition, first, at.sequence)? {
+        let Some(decision) = envelope.decision else { continue };
+        let source = decision.source.filter(|source| source.partition == other).map(|source| source.sequence);
+        let caused_by = decision.caused_by.filter(|event| event.partition == other).map(|event| event.sequence);
+        newest = newest.max(source.unwrap_or(0)).max(caused_by.unwrap_or(0));
+    }
+    Ok(newest)
 }
 
 /// Walks partitions back until every event inside has its cause inside.

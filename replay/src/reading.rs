@@ -26,7 +26,7 @@ pub(crate) fn read_history(
             return Ok(reader.tail());
         }
         for record in &batch.records {
-            if let Step::Event(event, link) = reader.next(record)?
+            if let Step::Event(event, link) = reader.next(record).map_err(|error| error.with_writer(log))?
                 && !each(*event, link, &record.bytes)?
             {
                 return Ok(reader.tail());

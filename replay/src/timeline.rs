@@ -4,11 +4,12 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use gatelog_event_log::{Log, Tail};
-use gatelog_record::{Partition, Timestamp};
+use gatelog_record::{EventRef, Partition, Timestamp};
 use gatelog_store::{Position, Rung, RungDir, StoreWarning};
 use gatelog_tables::digest::StateDigest;
 use gatelog_tables::{DomainState, LiveTables, Maps, ReadTables, TableSet};
 
+use crate::cut::beside;
 use crate::error::ReplayError;
 use crate::reading::{envelope_at, read_history};
 
@@ -129,6 +130,22 @@ impl<S: DomainState> Timeline<S> {
     /// `Log`, `Frame`.
     pub fn sequence_at_time(&self, at: Timestamp) -> Result<u64, ReplayError> {
         sequence_at_time(&*self.log, self.partition, at)
+    }
+
+    /// Where this partition stood when another had just come to an event (0: before its first).
+    ///
+    /// # Errors
+    /// `Log`, `Frame`.
+    pub fn beside(&self, other: EventRef) -> Result<u64, ReplayError> {
+        beside(&*self.log, other, self.partition)
+    }
+
+    /// Whether there is an event after this one.
+    ///
+    /// # Errors
+    /// `Log`, `Frame`.
+    pub fn goes_on_after(&self, sequence: u64) -> Result<bool, ReplayError> {
+        Ok(envelope_at(&*self.log, self.partition, sequence.saturating_add(1))?.is_some())
     }
 
     /// The sequence of the newest event on the log; 0 when there is none.

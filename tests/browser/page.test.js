@@ -35,6 +35,7 @@ const PAGES = [
   `/t/demo/item/${A}`,
   "/t/demo/config-errors",
   `${STATUS}?at=32`,
+  "/what-if?at=32",
   "/t/demo/nothing",
 ];
 
@@ -457,4 +458,38 @@ test("where the focus is can be seen on everything that takes it", async () => {
     assert.ok(seen.size > 8, `${path}: ${seen.size} things take the focus`);
     assert.ok(seen.size < 80, `${path}: the way through it is not endless`);
   }
+});
+
+for (const [name, javaScriptEnabled] of [
+  ["with scripts", true],
+  ["without scripts", false],
+]) {
+  test(`what would have been is asked with ticks and told side by side: ${name}`, async () => {
+    await context.close();
+    await open({ javaScriptEnabled });
+    await go("/?at=32");
+    await page.click("main a[href^='/what-if']");
+    assert.match(page.url(), /\/what-if\?at=32$/);
+    await page.check('[name="without"][value="intake/0:32"]');
+    await page.click("form.what-if button");
+    // The page comes again by itself until there is an answer.
+    await page.waitForSelector("#divergence");
+    assert.match(await text("#divergence h2"), /Otherwise from gate\/0 event 9 on/);
+    assert.match(await text("h1"), /without intake\/0:32/);
+    assert.match(await text("#merges .sides > div:first-child"), /Recorded[^]*demo gate <b>a<\/b>/);
+    assert.match(await text("#merges .sides > div:last-child"), /Would have been[^]*\+\s*demo gate b/);
+    assert.match(await text("#items"), /never came/);
+    assert.match(await text("#numbers"), /node-hours\s+2\.00\s+1\.00/);
+    if (javaScriptEnabled) await accessible("", page.url());
+  });
+}
+
+test("a what-if that takes long is cancelled", async () => {
+  await go("/what-if");
+  await page.fill('[name="change"]', "gate.inputs:7");
+  await page.fill('[name="said"]', '{"result": "Failure"}');
+  await page.click("form.what-if button");
+  await page.waitForSelector("text=is being answered");
+  await page.click("text=Cancel");
+  await page.waitForSelector("text=It was ended before there was an answer.");
 });

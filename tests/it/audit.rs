@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 
+use gatelog_log_kafka::support::Broker;
+
 use crate::harness::kafka::{KafkaSite, broker};
 use crate::harness::projects::{CONFIG, PIPELINES, PROJECT};
 use crate::harness::{Site, eventually, host};
@@ -195,4 +197,81 @@ fn a_log_on_kafka_is_signed_exported_and_verified_like_any_other() {
     scheduler.wait_configured();
     executor.stop();
     scheduler.stop();
+}
+
+/// Puts all files of a directory in the place of those of another.
+fn replace_directory(with: &Path, what: &Path) {
+    let _ = std::fs::remove_dir_all(what);
+    std::fs::create_dir_all(what).unwrap();
+    for entry in std::fs::read_dir(with).unwrap().flatten() {
+        std::fs::copy(entry.path(), what.join(entry.file_name())).unwrap();
+    }
+}
+
+#[test]
+fn a_topic_that_was_put_back_to_an_older_copy_is_found_by_what_was_signed() {
+    const TEST: &str = "a cut tail on Kafka";
+    if !host::can_build(TEST) || self::broker(TEST).is_none() {
+        return;
+    }
+    // One of its own: it is stopped, and its disk is changed.
+    let mut broker = Broker::start().unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    let (witness, desk) = (outside.path().join("witness"), |name: &str| outside.path().join(name));
+    let kafka = KafkaSite::new(&broker, &[("config", CONFIG), ("project", PROJECT)]);
+    let site = &kafka.site;
+    publish_to(site, &witness);
+    let work = |name: &str| {
+        let (scheduler, executor) = kafka.start();
+        scheduler.wait_configured();
+        site.push("project", name, name, &[("new", name)]);
+        assert_eq!(scheduler.wait_verdict("check", "project", name), "SUCCESS", "{}", scheduler.log());
+        scheduler.wait_idle();
+        executor.stop();
+        scheduler.stop();
+    };
+    work("one");
+    let early = checkpoints(&witness).pop().unwrap();
+    let topic = broker.data().join(format!("{}gate.events-0", kafka.prefix));
+    broker.kill().unwrap();
+    replace_directory(&topic, &desk("older"));
+    broker.start_again().unwrap();
+    work("two");
+    let published = checkpoints(&witness);
+    let late = published.last().unwrap().clone();
+    assert!(signed(&published) > signed(std::slice::from_ref(&early)));
+    let verify = |checkpoint: &Path| site.gatelog(&["log", "verify", "--checkpoint", checkpoint.to_str().unwrap()]);
+    let (code, out, err) = verify(&late);
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(out.contains("checkpoint") && out.contains(&format!("gate/0 event {}", signed(&published))), "{out}");
+
+    // Somebody puts the topic back to what it was, and with it all of the site that would know better.
+    broker.kill().unwrap();
+    replace_directory(&desk("older"), &topic);
+    broker.start_again().unwrap();
+    for process in [site.path().to_path_buf(), kafka.executor()] {
+        let _ = std::fs::remove_dir_all(process.join("projections"));
+    }
+    assert_eq!(site.gatelog(&["log", "verify"]).0, 0, "by itself it is sound");
+    assert_eq!(verify(&early).0, 0, "and goes on from what was signed before");
+
+    let (code, out, err) = verify(&late);
+    assert_eq!(code, 7, "{out}{err}");
+    let knows = format!("event {}", signed(&published));
+    assert!(err.contains("the checkpoint of gate/0") && err.contains(&knows), "{err}");
+    let file = desk("whole.audit");
+    let (code, _, err) = site.gatelog(&["audit", "export", "--output", file.to_str().unwrap()]);
+    assert!(code == 7 && err.contains("its tail was cut off"), "{code} {err}");
+    let (code, _, err) = site.gatelog(&["serve", "--listen", "127.0.0.1:0"]);
+    assert_eq!(code, 7, "{err}");
+    assert!(err.contains("the signed checkpoint") && err.contains("knows event"), "{err}");
+
+    // A site that hides what it published gives an auditor an export; the auditor has the checkpoint.
+    let toml = std::fs::read_to_string(site.path().join("gatelog.toml")).unwrap();
+    site.write("gatelog.toml", toml.split("\n[audit]").next().unwrap());
+    run(site, &["audit", "export", "--output", file.to_str().unwrap()]);
+    run(site, &["audit", "verify", file.to_str().unwrap()]);
+    let checkpoint = ["--checkpoint", late.to_str().unwrap()];
+    let (code, out, err) = site.gatelog(&[&["audit", "verify", file.to_str().unwrap()][..], &checkpoint].concat());
+    assert!(code == 7 && err.contains("tail was cut off"), "{code} {out}{err}");
 }

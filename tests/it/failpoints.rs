@@ -242,7 +242,9 @@ fn on_kafka_too_a_site_that_dies_at_every_step_loses_nothing_and_does_nothing_tw
 
 #[test]
 fn the_steps_that_are_tested_are_those_of_the_sources() {
-    let found = in_sources();
+    let mut found = in_sources();
+    // Those of a command, at which `kafka_generation` has it die.
+    found.retain(|name, _| !name.starts_with("repartition/"));
     let tested: BTreeMap<String, usize> = STEPS.iter().map(|(name, ..)| ((*name).to_owned(), 1)).collect();
     assert_eq!(found, tested, "each step has a name of its own, and every one is tested");
 }

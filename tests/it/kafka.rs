@@ -203,7 +203,7 @@ fn a_configuration_that_cannot_be_is_refused_with_its_cure() {
         (
             format!("{kafka}[log.kafka.properties]\nacks = \"0\"\n{shared}"),
             vec![],
-            1,
+            2,
             "the property acks cannot be set",
         ),
     ];

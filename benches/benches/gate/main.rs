@@ -42,6 +42,10 @@ mod site;
 mod tenants;
 mod workers;
 
+/// As in the binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// What is run when nothing is named.
 const ALL: [&str; 8] = [
     "independent:100",

@@ -130,20 +130,7 @@ impl Review {
 
     fn event(&self, number: usize, event: &str, attributes: Value) -> Result<ForgeEvent, Failure> {
         let subject = self.subject(number).ok_or("no such change")?;
-        Ok(ForgeEvent {
-            connection: CONNECTION.into(),
-            project: subject.project,
-            event: event.into(),
-            branch: subject.branch,
-            git_ref: subject.git_ref,
-            change: subject.change,
-            patchset: subject.patchset,
-            commit: subject.commit,
-            old_commit: None,
-            attributes,
-            delivery: format!("{event}-{number}"),
-            raw: None,
-        })
+        Ok(gatelog_benches::told_of(subject, CONNECTION, event, attributes, format!("{event}-{number}")))
     }
 
     fn subject(&self, number: usize) -> Option<Subject> {

@@ -371,20 +371,13 @@ impl OpenDev {
 
     fn change_event(&mut self, number: usize, event: &str) -> Result<(), Failure> {
         let subject = self.answers.forge.subject(number).ok_or("no such change")?;
-        self.route(IntakeInput::ForgeEvent(ForgeEvent {
-            connection: CONNECTION.into(),
-            project: subject.project,
-            event: event.into(),
-            branch: subject.branch,
-            git_ref: subject.git_ref,
-            change: subject.change,
-            patchset: subject.patchset,
-            commit: subject.commit,
-            old_commit: None,
-            attributes: Value::Null,
-            delivery: format!("{event}-{number}-{}", self.routed),
-            raw: None,
-        }))
+        self.route(IntakeInput::ForgeEvent(crate::told_of(
+            subject,
+            CONNECTION,
+            event,
+            Value::Null,
+            format!("{event}-{number}-{}", self.routed),
+        )))
     }
 
     fn ref_event(&mut self, project: &str, branch: &str, old: Option<String>, new: String) -> Result<(), Failure> {

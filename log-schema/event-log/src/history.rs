@@ -20,6 +20,8 @@ use gatelog_record::{BodyError, ChainLink, Envelope, Event, EventRecord, FrameEr
 
 use crate::contract::{Log, LogError, Offset, ReadLimit, ReadRecord};
 
+mod newer;
+
 /// The kind of `WriterStarted`, the one event the reader knows by name.
 pub const WRITER_STARTED: u16 = 0x0001;
 
@@ -117,6 +119,19 @@ pub enum Broken {
         /// A gatelog that knows it.
         gatelog: String,
     },
+    /// A record that a newer gatelog wrote.
+    #[error(
+        "event {sequence} is {what}, which this gatelog ({GATELOG}) does not know: read on with {build}, which wrote it, \
+         or a later one"
+    )]
+    Newer {
+        /// The event's sequence.
+        sequence: u64,
+        /// What is not known: a kind, or a version of one.
+        what: String,
+        /// The build that wrote it.
+        build: String,
+    },
     /// Envelope and body of a `WriterStarted` name different terms.
     #[error("event {sequence} begins term {body} by its body, {envelope} by its envelope")]
     TermUnclear {
@@ -145,7 +160,7 @@ impl HistoryError {
     /// What there is to say around the fault: a newer log is not a broken one.
     fn how(&self) -> (&'static str, &'static str) {
         match self.what {
-            Broken::Level { .. } => ("cannot be read from", ""),
+            Broken::Level { .. } | Broken::Newer { .. } => ("cannot be read from", ""),
             _ => (
                 "is broken at",
                 "; nothing after this place is read: see `gatelog log verify`, or restore the log from a backup",
@@ -366,7 +381,7 @@ pub struct Report {
 pub fn verify(log: &dyn Log, partition: Partition) -> Report {
     let mut reader = HistoryReader::from_the_beginning(log, partition);
     verify_stream(log, Stream::Events(partition), |report, record| {
-        let step = reader.next(record)?;
+        let step = reader.next(record).map_err(|error| error.with_writer(log))?;
         report.tail = reader.tail();
         match step {
             Step::Event(event, _) if event.event.kind_version().kind == WRITER_STARTED => report.terms += 1,

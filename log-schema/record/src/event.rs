@@ -186,6 +186,8 @@ family! {
         0x020b "capacity.lease-paused" 1 LeasePaused(capacity::LeasePaused);
         /// A lease's attempt goes on.
         0x020c "capacity.lease-resumed" 1 LeaseResumed(capacity::LeaseResumed);
+        /// A component takes nothing new, or takes it again.
+        0x020d "capacity.pause-changed" 1 PauseChanged(capacity::PauseChanged);
     }
 }
 

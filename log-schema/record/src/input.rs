@@ -13,7 +13,7 @@ family! {
         /// Messages to another domain were taken there.
         0x8002 "in.outbox-delivered" 1 OutboxDelivered(partition::OutboxDelivered);
         /// Somebody asks that the level of what may be written be raised.
-        0x8003 "in.level-raise-asked" 1 LevelRaiseAsked(partition::LevelRaiseAsked);
+        0x8003 "in.level-raise-asked" 2 LevelRaiseAsked(partition::LevelRaiseAsked) older { 1 => partition::LevelRaiseAsked1 };
     }
 }
 
@@ -90,6 +90,8 @@ family! {
         0x8207 "capacity.in.lease-pause-asked" 1 LeasePauseAsked(capacity::LeasePauseAsked);
         /// An owner's attempt that waited goes on.
         0x8208 "capacity.in.lease-resume-asked" 1 LeaseResumeAsked(capacity::LeaseResumeAsked);
+        /// Somebody asks that a component take nothing new, or take it again.
+        0x8209 "capacity.in.pause-asked" 1 PauseAsked(capacity::PauseAsked);
     }
 }
 

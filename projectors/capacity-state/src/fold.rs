@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use gatelog_record::draft::capacity::{
     LeaseEnded, LeaseGranted, LeaseHeld, LeasePaused, LeaseQueued, LeaseRefused, LeaseResumed, LeaseRevoked,
-    LeaseWaitChanged, ReleaseNoted, WorkerJoined, WorkerLost, WorkerSeen,
+    LeaseWaitChanged, PauseChanged, ReleaseNoted, WorkerJoined, WorkerLost, WorkerSeen,
 };
 use gatelog_record::draft::gate::LeaseLost;
 use gatelog_record::event::CapacityEvent;
@@ -12,7 +12,9 @@ use gatelog_record::input::GateInput;
 use gatelog_record::{Event, EventRecord, LeaseId};
 use gatelog_tables::{Backing, FoldRefused, LiveTables, Table, TableExt};
 
-use crate::live::{CapacityLive, CapacityTables, Grant, LeaseRow, LeaseState, Pause, TurnRow, Wait, WorkerRow};
+use crate::live::{
+    CapacityLive, CapacityTables, Grant, LeaseRow, LeaseState, Pause, PauseRow, TurnRow, Wait, WorkerRow, pause_key,
+};
 
 impl<B: Backing> LiveTables<B> for CapacityLive<B> {
     fn apply(&mut self, record: &EventRecord) -> Result<(), FoldRefused> {
@@ -38,6 +40,7 @@ impl<B: Backing> CapacityLive<B> {
             CapacityEvent::LeaseHeld(held) => self.own.held(held),
             CapacityEvent::LeasePaused(paused) => self.own.paused(paused),
             CapacityEvent::LeaseResumed(resumed) => self.own.resumed(resumed),
+            CapacityEvent::PauseChanged(changed) => self.own.pause_changed(record, changed),
             CapacityEvent::LeaseEnded(ended) => {
                 let lease = self.own.ended(ended)?;
                 if ended.tell_owner {
@@ -96,6 +99,16 @@ impl<B: Backing> CapacityTables<B> {
             }
         };
         Ok(self.workers.put(offer.worker.clone(), row)?)
+    }
+
+    fn pause_changed(&mut self, record: &EventRecord, changed: &PauseChanged) -> Result<(), FoldRefused> {
+        let asked = &changed.asked;
+        let key = pause_key(asked.role, &asked.component);
+        if !asked.paused {
+            return self.pauses.remove(&key).map(|_| ());
+        }
+        let (reason, since) = (asked.reason.clone(), record.recorded_at);
+        self.pauses.insert(key, PauseRow { reason, by: record.actor, since, event: record.sequence })
     }
 
     /// What was kept when a worker was lost is this start's from here on.

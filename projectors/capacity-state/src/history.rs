@@ -157,7 +157,10 @@ impl<B: Backing> ReadTables<B> for CapacityRead<B> {
                 row.reason = ended.reason.clone();
                 row.detail = ended.message.clone();
             }),
-            CapacityEvent::WorkerJoined(_) | CapacityEvent::WorkerLost(_) | CapacityEvent::LeaseRefused(_) => Ok(()),
+            CapacityEvent::WorkerJoined(_)
+            | CapacityEvent::WorkerLost(_)
+            | CapacityEvent::PauseChanged(_)
+            | CapacityEvent::LeaseRefused(_) => Ok(()),
         }
     }
 }

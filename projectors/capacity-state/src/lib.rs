@@ -10,8 +10,8 @@ pub mod live;
 
 pub use history::{CapacityRead, LeaseHistory, LeaseHistoryRow, LeaseOfBuild, LeasePhase};
 pub use live::{
-    ByBuild, ByWorker, CapacityLive, CapacityTables, Grant, LeaseRow, LeaseState, Leases, Pause, Queue,
-    SemaphoreHolders, TurnRow, Turns, Wait, WorkerRow, Workers,
+    ByBuild, ByWorker, CapacityLive, CapacityTables, Grant, LeaseRow, LeaseState, Leases, Pause, PauseRow, Pauses,
+    Queue, SemaphoreHolders, TurnRow, Turns, Wait, WorkerRow, Workers, pause_key,
 };
 
 use gatelog_record::Domain;
@@ -23,7 +23,7 @@ pub struct Capacity;
 
 impl DomainState for Capacity {
     const DOMAIN: Domain = Domain::Capacity;
-    const LIVE_SCHEMA: u32 = 3;
+    const LIVE_SCHEMA: u32 = 4;
     const READ_SCHEMA: u32 = 3;
     type Live<B: Backing> = CapacityLive<B>;
     type Read<B: Backing> = CapacityRead<B>;

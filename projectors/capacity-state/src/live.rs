@@ -3,8 +3,8 @@
 use std::ops::Bound;
 
 use gatelog_partition_state::PartitionTables;
-use gatelog_record::draft::capacity::{LeaseAsked, LeaseHoldAsked, NodeGrant, WorkerSeen};
-use gatelog_record::{BuildId, LeaseId, Timestamp};
+use gatelog_record::draft::capacity::{LeaseAsked, LeaseHoldAsked, NodeGrant, Pausable, WorkerSeen};
+use gatelog_record::{ActorId, BuildId, LeaseId, Timestamp};
 use gatelog_tables::table::Life;
 use gatelog_tables::{Backing, Factory, Maps, Overlay, TableDef, TableError, TableSet, TableVisitor, TableVisitorMut};
 use serde::{Deserialize, Serialize};
@@ -70,7 +70,7 @@ pub enum LeaseState {
 /// What a queued lease waits for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Wait {
-    /// A code: `no-worker`, `no-slot`, `semaphore`, `fair-share`.
+    /// A code: `no-worker`, `paused`, `no-slot`, `semaphore`, `fair-share`.
     pub code: String,
     /// A label, a semaphore, or empty.
     pub subject: String,
@@ -198,6 +198,30 @@ impl TableDef for ByWorker {
     type Row = String;
 }
 
+/// Components that take nothing new, by role and name. They need not be there.
+#[derive(Debug)]
+pub struct Pauses;
+impl TableDef for Pauses {
+    const ID: u16 = 27;
+    const NAME: &'static str = "pauses";
+    const LIFE: Life = Life::Live;
+    type Key = (String, String);
+    type Row = PauseRow;
+}
+
+/// The pause of a component.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PauseRow {
+    /// Why, in the words of whoever asked.
+    pub reason: String,
+    /// Who asked.
+    pub by: ActorId,
+    /// Since when.
+    pub since: Timestamp,
+    /// The event that says so.
+    pub event: u64,
+}
+
 gatelog_tables::tables! {
     /// Capacity's own live tables.
     pub struct CapacityTables {
@@ -215,6 +239,8 @@ gatelog_tables::tables! {
         turns: Turns,
         /// By worker.
         by_worker: ByWorker,
+        /// Components that take nothing new.
+        pauses: Pauses,
     }
 }
 
@@ -252,6 +278,11 @@ impl CapacityLive<Maps> {
     pub fn overlay(&self) -> CapacityLive<Overlay<'_>> {
         CapacityLive { partition: self.partition.overlay(), own: self.own.overlay() }
     }
+}
+
+/// A component's place among [`Pauses`].
+pub fn pause_key(role: Pausable, component: &str) -> (String, String) {
+    (role.word().to_owned(), component.to_owned())
 }
 
 impl CapacityTables<Overlay<'_>> {

@@ -22,7 +22,7 @@ pub struct Gate;
 impl DomainState for Gate {
     const DOMAIN: Domain = Domain::Gate;
     const LIVE_SCHEMA: u32 = 7;
-    const READ_SCHEMA: u32 = 2;
+    const READ_SCHEMA: u32 = 3;
     type Live<B: Backing> = GateLive<B>;
     type Read<B: Backing> = GateRead<B>;
 

@@ -310,7 +310,7 @@ impl<S: DomainState> Folder<S> {
         error: HistoryError,
     ) -> RunnerError {
         match self.commit(events, record.offset, stale) {
-            Ok(()) => RunnerError::History(error),
+            Ok(()) => RunnerError::History(error.with_writer(&*self.log)),
             Err(earlier) => earlier,
         }
     }

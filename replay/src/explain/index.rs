@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gatelog_event_log::{Log, Tail};
+use gatelog_record::draft::capacity::Pausable;
 use gatelog_record::draft::gate::{FactsPurpose, FreezeOutcome, Subject, TriggerCause, WaitSubject};
 use gatelog_record::event::{CapacityEvent, GateEvent};
 use gatelog_record::{
@@ -231,6 +232,9 @@ impl Index {
                 self.workers.entry(joined.offer.worker.clone()).or_default().push(at);
             }
             CapacityEvent::WorkerLost(lost) => self.workers.entry(lost.worker.clone()).or_default().push(at),
+            CapacityEvent::PauseChanged(changed) if changed.asked.role == Pausable::Executor => {
+                self.workers.entry(changed.asked.component.clone()).or_default().push(at);
+            }
             _ => {}
         }
         if let Some(lease) = lease_of(event) {
@@ -348,7 +352,10 @@ fn lease_of(event: &CapacityEvent) -> Option<LeaseId> {
         CapacityEvent::LeasePaused(paused) => Some(paused.lease),
         CapacityEvent::LeaseResumed(resumed) => Some(resumed.lease),
         CapacityEvent::ReleaseNoted(noted) => Some(noted.released.lease),
-        CapacityEvent::LeaseRefused(_) | CapacityEvent::WorkerJoined(_) | CapacityEvent::WorkerLost(_) => None,
+        CapacityEvent::LeaseRefused(_)
+        | CapacityEvent::WorkerJoined(_)
+        | CapacityEvent::WorkerLost(_)
+        | CapacityEvent::PauseChanged(_) => None,
     }
 }
 

@@ -307,7 +307,10 @@ impl Telling<'_, '_> {
                 self.attempt(held.hold.build, held.hold.attempt, |attempt| attempt.ended.push(note));
             }
             CapacityEvent::LeasePaused(_) | CapacityEvent::LeaseResumed(_) => {}
-            CapacityEvent::ReleaseNoted(_) | CapacityEvent::WorkerJoined(_) | CapacityEvent::WorkerLost(_) => {}
+            CapacityEvent::ReleaseNoted(_)
+            | CapacityEvent::WorkerJoined(_)
+            | CapacityEvent::WorkerLost(_)
+            | CapacityEvent::PauseChanged(_) => {}
         }
     }
 

@@ -487,6 +487,11 @@ impl Names {
                 format!("{} waits for other jobs, and its worker's slot is free", self.lease(paused.lease))
             }
             CapacityEvent::LeaseResumed(resumed) => format!("{} goes on", self.lease(resumed.lease)),
+            CapacityEvent::PauseChanged(changed) => {
+                let asked = &changed.asked;
+                let what = if asked.paused { "takes nothing new" } else { "takes new work again" };
+                format!("{} {} {what}{}", asked.role.word(), asked.component, after_colon(&asked.reason))
+            }
             CapacityEvent::ReleaseNoted(noted) => {
                 format!("{}: worker {} let go of it", self.lease(noted.released.lease), noted.released.worker)
             }
@@ -501,7 +506,8 @@ impl Names {
                 format!("{} took what it was sent up to event {}", told.to, told.up_to.0)
             }
             Input::Partition(PartitionInput::LevelRaiseAsked(asked)) => {
-                format!("somebody asked that records up to level {} may be written", asked.level)
+                let reason = after_colon(&asked.reason);
+                format!("somebody asked that records up to level {} may be written{reason}", asked.level)
             }
             Input::Gate(input) => self.gate_input(input),
             Input::Capacity(input) => self.capacity_input(input),
@@ -624,6 +630,10 @@ impl Names {
             }
             CapacityInput::LeaseResumeAsked(asked) => {
                 format!("attempt {} of {} need not wait any more", asked.attempt, self.build(asked.build))
+            }
+            CapacityInput::PauseAsked(asked) => {
+                let what = if asked.paused { "is to be paused" } else { "is to go on" };
+                format!("{} {} {what}{}", asked.role.word(), asked.component, after_colon(&asked.reason))
             }
             CapacityInput::LeaseReleased(released) => {
                 format!("worker {} let go of {}", released.worker, self.lease(released.lease))
@@ -748,6 +758,8 @@ fn access(told: &AccessTold) -> String {
         "log-exported" => "a slice of the log was exported of",
         "key-shown" => "a key was shown of",
         "key-forgotten" => "the key was forgotten of",
+        "site-backed-up" => "a backup was made of",
+        "log-adopted" => "the log was adopted as",
         other => other,
     };
     if told.detail.is_empty() { format!("{what} {subject}") } else { format!("{what} {subject}: {}", told.detail) }

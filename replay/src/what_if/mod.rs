@@ -9,6 +9,7 @@
 
 mod book;
 mod effects;
+mod inputs;
 mod sim;
 mod tally;
 mod walk;
@@ -36,6 +37,7 @@ use sim::{Shells, Sim};
 use tally::Tally;
 use walk::Walk;
 
+pub use inputs::{InputNear, inputs_near};
 pub use tally::{ItemDifference, ItemOutcome, JobDifference, JobOutcome, OrderDifference, Outcome, OutcomeDifference};
 
 /// The version of the answer's shape: another gatelog is asked for the same.
@@ -485,7 +487,10 @@ fn is_outside(input: &Input) -> bool {
                 | GateInput::AutoholdDeleteAsked(_)
                 | GateInput::ReconfigureAsked(_)
         ),
-        Input::Capacity(input) => matches!(input, CapacityInput::WorkerSeen(_) | CapacityInput::WorkerSilent(_)),
+        Input::Capacity(input) => matches!(
+            input,
+            CapacityInput::WorkerSeen(_) | CapacityInput::WorkerSilent(_) | CapacityInput::PauseAsked(_)
+        ),
         Input::Partition(_) | Input::Intake(_) => false,
     }
 }

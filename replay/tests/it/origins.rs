@@ -2,7 +2,7 @@
 
 use gatelog_event_log::MemoryLog;
 use gatelog_record::{Domain, EventRef, InputId, InputRecord, Partition, Source, Stream, Timestamp};
-use gatelog_replay::cut::cut_before;
+use gatelog_replay::cut::{beside, cut_before};
 use gatelog_replay::{CauseStep, Cut, ReplayError, causes, cut_at};
 
 use crate::desk::Desk;
@@ -123,4 +123,17 @@ fn a_cut_never_shows_an_effect_without_its_cause() {
         assert_eq!(cut_before(&log, &cut).unwrap(), cut, "a consistent cut stays as it is");
     }
     assert!(moved > 10, "the clocks lie apart, so cuts must move: {moved}");
+    // Where the other one stood at each event: with every cause of what is shown, without any effect of what came after.
+    for sequence in 1..=sent_by.iter().map(|(_, effect)| *effect).max().unwrap() {
+        let one = beside(&log, EventRef { partition: TWO, sequence }, ONE).unwrap();
+        for (cause, _) in sent_by.iter().filter(|(_, effect)| *effect <= sequence) {
+            assert!(*cause <= one, "event {sequence} of the second desk without {cause}");
+        }
+    }
+    for sequence in 1..=sent_by.iter().map(|(cause, _)| *cause).max().unwrap() {
+        let two = beside(&log, EventRef { partition: ONE, sequence }, TWO).unwrap();
+        for (cause, effect) in sent_by.iter().filter(|(_, effect)| *effect <= two) {
+            assert!(*cause <= sequence, "{effect}, the effect of {cause}, beside event {sequence} of the first desk");
+        }
+    }
 }

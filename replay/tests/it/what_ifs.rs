@@ -9,7 +9,7 @@ use gatelog_record::input::{GateInput, IntakeInput};
 use gatelog_record::{Event, Input, InputFrame, Stream};
 use gatelog_replay::ReplayError;
 use gatelog_replay::layouts::verify_layouts;
-use gatelog_replay::what_if::{Answer, Changes, what_if};
+use gatelog_replay::what_if::{Answer, Changes, inputs_near, what_if};
 
 use crate::world::{Day, GATE, day};
 
@@ -52,6 +52,24 @@ fn a_merged_change(day: &Day) -> (String, BTreeSet<(Stream, u64)>) {
         _ => None,
     });
     (change.clone(), told.collect())
+}
+
+#[test]
+fn what_came_from_outside_near_a_moment_is_listed_as_it_is_asked_about() {
+    let day = day();
+    let last = day.gate.last().unwrap().sequence;
+    let near = |sequence, most| inputs_near(&*day.log, crate::world::at(GATE, sequence), most).unwrap();
+    let all = near(last, 10_000);
+    let places: BTreeSet<&str> = all.iter().map(|input| input.place.as_str()).collect();
+    let (change, told) = a_merged_change(day);
+    for (stream, offset) in told {
+        assert!(places.contains(format!("{stream}:{offset}").as_str()), "{stream} {offset} of {change}: {places:?}");
+    }
+    assert!(all.iter().any(|input| input.kind == "attempt-finished" && input.says.contains("SUCCESS")), "{all:?}");
+    assert!(all.windows(2).all(|pair| pair[0].sequence >= pair[1].sequence), "the newest first");
+    assert!(near(last / 2, 10_000).iter().all(|input| input.sequence <= last / 2));
+    assert_eq!(near(last, 3), all[..3]);
+    assert_eq!(near(0, 3), []);
 }
 
 #[test]

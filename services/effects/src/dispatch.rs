@@ -129,7 +129,8 @@ pub fn spawn(
         while !stop.load(Ordering::Relaxed) {
             let known = taken.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let Pending { position, there, mut new } = source.due((tools.now)(), &known);
-            let present: BTreeMap<Duty, Vec<String>> = lanes.keys().map(|duty| (*duty, share.present(*duty))).collect();
+            let present: BTreeMap<Duty, Vec<String>> =
+                lanes.keys().filter(|duty| share.takes(**duty)).map(|duty| (*duty, share.present(*duty))).collect();
             new.retain(|row| present.get(&lane_of(&row.request)).is_some_and(|present| share.is_mine(row, present)));
             let mut taken_now = taken.lock().unwrap_or_else(PoisonError::into_inner);
             // What is no longer in the table was answered, and the answer was taken.

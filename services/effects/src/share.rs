@@ -11,8 +11,13 @@ use crate::dispatch::{Due, Duty};
 
 /// Who else does the work of a duty now.
 pub trait Peers: Send + Sync {
-    /// The names of those present, in any order; whoever asks may be missing.
+    /// The names of those present who take new work, in any order; whoever asks may be missing.
     fn present(&self, duty: Duty) -> Vec<String>;
+
+    /// Whether whoever asks takes new work itself. Who is paused does not, even where nobody else is there.
+    fn takes(&self, _: Duty) -> bool {
+        true
+    }
 }
 
 /// Nobody else: one process does it all.
@@ -41,6 +46,11 @@ impl Share {
     /// Those present for a duty now.
     pub(crate) fn present(&self, duty: Duty) -> Vec<String> {
         self.peers.present(duty)
+    }
+
+    /// Whether this one takes new work of a duty.
+    pub(crate) fn takes(&self, duty: Duty) -> bool {
+        self.peers.takes(duty)
     }
 
     /// Whether this one is to do it, when these are present.

@@ -63,6 +63,6 @@ pub use procfs::host_memory;
 pub use sandbox::{Features, Mount, Profile};
 pub use size::{ByteSize, CountLimit, SizeLimit};
 pub use spec::BuildSpec;
-pub use toolchain::{Probe, Toolchain, probe};
+pub use toolchain::{Probe, Toolchain, find_bubblewrap, probe};
 pub use wall::{NoWall, Wall};
 pub use workspace::{Purpose, Workspace, WorkspaceError};

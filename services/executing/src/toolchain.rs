@@ -97,7 +97,7 @@ pub async fn probe(config: &ExecutorConfig) -> Probe {
 
 /// Finds bubblewrap and lets it make a sandbox, as good a one as it can. `None`: configured to do
 /// without.
-pub(crate) async fn find_bubblewrap(config: &ExecutorConfig) -> Result<Option<(PathBuf, Features)>, ExecutorError> {
+pub async fn find_bubblewrap(config: &ExecutorConfig) -> Result<Option<(PathBuf, Features)>, ExecutorError> {
     let path = match &config.sandbox {
         SandboxMode::Unsandboxed => return Ok(None),
         SandboxMode::Bubblewrap { bwrap: Some(path) } => path.clone(),

@@ -32,6 +32,8 @@ macro_rules! concat_examples {
 pub mod audit;
 pub mod backup;
 pub mod operators;
+pub mod processes;
+pub mod repartition;
 pub mod replay;
 pub mod slice;
 
@@ -82,6 +84,16 @@ pub struct SiteArgs {
 pub enum Command {
     /// Run a site: every role in one process, or some of them beside other processes
     Serve(ServeArgs),
+    /// Stop the process that serves a directory, at once or when its builds have ended
+    Stop(processes::StopArgs),
+    /// Show who is there: the processes of a site, their roles and how they are
+    Components(processes::ComponentsArgs),
+    /// Let an executor take no new builds, or take them again
+    #[command(subcommand, arg_required_else_help = true)]
+    Executor(processes::ExecutorCommand),
+    /// Let a merger take no new work, or take it again
+    #[command(subcommand, arg_required_else_help = true)]
+    Merger(processes::MergerCommand),
     /// See it work: a site, three projects and four changes, from the push to the merge
     Demo(DemoArgs),
     /// Show the live queues
@@ -164,6 +176,10 @@ pub enum LogCommand {
     Import(slice::LogImportArgs),
     /// Let another history go on from a log that was restored or forked
     Adopt(backup::LogAdoptArgs),
+    /// Show up to which level records are written and who knows it; raise it after an upgrade
+    Level(processes::LevelArgs),
+    /// Copy the log's topics into new ones with as many partitions as gatelog.toml says
+    Repartition(repartition::LogRepartitionArgs),
 }
 
 /// `serve`
@@ -225,12 +241,15 @@ pub struct DemoArgs {
 #[command(after_help = concat_examples!(
     "  gatelog status --dir /srv/ci",
     "  gatelog status --url http://127.0.0.1:9000 --tenant demo",
-    "  gatelog status --json"
+    "  gatelog status --at 120 --json      as they were at event 120 of the gate"
 ))]
 pub struct StatusArgs {
     /// Only this tenant
     #[arg(long, value_name = "TENANT")]
     pub tenant: Option<String>,
+    /// As of this event of the gate, or this time [default: now]
+    #[arg(long, value_name = "SEQUENCE|TIME", value_parser = parse_at)]
+    pub at: Option<At>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -363,9 +382,13 @@ pub struct CatArgs {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = concat_examples!(
     "  gatelog log verify --dir /srv/ci",
+    "  gatelog log verify --checkpoint witness.checkpoint      nor was its tail cut off",
     "  gatelog log verify --json"
 ))]
 pub struct VerifyArgs {
+    /// A checkpoint from elsewhere that the log must go on from; can be given more than once
+    #[arg(long, value_name = "FILE")]
+    pub checkpoint: Vec<std::path::PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -641,6 +664,15 @@ pub enum At {
     Time(Timestamp),
 }
 
+impl std::fmt::Display for At {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            At::Sequence(sequence) => sequence.fmt(f),
+            At::Time(time) => time.fmt(f),
+        }
+    }
+}
+
 /// Reads a moment.
 pub fn parse_at(text: &str) -> Result<At, String> {
     if !text.is_empty() && text.chars().all(|c| c.is_ascii_digit()) {
@@ -690,15 +722,21 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
                 port: args.port,
                 kafka: args.kafka.clone(),
             };
-            let told = crate::demo::story::run(&options, &stop::on_signals()?)?;
+            let told = crate::demo::story::run(&options, stop::on_signals()?.any())?;
             Ok(if told { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
+        Command::Stop(args) => stop::run(&cli.site, args),
+        Command::Components(args) => commands::components::show(&cli.site, args),
+        Command::Executor(command) => commands::components::executor(&cli.site, command),
+        Command::Merger(command) => commands::components::merger(&cli.site, command),
+        Command::Log(LogCommand::Level(args)) => commands::log_level::run(&cli.site, args),
         Command::Status(args) => commands::status::run(&cli.site, args),
         Command::Log(LogCommand::Cat(args)) => commands::log_cat::run(&cli.site, args),
         Command::Log(LogCommand::Verify(args)) => commands::log_verify::run(&cli.site, args),
         Command::Log(LogCommand::Init(args)) => commands::log_topics::init(&cli.site, args),
         Command::Log(LogCommand::Export(args)) => commands::log_slice::export(&cli.site, args),
         Command::Log(LogCommand::Adopt(args)) => commands::log_adopt::run(&cli.site, args),
+        Command::Log(LogCommand::Repartition(args)) => commands::log_repartition::run(&cli.site, args),
         Command::Backup(args) => commands::backup::run(&cli.site, args),
         Command::Log(LogCommand::Import(args)) => commands::log_slice::import(&cli.site, args),
         Command::Log(LogCommand::Check(args)) => commands::log_topics::check(&cli.site, args),

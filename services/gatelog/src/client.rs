@@ -97,6 +97,15 @@ impl Client {
         self.answer(&url, self.http.post(&url).json(body)).map(|(_, said)| said)
     }
 
+    /// Sends a body to a path, for a document.
+    pub fn ask(&self, path: &str, body: &Json) -> Result<(Json, Said), ClientError> {
+        let url = format!("{}{path}", self.base);
+        let (text, said) = self.answer(&url, self.http.post(&url).json(body))?;
+        let document =
+            serde_json::from_str(&text).map_err(|error| ClientError::NotJson { url, message: error.to_string() })?;
+        Ok((document, said))
+    }
+
     /// Deletes what is at a path.
     pub fn delete(&self, path: &str) -> Result<(), ClientError> {
         let url = format!("{}{path}", self.base);

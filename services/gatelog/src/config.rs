@@ -10,9 +10,11 @@ use serde::Deserialize;
 
 mod audit;
 mod auth;
+mod stop;
 
 pub use audit::AuditSection;
 pub use auth::{AuthConfig, AuthDriver};
+pub use stop::{SigtermMethod, StopSection};
 
 /// The file's name in a site's directory.
 pub const FILE: &str = "gatelog.toml";
@@ -50,6 +52,9 @@ pub struct SiteConfig {
     /// What all processes of the site see.
     #[serde(default)]
     pub shared: Option<SharedSection>,
+    /// How this process ends.
+    #[serde(default)]
+    pub stop: StopSection,
 }
 
 fn default_tenant_file() -> PathBuf {
@@ -312,7 +317,8 @@ pub struct KafkaSection {
     /// On how many brokers a record must be before it is acknowledged.
     #[serde(default = "default_min_insync")]
     pub min_insync: u32,
-    /// Further settings of librdkafka by their own names, such as `security.protocol`.
+    /// Further settings of librdkafka by their own names, such as `security.protocol`. Files are relative to the site's
+    /// directory; secrets are in files: `"sasl.password" = "file:PATH"`.
     #[serde(default)]
     pub properties: BTreeMap<String, String>,
 }
@@ -401,8 +407,11 @@ impl SiteConfig {
     pub fn read(site: &Path) -> Result<SiteConfig, ConfigError> {
         let path = site.join(FILE);
         let text = std::fs::read_to_string(&path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
-        let config: SiteConfig = toml::from_str(&text)
+        let mut config: SiteConfig = toml::from_str(&text)
             .map_err(|error| ConfigError::Parse { path: path.clone(), message: error.to_string() })?;
+        if let Some(kafka) = &mut config.log.kafka {
+            gatelog_log_kafka::relative_to(site, &mut kafka.properties);
+        }
         match config.contradiction().or_else(|| config.audit.contradiction(site)) {
             Some((message, cure)) => Err(ConfigError::Meaning { path, message, cure }),
             None => Ok(config),
@@ -518,12 +527,17 @@ mod tests {
     #[test]
     fn a_log_on_kafka_is_read_and_what_cannot_be_is_named_with_its_cure() {
         let kafka = "[log.kafka]\nbrokers = \"a:1,b:2\"\nprefix = \"ci.\"\nreplication = 1\nmin-insync = 1\n";
-        let properties = "[log.kafka.properties]\n\"security.protocol\" = \"ssl\"\n";
+        let properties = "[log.kafka.properties]\n\"security.protocol\" = \"sasl_ssl\"\n\"ssl.ca.location\" = \"/etc/ca.pem\"\n\
+                          \"sasl.password\" = \"file:kafka-password\"\n";
         let shared = "[shared]\ndir = \"/srv/shared\"\n";
         let whole = said(&format!("{kafka}{properties}{shared}"));
-        for word in ["a:1,b:2", "\"ci.\"", "security.protocol", "/srv/shared", "partitions: 1"] {
+        for word in ["a:1,b:2", "\"ci.\"", "security.protocol", "/srv/shared", "partitions: 1", "\"/etc/ca.pem\""] {
             assert!(whole.contains(word), "{word}: {whole}");
         }
+        assert!(
+            whole.contains("/kafka-password\"") && !whole.contains("\"file:kafka"),
+            "in the site's directory: {whole}"
+        );
         let without = said(kafka);
         assert!(without.contains("[shared] dir") && without.contains("; set dir under [shared]"), "{without}");
         let misspelt = said("[log.kafka]\nbroker = \"a:1\"\n");

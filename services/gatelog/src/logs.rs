@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gatelog_event_log::{Blobs, Log, LogError, MemoryPresence, Presence};
 use gatelog_log_embedded::{EmbeddedLog, FileBlobs, Options as EmbeddedOptions};
-use gatelog_log_kafka::{FindingKind, KafkaConfig, KafkaLog, KafkaPresence};
+use gatelog_log_kafka::{Finding, FindingKind, KafkaConfig, KafkaLog, KafkaPresence};
 use gatelog_record::{ChainLink, Partition};
 
 use crate::config::{KafkaSection, SiteConfig};
@@ -104,6 +104,22 @@ pub enum OpenError {
         /// The cure.
         cure: String,
     },
+    /// What is configured cannot be meant.
+    #[error("{what}; {cure}")]
+    Configuration {
+        /// What is wrong.
+        what: String,
+        /// The cure.
+        cure: String,
+    },
+    /// The brokers and this configuration do not agree on TLS or SASL, or on who is who.
+    #[error("{what}; {cure}")]
+    Security {
+        /// What is wrong.
+        what: String,
+        /// The cure.
+        cure: String,
+    },
     /// Topics are not as they must be.
     #[error("{what}; {cure}")]
     Topics {
@@ -114,8 +130,8 @@ pub enum OpenError {
     },
     /// The log has more partitions than this gatelog serves.
     #[error(
-        "the {name} has {found} partitions, this gatelog serves {PARTITIONS}; make a log of its own with partitions = \
-         {PARTITIONS} and another prefix under [log.kafka], then `gatelog log init`"
+        "the {name} has {found} partitions, this gatelog serves {PARTITIONS}; set partitions = {PARTITIONS} under \
+         [log.kafka], then run `gatelog log repartition`"
     )]
     Partitions {
         /// The log.
@@ -244,11 +260,13 @@ pub fn explained(kafka: &KafkaConfig, error: LogError) -> OpenError {
     // Whoever waits has waited long enough already.
     let mut findings = gatelog_log_kafka::check(KafkaConfig { timeout: EXPLAIN, ..kafka.clone() });
     findings.sort_by_key(|finding| finding.kind);
-    match findings.into_iter().next() {
-        None => error.into(),
-        Some(finding) if finding.kind == FindingKind::Unreachable => {
-            OpenError::Unreachable { what: finding.what, cure: finding.cure }
-        }
-        Some(finding) => OpenError::Topics { what: finding.what, cure: finding.cure },
+    let Some(Finding { kind, what, cure }) = findings.into_iter().next() else { return error.into() };
+    match kind {
+        FindingKind::Configuration => OpenError::Configuration { what, cure },
+        FindingKind::Security => OpenError::Security { what, cure },
+        FindingKind::Unreachable => OpenError::Unreachable { what, cure },
+        // Of what is not there, or not to be seen, whoever failed knows more.
+        FindingKind::MissingTopic | FindingKind::Site => error.into(),
+        _ => OpenError::Topics { what, cure },
     }
 }

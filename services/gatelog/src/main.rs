@@ -20,11 +20,17 @@ mod remembering;
 mod renewals;
 mod roles;
 mod routing;
+mod sealed;
 mod serve;
 mod server;
 mod show;
 mod tenants;
 mod web;
+mod what_ifs;
+
+/// A site allocates small texts without end, in many threads.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> std::process::ExitCode {
     cli::run()

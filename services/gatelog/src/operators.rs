@@ -7,11 +7,9 @@ use gatelog_effects::connection::chain;
 use gatelog_event_log::{Log, LogError, Offset, ReadLimit};
 use gatelog_record::event::{GateEvent, PartitionEvent};
 use gatelog_record::input::GateInput;
-use gatelog_record::{ActorId, Envelope, Event, EventRecord, InputId, InputRecord, Stream};
+use gatelog_record::{ActorId, Envelope, Event, EventRecord, Input, InputId, InputRecord, Partition, Stream};
 use gatelog_secrets::Keyring;
 use gatelog_web::operators::{Answer, Ask, NotAsked, Operators};
-
-use crate::roles::GATE;
 
 /// How long the log may take to acknowledge.
 const ACKNOWLEDGED: Duration = Duration::from_secs(10);
@@ -40,11 +38,11 @@ impl Operators for SiteOperators {
         };
         // Two people never send the same request.
         let id = InputId::new(format!("api/{actor}/{request}"));
-        let mut record = InputRecord::new(id.clone(), &*ask.tenant, crate::clock::now(), ask.input.clone());
+        let mut record = InputRecord::new(id.clone(), &*ask.key, crate::clock::now(), ask.input.clone());
         record.actor = actor;
         let frame = record.close().map_err(|error| failed(&error))?.encode();
-        let from = self.log.end(Stream::Events(GATE)).map_err(|error| failed(&error))?;
-        let appended = self.log.append_inputs(Stream::Inputs(GATE), vec![frame]).wait_for(ACKNOWLEDGED);
+        let from = self.log.end(Stream::Events(ask.partition)).map_err(|error| failed(&error))?;
+        let appended = self.log.append_inputs(Stream::Inputs(ask.partition), vec![frame]).wait_for(ACKNOWLEDGED);
         match appended {
             Ok(Some(Ok(_))) => {}
             Ok(Some(Err(error))) => return Err(failed(&error)),
@@ -55,9 +53,9 @@ impl Operators for SiteOperators {
                 return Err(NotAsked(what.into()));
             }
         }
-        tracing::info!(%actor, tenant = ask.tenant, request, kind = record.input.name(), "an operator asks");
-        let enqueues = matches!(ask.input, GateInput::EnqueueAsked(_));
-        Ok(self.outcome(&id, from, enqueues).unwrap_or_else(|error| {
+        tracing::info!(%actor, key = ask.key, request, kind = record.input.name(), "an operator asks");
+        let enqueues = matches!(ask.input, Input::Gate(GateInput::EnqueueAsked(_)));
+        Ok(self.outcome(ask.partition, &id, from, enqueues).unwrap_or_else(|error| {
             tracing::warn!(error = %chain(&error), "what became of a request cannot be read");
             Answer::Waiting
         }))
@@ -73,8 +71,8 @@ impl Operators for SiteOperators {
 
 impl SiteOperators {
     /// What became of an input, from events after a place; with `settled`, what became of it as a trigger.
-    fn outcome(&self, id: &InputId, from: Offset, settled: bool) -> Result<Answer, LogError> {
-        let events = Stream::Events(GATE);
+    fn outcome(&self, of: Partition, id: &InputId, from: Offset, settled: bool) -> Result<Answer, LogError> {
+        let events = Stream::Events(of);
         let until = Instant::now() + DECIDED;
         let (mut at, mut decided) = (from, None);
         let mut answer: Option<(Answer, Option<InputId>)> = None;
@@ -83,14 +81,14 @@ impl SiteOperators {
             for read in &batch.records {
                 let opened = Envelope::decode(&read.bytes).ok().and_then(|(envelope, _)| envelope.open().ok());
                 let Some(record) = opened else { continue };
-                let of = record.decision.as_ref().map(|decision| &decision.input_id);
+                let cause = record.decision.as_ref().map(|decision| &decision.input_id);
                 match answer.take() {
                     None => {
                         let found = next(id, settled, &record, &mut decided);
-                        answer = found.map(|found| (found, of.cloned()));
+                        answer = found.map(|found| (found, cause.cloned()));
                     }
                     // What was asked for is there once the whole decision is: its last event is the one to wait for.
-                    Some((found, whole)) if of.is_some() && of == whole.as_ref() => {
+                    Some((found, whole)) if cause.is_some() && cause == whole.as_ref() => {
                         answer = Some((found.as_of(record.sequence), whole));
                     }
                     Some((found, _)) => return Ok(found),

@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 use gatelog_effects::connection::chain;
 use gatelog_effects::dispatch::Duty;
 use gatelog_effects::share::Peers;
+use gatelog_event_log::presence::Sign;
 use gatelog_event_log::{LogError, Presence};
 use gatelog_record::draft::capacity::WorkerSilent;
 use gatelog_record::input::CapacityInput;
 use gatelog_record::{InputId, InputRecord, Timestamp};
 use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 
 use crate::roles::Role;
 
@@ -58,10 +60,52 @@ pub struct Component {
     pub web: Option<String>,
     /// Its gatelog.
     pub version: String,
+    /// The newest level of records it knows; 0 of a gatelog from before this was told.
+    #[serde(default)]
+    pub level: u32,
+    /// Whether it takes nothing new and ends once it has done what it has begun.
+    #[serde(default)]
+    pub draining: bool,
+    /// Those of its roles that somebody has paused.
+    #[serde(default)]
+    pub paused: Vec<Role>,
     /// How many builds it runs at once.
     pub slots: u32,
     /// When it was started, in microseconds since 1970, by its own clock.
     pub started_at: i64,
+}
+
+impl Component {
+    /// What a sign says. Of one that cannot be read as a whole, what can be: it is another release's, and that it is there,
+    /// as which start of itself and with what level, is to be known all the same.
+    fn read(sign: &Sign) -> Component {
+        if let Ok(component) = serde_json::from_slice(&sign.body) {
+            return component;
+        }
+        let told: Json = serde_json::from_slice(&sign.body).unwrap_or_default();
+        let text = |key: &str| told[key].as_str().map(str::to_owned);
+        let number = |key: &str| told[key].as_u64().and_then(|number| u32::try_from(number).ok()).unwrap_or_default();
+        let roles = told["roles"].as_array().map(Vec::as_slice).unwrap_or_default();
+        Component {
+            name: sign.component.clone(),
+            incarnation: text("incarnation").unwrap_or_default(),
+            roles: roles.iter().filter_map(|role| serde_json::from_value(role.clone()).ok()).collect(),
+            state: State::default(),
+            address: text("address"),
+            web: text("web"),
+            version: text("version").unwrap_or_else(|| "of an unknown version".to_owned()),
+            level: number("level"),
+            draining: false,
+            paused: Vec::new(),
+            slots: number("slots"),
+            started_at: told["started_at"].as_i64().unwrap_or_default(),
+        }
+    }
+
+    /// Whether it takes nothing new in a role.
+    fn is_away(&self, role: Role) -> bool {
+        self.draining || self.paused.contains(&role)
+    }
 }
 
 /// Gives the signs of this process, and knows who else gave one.
@@ -155,9 +199,7 @@ impl Signer {
     /// When that is not known now.
     pub fn look(&self) -> Result<Vec<(Component, Duration)>, LogError> {
         let signs = self.presence.signs()?;
-        // What cannot be read is another release's: it has its own to talk to.
-        let seen: Vec<(Component, Duration)> =
-            signs.into_iter().filter_map(|sign| Some((serde_json::from_slice(&sign.body).ok()?, sign.age))).collect();
+        let seen: Vec<(Component, Duration)> = signs.iter().map(|sign| (Component::read(sign), sign.age)).collect();
         lock(&self.seen).clone_from(&seen);
         Ok(seen)
     }
@@ -170,12 +212,25 @@ impl Signer {
 
 impl Peers for Signer {
     fn present(&self, duty: Duty) -> Vec<String> {
-        let role = match duty {
-            Duty::Merge | Duty::Compute | Duty::Submit => Role::Merger,
-            Duty::Review => Role::Connections,
+        let role = role_of(duty);
+        let there = |(component, age): &(Component, Duration)| {
+            *age < SILENT_AFTER && component.roles.contains(&role) && !component.is_away(role)
         };
-        let there = |(component, age): &(Component, Duration)| *age < SILENT_AFTER && component.roles.contains(&role);
         self.last_seen().into_iter().filter(there).map(|(component, _)| component.name).collect()
+    }
+
+    fn takes(&self, duty: Duty) -> bool {
+        let own = self.own();
+        // Who ends and has nobody to leave it to does it to the last.
+        !own.paused.contains(&role_of(duty)) && (!own.draining || self.present(duty).is_empty())
+    }
+}
+
+/// Whose a duty is.
+fn role_of(duty: Duty) -> Role {
+    match duty {
+        Duty::Merge | Duty::Compute | Duty::Submit => Role::Merger,
+        Duty::Review => Role::Connections,
     }
 }
 
@@ -258,6 +313,9 @@ mod tests {
             address: None,
             web: None,
             version: "1".into(),
+            level: 0,
+            draining: false,
+            paused: Vec::new(),
             slots: 0,
             started_at: 0,
         }
@@ -321,5 +379,42 @@ mod tests {
         assert_eq!(signer.cut_off(), None);
         other.withdraw();
         assert_eq!(signer.present(Duty::Review), Vec::<String>::new());
+    }
+
+    #[test]
+    fn who_is_paused_or_drains_leaves_the_work_to_others() {
+        let presence = Arc::new(MemoryPresence::new(|| Duration::ZERO));
+        let signer = Signer::new(Arc::clone(&presence) as _, component("a", "1", &[Role::Merger, Role::Connections]));
+        let other = Signer::new(Arc::clone(&presence) as _, component("b", "1", &[Role::Merger, Role::Connections]));
+        other.change(|own| own.paused = vec![Role::Merger]);
+        assert!(signer.sign() && other.sign());
+        assert_eq!((signer.present(Duty::Merge), signer.present(Duty::Review).len()), (vec!["a".to_owned()], 2));
+        assert_eq!((other.takes(Duty::Merge), other.takes(Duty::Review)), (false, true));
+        signer.change(|own| own.draining = true);
+        assert!(signer.sign());
+        assert_eq!((other.present(Duty::Review), other.present(Duty::Compute)), (vec!["b".to_owned()], Vec::new()));
+        assert!(!signer.takes(Duty::Review), "the other does it");
+        assert!(signer.takes(Duty::Compute), "there is nobody it could leave it to");
+    }
+
+    #[test]
+    fn an_older_release_tells_no_level_and_a_newer_one_may_tell_more_than_can_be_read() {
+        let presence = Arc::new(MemoryPresence::new(|| Duration::ZERO));
+        let signer = Signer::new(Arc::clone(&presence) as _, component("a", "1", &[Role::Web]));
+        let older = r#"{"name":"old","incarnation":"i","roles":["merger"],"state":"running","address":null,"web":null,
+            "version":"0.0.9","slots":0,"started_at":7}"#;
+        let newer = r#"{"name":"new","incarnation":"n","roles":["merger","weaver"],"state":"dreaming","version":"9.1.0",
+            "level":12}"#;
+        for (name, body) in [("old", older), ("new", newer), ("odd", "no JSON at all")] {
+            presence.sign(name, body.as_bytes().to_vec()).unwrap();
+        }
+        let seen = signer.look().unwrap();
+        let told = |of: &str| {
+            let component = seen.iter().map(|(component, _)| component).find(|one| one.name == of).unwrap();
+            (component.incarnation.clone(), component.roles.clone(), component.version.clone(), component.level)
+        };
+        assert_eq!(told("old"), ("i".into(), vec![Role::Merger], "0.0.9".into(), 0));
+        assert_eq!(told("new"), ("n".into(), vec![Role::Merger], "9.1.0".into(), 12));
+        assert_eq!(told("odd"), (String::new(), Vec::new(), "of an unknown version".into(), 0));
     }
 }

@@ -11,18 +11,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gatelog_capacity_state::Capacity;
+use gatelog_capacity_state::{Capacity, pause_key};
 use gatelog_effects::connection::chain;
 use gatelog_event_log::Log;
 use gatelog_gate_state::Gate;
+use gatelog_record::draft::capacity::Pausable;
+use gatelog_record::level::{GATELOG, LEVEL};
 use gatelog_record::{Partition, Timestamp};
 use gatelog_runner::{Health, Runner, RunnerConfig};
 use gatelog_secrets::Keyring;
+use gatelog_tables::Table;
 use gatelog_writer::{Directory, Host, SystemClock, WriterState};
 use serde::{Deserialize, Serialize};
 
 use crate::audit::notary;
-use crate::config::SiteConfig;
+use crate::config::{SiteConfig, StopSection};
 use crate::logs::{self, Known, OpenError, SitePaths};
 use crate::patience::Patient;
 use crate::presence::{Component, SIGN_EVERY, Signer, State};
@@ -45,6 +48,9 @@ pub fn notify_dir(site: &Path, connection: &str) -> PathBuf {
 pub struct ServerFile {
     /// Its process.
     pub pid: u32,
+    /// When that began, in ticks since the host did: another process may have the same number later.
+    #[serde(default)]
+    pub started_ticks: u64,
     /// What it is called.
     pub name: String,
     /// Its roles.
@@ -125,6 +131,9 @@ pub struct Server {
     endings: Vec<web::Ending>,
     threads: Vec<JoinHandle<()>>,
     signer: Arc<Signer>,
+    /// What this process runs, if it is a worker.
+    work: Option<executor::Work>,
+    stopping: StopSection,
     gate_fold: gatelog_runner::Published,
     capacity_fold: gatelog_runner::Published,
     inside: Option<Inside>,
@@ -210,7 +219,10 @@ impl Server {
             state: State::Initializing,
             address: None,
             web: url.clone(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: GATELOG.to_owned(),
+            level: LEVEL,
+            draining: false,
+            paused: Vec::new(),
             slots: 0,
             started_at: started_at.0,
         };
@@ -243,6 +255,8 @@ impl Server {
             endings: Vec::new(),
             threads: Vec::new(),
             signer: Arc::clone(&process.signer),
+            work: None,
+            stopping: process.config.stop.clone(),
             gate_fold: gate_fold.published(),
             capacity_fold: capacity_fold.published(),
             inside: Some(Inside {
@@ -320,6 +334,7 @@ impl Server {
                     address
                 }
             };
+            self.work = Some(executor::Work::of(process, executor.clone()));
             self.threads.extend(executor::start(process, executor, &repositories, address)?);
         }
         self.threads.push(signing(process)?);
@@ -335,6 +350,7 @@ impl Server {
     fn say_where(&self, process: &Process) -> Result<(), StartError> {
         let said = ServerFile {
             pid: std::process::id(),
+            started_ticks: started_ticks(std::process::id()).unwrap_or_default(),
             name: process.name.clone(),
             roles: process.roles.iter().collect(),
             url: self.url.clone(),
@@ -377,6 +393,23 @@ impl Server {
             }
         }
         None
+    }
+
+    /// How it is to end.
+    pub fn stopping(&self) -> &StopSection {
+        &self.stopping
+    }
+
+    /// Takes nothing new from here on: others do it, and know from this process's signs that they are to.
+    pub fn drain(&self) {
+        self.signer.change(|own| own.draining = true);
+        self.signer.sign();
+    }
+
+    /// How many builds it has not done with, once it drains: also those it may still be given, by whoever has not heard
+    /// yet that it takes none. All else that is in hand when a process is stopped is done by then, or left to others.
+    pub fn left(&self) -> usize {
+        self.work.as_ref().map_or(0, executor::Work::left)
     }
 
     /// Stops everything: what runs is stopped, what was acknowledged is there at the next start.
@@ -429,6 +462,17 @@ pub fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHan
     std::thread::Builder::new().name(name.to_owned()).spawn(run).map_err(part("threads"))
 }
 
+/// When a process began, in ticks since the host did; `None` where it is gone, or dead and not yet taken leave of.
+pub fn started_ticks(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Behind the command's name, which may hold spaces and brackets.
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    if matches!(fields.next()?, "Z" | "X") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
 /// Sixteen hex digits by chance.
 pub fn draw() -> Result<String, StartError> {
     let mut drawn = [0; 8];
@@ -441,6 +485,19 @@ pub fn draw() -> Result<String, StartError> {
 fn signing(process: &Process) -> Result<JoinHandle<()>, StartError> {
     let (signer, stop) = (Arc::clone(&process.signer), Arc::clone(&process.stop));
     let folds = [process.gate.published.clone(), process.capacity.published.clone()];
+    let (capacity, name, roles) = (process.capacity.projection.clone(), process.name.clone(), process.roles.clone());
+    // What is paused is a matter of capacity's log; others hear of it here.
+    let paused = move || -> Option<Vec<Role>> {
+        let view = capacity.view();
+        let pauses = &view.live().own.pauses;
+        let mut paused = Vec::new();
+        for (role, pausable) in [(Role::Executor, Pausable::Executor), (Role::Merger, Pausable::Merger)] {
+            if roles.has(role) && pauses.get(&pause_key(pausable, &name)).ok()?.is_some() {
+                paused.push(role);
+            }
+        }
+        Some(paused)
+    };
     thread("presence", move || {
         // Once it has caught up with the log, it stays running: being a moment behind is nothing to tell.
         let caught_up = || folds.iter().all(|fold| !matches!(fold.health(), Health::CatchingUp));
@@ -452,6 +509,9 @@ fn signing(process: &Process) -> Result<JoinHandle<()>, StartError> {
                 std::thread::sleep(Duration::from_millis(100));
                 if signer.own().state == State::Initializing && caught_up() {
                     signer.is(State::Running);
+                }
+                if let Some(paused) = paused().filter(|paused| *paused != own.paused) {
+                    signer.change(|own| own.paused = paused);
                 }
             }
         }

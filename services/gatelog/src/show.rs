@@ -199,6 +199,30 @@ fn progress(elapsed: i64, estimated: Option<i64>) -> String {
     }
 }
 
+/// Rows under a head, in columns as wide as they must be.
+pub fn table<const N: usize>(rows: &[[String; N]], style: Style) -> Vec<String> {
+    let mut widths = [0; N];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let line = |row: &[String; N]| {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    let mut lines: Vec<String> = rows.iter().map(line).collect();
+    if let Some(head) = lines.first_mut() {
+        *head = style.paint(Paint::Faint, head);
+    }
+    lines
+}
+
+/// A span of milliseconds for people, as [`seconds`] has it.
+pub fn millis(span: i64) -> String {
+    seconds(span / 1_000)
+}
+
 /// A span for people: `7s`, `3m 05s`, `2h 10m`.
 pub fn seconds(span: i64) -> String {
     match span {

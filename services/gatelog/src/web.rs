@@ -1,6 +1,6 @@
 //! The API's view of this process.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use gatelog_effects::connection::chain;
 use gatelog_replay::Timeline;
@@ -11,7 +11,8 @@ use gatelog_web::{Consoles, PartHealth, PublicKey, Site, TimelinePast};
 use gatelog_writer::{Published, WriterState};
 
 use crate::operators::SiteOperators;
-use crate::roles::{GATE, Process, web};
+use crate::roles::{CAPACITY, GATE, Process, Role, web};
+use crate::what_ifs::SiteWhatIfs;
 
 /// The site as the API reads it. `writers` are those of this process.
 pub fn site(
@@ -20,8 +21,11 @@ pub fn site(
     writers: Vec<Arc<Published>>,
     authenticators: Authenticators,
 ) -> Site {
-    let rungs = RungDir::new(StoreLayout::new(&process.paths.projections(), GATE).rungs());
+    let rungs = |partition| Some(RungDir::new(StoreLayout::new(&process.paths.projections(), partition).rungs()));
+    let gate = Timeline::new(Arc::clone(&process.log), GATE, rungs(GATE));
+    let capacity = Timeline::new(Arc::clone(&process.log), CAPACITY, rungs(CAPACITY));
     let (signer, needed) = (Arc::clone(&process.signer), process.roles.missing());
+    let own: Vec<Role> = process.roles.iter().collect();
     let refusing = Arc::clone(&process.refusing);
     let health = move || {
         let mut parts: Vec<PartHealth> = writers.iter().map(|writer| health(writer)).collect();
@@ -30,6 +34,7 @@ pub fn site(
             parts.push(PartHealth { part: "log".to_owned(), well: false, state: "yellow".to_owned(), detail });
         }
         parts.extend(web::elsewhere(&signer, &needed));
+        parts.extend(web::paused(&signer, &own));
         parts
     };
     let present = Arc::clone(&process.signer);
@@ -55,12 +60,18 @@ pub fn site(
         capacity: process.capacity.projection.clone(),
         capacity_fold: process.capacity.published.clone(),
         blobs: Arc::clone(&process.blobs),
-        past: Arc::new(TimelinePast::new(Timeline::new(Arc::clone(&process.log), GATE, Some(rungs)))),
+        past: Arc::new(TimelinePast::new(gate, capacity)),
         consoles,
         health: Arc::new(health),
         components: Arc::new(move || web::components(&present)),
         keys: Arc::new(public),
         authenticators: Arc::new(authenticators),
+        what_ifs: Arc::new(SiteWhatIfs {
+            site: process.site.clone(),
+            log: Arc::clone(&process.log),
+            local: process.config.log.kafka.is_none(),
+            sandbox: OnceLock::new(),
+        }),
         operators: Arc::new(SiteOperators { log: Arc::clone(&process.log), keyring: Arc::clone(&process.keyring) }),
         drivers: process.config.connection.keys().map(|name| (name.clone(), "git".to_owned())).collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

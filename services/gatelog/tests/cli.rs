@@ -252,6 +252,69 @@ fn files(dir: &Path) -> std::collections::BTreeMap<std::path::PathBuf, Vec<u8>> 
     found
 }
 
+/// Whether bubblewrap makes sandboxes here.
+fn sandboxes() -> bool {
+    let tried = Command::new("bwrap").args(["--unshare-all", "--ro-bind", "/", "/", "true"]).output();
+    let can = tried.is_ok_and(|tried| tried.status.success());
+    if !can {
+        println!("SKIPPED what-if sandbox: bubblewrap makes no sandbox here");
+    }
+    can
+}
+
+#[test]
+fn another_gatelog_runs_in_a_sandbox_or_not_at_all_unless_it_is_said_to() {
+    use std::os::unix::fs::PermissionsExt;
+    let site = Site::new();
+    let before = files(site.path());
+    let elsewhere = tempfile::tempdir().unwrap();
+    let program = elsewhere.path().join("gatelog-next");
+    let text = format!(
+        "#!/bin/sh\nfor place in /site/log/new {0}/new {1}/new; do (echo x > $place) 2>/dev/null && echo wrote $place >&2; \
+         done\ncat {0}/gatelog.toml >&2 2>/dev/null && echo saw >&2\nls /site >&2\n",
+        site.path().display(),
+        elsewhere.path().display()
+    );
+    std::fs::write(&program, text).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    if sandboxes() {
+        let tried = site.run(&format!("replay what-if --binary {}", program.display()));
+        assert_eq!(tried.code, 1, "{}", tried.err);
+        assert!(tried.err.contains("gives no answer that can be read"), "{}", tried.err);
+        assert!(
+            tried.err.contains("log") && !tried.err.contains("wrote") && !tried.err.contains("saw"),
+            "{}",
+            tried.err
+        );
+        assert_eq!(files(site.path()), before, "every byte is as it was");
+        assert!(!elsewhere.path().join("new").exists());
+    }
+    let without_bubblewrap = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gatelog"));
+        command.args(["replay", "what-if", "--binary", env!("CARGO_BIN_EXE_gatelog"), "--json"]).args(more);
+        let command = command.current_dir(site.path()).env_remove("GATELOG_DIR").env("PATH", "/nowhere");
+        command.output().unwrap()
+    };
+    let refused = without_bubblewrap(&[]);
+    let says = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(3), "{says}");
+    assert!(says.contains("there is no sandbox for --binary") && says.contains("--unconfined"), "{says}");
+    assert_eq!(without_bubblewrap(&["--unconfined"]).status.code(), Some(0));
+    assert_eq!(site.run("replay what-if --unconfined").code, 2, "it is of --binary alone");
+}
+
+#[test]
+fn the_queues_are_told_as_of_a_moment() {
+    let site = Site::new();
+    let then = site.run("status --at 2 --json").json();
+    assert!(then["as_of"].as_str().unwrap().starts_with("as of gate/0 event 2"), "{then}");
+    let state = site.run("replay state --at 2 --json").json();
+    assert_eq!(then["tenants"], state["tenants"]);
+    assert_ne!(then["tenants"], site.run("status --json").json()["tenants"]);
+    assert_eq!(site.run("status --at 99").code, 3);
+    assert_eq!(site.run("status --at yesterday").code, 2);
+}
+
 #[test]
 fn two_moments_are_compared_and_the_past_is_gone_through_and_nothing_is_written() {
     use std::io::Write;
@@ -285,8 +348,16 @@ fn two_moments_are_compared_and_the_past_is_gone_through_and_nothing_is_written(
 
     let same = site.run("replay what-if --json");
     assert_eq!((same.code, &same.json()["divergence"]), (0, &Json::Null));
-    let other = site.run(&format!("replay what-if --binary {} --json", env!("CARGO_BIN_EXE_gatelog")));
-    assert_eq!((other.code, other.json()), (0, same.json()), "another process answers the same");
+    let binary = env!("CARGO_BIN_EXE_gatelog");
+    let mut ways = vec![" --unconfined"];
+    if sandboxes() {
+        ways.push("");
+    }
+    for way in ways {
+        let other = site.run(&format!("replay what-if --binary {binary} --json{way}"));
+        assert_eq!((other.code, &other.err), (0, &String::new()));
+        assert_eq!(other.json(), same.json(), "another process answers the same{way}");
+    }
     assert_eq!(site.run("replay what-if --without 7").code, 3);
     assert_eq!(site.run("replay what-if --binary /nowhere/gatelog").code, 3);
     assert!(site.run("replay verify").out.contains("0 layouts and 0 job graphs made again"));

@@ -84,7 +84,7 @@ impl<'q> Filter<'q> {
             // Zuul lists an attempt that was tried again as a build that is not final; here it stands
             // in its build.
             && self.last.is_none_or(|last| last)
-            && self.held.is_none_or(|held| !held)
+            && self.held.is_none_or(|held| held == build.held)
             && self.complete.is_none_or(|complete| complete == result.is_some())
     }
 }

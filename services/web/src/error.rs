@@ -163,6 +163,12 @@ impl From<gatelog_tables::TableError> for ApiError {
     }
 }
 
+impl From<crate::past::PastError> for ApiError {
+    fn from(error: crate::past::PastError) -> Self {
+        ApiError::Internal(error.to_string())
+    }
+}
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let (status, code) = self.kind();

@@ -1,12 +1,14 @@
 //! The JSON API and the page: Zuul's paths and field names where Zuul has them, a position on every answer.
 //!
 //! - [`site`]: [`Site`], what the API reads from; [`Past`] and [`Consoles`], what it asks others for.
+//! - `paths`: every path, and what it makes of `at`.
 //! - `reading`: one request: which moment it asks about, which tables answer, how the answer is marked.
 //! - `status`, `builds`, `buildsets`, `configuration`: the documents.
 //! - `capacity`: workers, and what each attempt of a build waited for, by capacity's own position.
 //! - `stream`: events as they come; `console`: what a build says, by bytes, by lines, and where in it;
 //! - `estimate`: how long jobs take, by how long they took; `health`: who asks how the site is, and what is answered.
 //! - `keys`: what people encrypt secrets with; [`auth`]: who asks; [`operators`]: what they may ask for;
+//! - [`what_if`]: what would have been, had something been otherwise;
 //! - `page`: the same for people, as HTML.
 //!
 //! What Zuul calls by the same name means the same here, except:
@@ -43,6 +45,8 @@ mod health;
 mod keys;
 pub mod operators;
 mod page;
+mod past;
+mod paths;
 mod query;
 mod reading;
 mod routes;
@@ -50,10 +54,13 @@ mod shape;
 pub mod site;
 mod status;
 mod stream;
+pub mod what_if;
 
 pub use error::ApiError;
-pub use routes::{router, serve};
+pub use past::{Past, PastError, TimelinePast};
+pub use paths::ReadPath;
+pub use routes::{read_paths, router, serve};
 pub use site::{
-    Component, ComponentState, Components, ConsoleChunk, ConsoleSource, Consoles, Health, NoConsoles, PartHealth, Past,
-    PastError, PublicKey, PublicKeys, Site, TimelinePast,
+    Component, ComponentState, Components, ConsoleChunk, ConsoleSource, Consoles, Health, NoConsoles, PartHealth,
+    PublicKey, PublicKeys, Site,
 };

@@ -8,14 +8,15 @@ use axum::body::Body;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use gatelog_capacity_state::{CapacityLive, LeaseRow};
 use gatelog_gate_state::{Gate, GateLive, GateRead};
 use gatelog_record::codec::{self, CodecError};
-use gatelog_record::{BlobHash, Timestamp};
+use gatelog_record::{BlobHash, LeaseId, Timestamp};
 use gatelog_rules_config::authorization::Authorization;
 use gatelog_rules_config::{Layout, Problem, TenantSettings};
 use gatelog_runner::WaitError;
 use gatelog_store::{RocksBacking, View};
-use gatelog_tables::Maps;
+use gatelog_tables::{Maps, Table};
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 use tokio::sync::Semaphore;
@@ -23,9 +24,11 @@ use tokio::sync::Semaphore;
 use crate::auth::Person;
 use crate::console::lines::Indexes;
 use crate::error::ApiError;
+use crate::operators::holds;
 use crate::query::Query;
 use crate::site::Site;
 use crate::stream::Newest;
+use crate::what_if::desk::Desk;
 
 /// The header with the position an answer is as of.
 pub(crate) const POSITION: HeaderName = HeaderName::from_static("gatelog-position");
@@ -36,7 +39,7 @@ const STREAMS: usize = 8_192;
 /// How long a read may take, its wait for a place among the reads included.
 const READ_TIME: Duration = Duration::from_secs(30);
 /// How long `after` waits.
-const AFTER_TIME: Duration = Duration::from_secs(10);
+pub(crate) const AFTER_TIME: Duration = Duration::from_secs(10);
 /// How many layouts are kept read.
 const LAYOUTS: usize = 8;
 /// Of how many tenants it is kept who may do what.
@@ -56,6 +59,8 @@ pub(crate) struct App {
     pub(crate) indexes: Indexes,
     /// The newest status documents.
     pub(crate) newest: Newest,
+    /// What would have been: what was asked.
+    pub(crate) what_ifs: Desk,
     /// Places for requests of operators.
     pub(crate) asks: Arc<Semaphore>,
     layouts: Mutex<Vec<(BlobHash, Arc<Layout>)>>,
@@ -73,6 +78,7 @@ impl App {
             keys: Arc::new(Semaphore::new(crate::keys::AT_ONCE)),
             indexes: Indexes::default(),
             newest: Newest::default(),
+            what_ifs: Desk::default(),
             asks: Arc::new(Semaphore::new(ASKS)),
             layouts: Mutex::default(),
             rules: Mutex::default(),
@@ -220,7 +226,27 @@ pub(crate) struct Reading<'v> {
     /// When that was.
     pub(crate) now: Timestamp,
     view: &'v View<'v, Gate>,
-    then: Option<Arc<GateLive<Maps>>>,
+    then: Option<Then>,
+}
+
+/// The live tables as they were.
+struct Then {
+    gate: Arc<GateLive<Maps>>,
+    /// Capacity's, where the gate's name what only those tell of.
+    capacity: Option<Arc<CapacityLive<Maps>>>,
+}
+
+impl Then {
+    /// Those of a moment; takes a while.
+    fn fetch(app: &App, at: u64) -> Result<Then, ApiError> {
+        let past = &app.site.past;
+        let gate = past.at(at)?;
+        let capacity = match holds::names_leases(&gate)? {
+            true => Some(past.capacity_at(past.capacity_beside(at)?)?),
+            false => None,
+        };
+        Ok(Then { gate, capacity })
+    }
 }
 
 impl Reading<'_> {
@@ -232,9 +258,19 @@ impl Reading<'_> {
     /// The live tables.
     pub(crate) fn live(&self) -> Live<'_> {
         match &self.then {
-            Some(then) => Live::Then(Arc::clone(then)),
+            Some(then) => Live::Then(Arc::clone(&then.gate)),
             None => Live::Now(self.view.live()),
         }
+    }
+
+    /// Something of a lease as capacity has it, now or then.
+    pub(crate) fn of_lease<T: Default>(&self, lease: LeaseId, of: impl FnOnce(&LeaseRow) -> T) -> Result<T, ApiError> {
+        let row = match &self.then {
+            None => self.app.site.capacity.view().live().own.leases.get(&lease)?.map(|row| of(&row)),
+            Some(Then { capacity: Some(capacity), .. }) => capacity.own.leases.get(&lease)?.map(|row| of(&row)),
+            Some(Then { capacity: None, .. }) => None,
+        };
+        Ok(row.unwrap_or_default())
     }
 
     /// Whether a tenant is there: 404 otherwise. Before the first event every tenant that ever came is
@@ -332,14 +368,14 @@ pub(crate) fn read<T>(
     if let (Some(at), Needs::Live) = (asked, needs)
         && at != app.site.gate.position().sequence
     {
-        then = Some(app.site.past.at(at).map_err(|error| ApiError::Internal(error.to_string()))?);
+        then = Some(Then::fetch(app, at)?);
     }
     let mut view = app.site.gate.view();
     if let (Some(at), Needs::Live, None) = (asked, needs, &then)
         && at != view.position().sequence
     {
         drop(view);
-        then = Some(app.site.past.at(at).map_err(|error| ApiError::Internal(error.to_string()))?);
+        then = Some(Then::fetch(app, at)?);
         view = app.site.gate.view();
     }
     let at = asked.unwrap_or(view.position().sequence);

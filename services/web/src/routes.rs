@@ -19,10 +19,13 @@ use tokio::net::TcpListener;
 
 use crate::auth::guard::guard;
 use crate::error::ApiError;
+use crate::paths::{Paths, ReadPath};
 use crate::query::Query;
-use crate::reading::{App, Needs, Reading, answer};
+use crate::reading::{App, Needs, Reading, answer, moment};
 use crate::site::Site;
-use crate::{builds, buildsets, capacity, configuration, console, health, keys, operators, page, status, stream};
+use crate::{
+    builds, buildsets, capacity, configuration, console, health, keys, operators, page, status, stream, what_if,
+};
 
 /// The longest path and query, in bytes.
 const MAX_URI: usize = 8 << 10;
@@ -77,82 +80,110 @@ macro_rules! of_one {
     };
 }
 
+/// Why some of what is read cannot be had as of a moment.
+pub(crate) const OF_PROGRAM: &str = "paths, style and script are those of this program";
+const OF_PROCESSES: &str = "how processes are is no part of the history";
+const OF_CONNECTIONS: &str = "connections are of this process's configuration, which is no part of the history; \
+                              which projects a tenant had, and where, is told by `projects`";
+const OF_STREAM: &str = "what has been does not change any more; ask for `status` itself";
+pub(crate) const OF_WHAT_IF: &str = "a what-if says itself up to where it looks";
+const OF_KEYS: &str = "keys are no part of the history: there is the one that is there";
+
 /// The API and the page of a site.
 pub fn router(site: Site) -> Router {
+    let app = Arc::new(App::new(site));
+    let guarded = from_fn_with_state(Arc::clone(&app), guard);
+    all(|paths| paths.route_layer(guarded))
+        .into_router()
+        .fallback(|uri: Uri, headers: HeaderMap| async move { page::nothing(&uri, &headers) })
+        .method_not_allowed_fallback(|| async { ApiError::Method(READS) })
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(from_fn(common))
+        .with_state(app)
+}
+
+/// Every path that is read, with what it makes of `at`.
+pub fn read_paths() -> Vec<ReadPath> {
+    all(|paths| paths).listed()
+}
+
+/// Every path, those that everybody may not read behind a guard.
+fn all(guard: impl FnOnce(Router<Arc<App>>) -> Router<Arc<App>>) -> Paths {
+    // Those of operators see for themselves who asks.
+    reads().merge(page::routes()).guarded(guard).merge(operators::routes())
+}
+
+fn reads() -> Paths {
     use Needs::{History, Live};
     type R<'a, 'v> = &'a Reading<'v>;
-    let app = Arc::new(App::new(site));
-    Router::new()
-        .route("/api", get(map))
-        .route("/api/info", of_site!(History, &[], |reading: R<'_, '_>, _: &Query| configuration::info(reading, None)))
-        .route("/api/health", get(health_of))
-        .route("/api/health/live", get(live))
-        .route("/api/health/ready", get(ready))
-        .route("/api/events", get(events))
-        .route("/api/connections", get(connections))
-        .route("/api/components", get(components))
-        .route("/api/tenants", of_site!(History, &[], |reading: R<'_, '_>, _: &Query| configuration::tenants(reading)))
-        .route(
+    Paths::default()
+        .read_now("/api", OF_PROGRAM, get(map))
+        .read("/api/info", of_site!(History, &[], |reading: R<'_, '_>, _: &Query| configuration::info(reading, None)))
+        .read_now("/api/health", OF_PROCESSES, get(health_of))
+        .read_now("/api/health/live", OF_PROCESSES, get(live))
+        .read_now("/api/health/ready", OF_PROCESSES, get(ready))
+        .read("/api/events", get(events))
+        .read_now("/api/connections", OF_CONNECTIONS, get(connections))
+        .read("/api/components", get(components))
+        .read_now(
+            "/api/what-if",
+            OF_WHAT_IF,
+            get(what_if::api::list).post(what_if::api::ask).layer(DefaultBodyLimit::max(what_if::MAX_QUESTION)),
+        )
+        .read_now("/api/what-if/{id}", OF_WHAT_IF, get(what_if::api::one).delete(what_if::api::cancel))
+        .read("/api/tenants", of_site!(History, &[], |reading: R<'_, '_>, _: &Query| configuration::tenants(reading)))
+        .read(
             "/api/tenant/{tenant}/info",
             of_tenant!(History, &[], |reading: R<'_, '_>, tenant: &String, _| configuration::info(
                 reading,
                 Some(tenant)
             )),
         )
-        .route(
+        .read(
             "/api/tenant/{tenant}/status",
             of_tenant!(Live, &[], |reading: R<'_, '_>, tenant: &String, _| status::document(reading, tenant)),
         )
-        .route("/api/tenant/{tenant}/status/stream", get(status_stream))
-        .route("/api/tenant/{tenant}/status/change/{*change}", of_one!(Live, status::change))
-        .route("/api/tenant/{tenant}/builds", of_tenant!(History, builds::PARAMETERS, builds::list))
-        .route("/api/tenant/{tenant}/build/{uuid}", of_one!(History, builds::one))
-        .route("/api/tenant/{tenant}/build/{uuid}/console", get(console_of))
-        .route("/api/tenant/{tenant}/build/{uuid}/console/lines", get(console_lines))
-        .route("/api/tenant/{tenant}/build/{uuid}/console/find", get(console_find))
-        .route("/api/tenant/{tenant}/build/{uuid}/leases", get(leases_of))
-        .route("/api/tenant/{tenant}/key/{*project}", get(key_of))
-        .route("/api/tenant/{tenant}/project-ssh-key/{*project}", get(project_ssh_key))
-        .route("/api/tenant/{tenant}/tenant-ssh-key/ssh.pub", get(tenant_ssh_key))
-        .route("/api/tenant/{tenant}/buildsets", of_tenant!(History, buildsets::PARAMETERS, buildsets::list))
-        .route("/api/tenant/{tenant}/buildset/{uuid}", of_one!(History, buildsets::one))
-        .route(
+        .read_now("/api/tenant/{tenant}/status/stream", OF_STREAM, get(status_stream))
+        .read("/api/tenant/{tenant}/status/change/{*change}", of_one!(Live, status::change))
+        .read("/api/tenant/{tenant}/builds", of_tenant!(History, builds::PARAMETERS, builds::list))
+        .read("/api/tenant/{tenant}/build/{uuid}", of_one!(History, builds::one))
+        .read("/api/tenant/{tenant}/build/{uuid}/console", get(console_of))
+        .read("/api/tenant/{tenant}/build/{uuid}/console/lines", get(console_lines))
+        .read("/api/tenant/{tenant}/build/{uuid}/console/find", get(console_find))
+        .read("/api/tenant/{tenant}/build/{uuid}/leases", get(leases_of))
+        .read_now("/api/tenant/{tenant}/key/{*project}", OF_KEYS, get(key_of))
+        .read_now("/api/tenant/{tenant}/project-ssh-key/{*project}", OF_KEYS, get(project_ssh_key))
+        .read_now("/api/tenant/{tenant}/tenant-ssh-key/ssh.pub", OF_KEYS, get(tenant_ssh_key))
+        .read("/api/tenant/{tenant}/buildsets", of_tenant!(History, buildsets::PARAMETERS, buildsets::list))
+        .read("/api/tenant/{tenant}/buildset/{uuid}", of_one!(History, buildsets::one))
+        .read(
             "/api/tenant/{tenant}/projects",
             of_tenant!(History, &[], |reading: R<'_, '_>, tenant: &String, _| configuration::projects(reading, tenant)),
         )
-        .route(
+        .read(
             "/api/tenant/{tenant}/pipelines",
             of_tenant!(History, &[], |reading: R<'_, '_>, tenant: &String, _| configuration::pipelines(
                 reading, tenant
             )),
         )
-        .route(
+        .read(
             "/api/tenant/{tenant}/jobs",
             of_tenant!(History, &[], |reading: R<'_, '_>, tenant: &String, _| configuration::jobs(reading, tenant)),
         )
-        .route(
+        .read(
             "/api/tenant/{tenant}/config-errors",
             of_tenant!(History, configuration::ERROR_PARAMETERS, configuration::errors),
         )
-        .route(
+        .read(
             "/api/tenant/{tenant}/tenant-status",
             of_tenant!(History, &[], |reading: R<'_, '_>, tenant: &String, _| {
                 configuration::tenant_status(reading, tenant)
             }),
         )
-        .route(
+        .read(
             "/api/tenant/{tenant}/semaphores",
             of_tenant!(Live, &[], |reading: R<'_, '_>, tenant: &String, _| configuration::semaphores(reading, tenant)),
         )
-        .merge(page::routes())
-        .route_layer(from_fn_with_state(Arc::clone(&app), guard))
-        // These see for themselves who asks.
-        .merge(operators::routes())
-        .fallback(|uri: Uri, headers: HeaderMap| async move { page::nothing(&uri, &headers) })
-        .method_not_allowed_fallback(|| async { ApiError::Method(READS) })
-        .layer(DefaultBodyLimit::max(MAX_BODY))
-        .layer(from_fn(common))
-        .with_state(app)
 }
 
 /// What every answer has, and what is the same for every path.
@@ -162,7 +193,7 @@ async fn common(request: Request, next: Next) -> Response {
     let mut response = if request.method() == Method::OPTIONS {
         let mut response = StatusCode::NO_CONTENT.into_response();
         let headers = response.headers_mut();
-        let methods = operators::methods(&path).unwrap_or(READS);
+        let methods = operators::methods(&path).or_else(|| what_if::api::methods(&path)).unwrap_or(READS);
         headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(methods));
         headers.insert(
             ACCESS_CONTROL_ALLOW_HEADERS,
@@ -200,6 +231,8 @@ const OF_OPERATORS: &[(&str, &str)] = &[
     ("autohold_by_request_id", "/api/tenant/{tenant}/autohold/{request_id}"),
     ("autohold_delete", "/api/tenant/{tenant}/autohold/{request_id}"),
     ("tenant_state", "/api/tenant/{tenant}/state"),
+    ("component_pause", "/api/component/{role}/{name}/pause"),
+    ("component_resume", "/api/component/{role}/{name}/resume"),
 ];
 
 async fn map(State(app): Shared, RawQuery(query): RawQuery) -> Result<Json<Value>, ApiError> {
@@ -212,6 +245,9 @@ async fn map(State(app): Shared, RawQuery(query): RawQuery) -> Result<Json<Value
         "events": "/api/events",
         "connections": "/api/connections",
         "components": "/api/components",
+        "level": "/api/level",
+        "what_ifs": "/api/what-if",
+        "what_if": "/api/what-if/{id}",
         "tenants": "/api/tenants",
         "tenant_info": "/api/tenant/{tenant}/info",
         "status": "/api/tenant/{tenant}/status",
@@ -269,14 +305,18 @@ async fn ready(State(app): Shared, RawQuery(query): RawQuery) -> Answered {
 }
 
 async fn components(State(app): Shared, RawQuery(query): RawQuery) -> Answered {
-    Query::read_only(query.as_deref(), &[])?;
-    capacity::components(app).await
+    let query = Query::read(query.as_deref(), &[])?;
+    match moment(&app, &query).await? {
+        Some(at) => capacity::components_then(app, at).await,
+        None => capacity::components(app).await,
+    }
 }
 
 async fn leases_of(State(app): Shared, path: Segments<(String, String)>, RawQuery(query): RawQuery) -> Answered {
     let (tenant, uuid) = segments(path)?;
-    Query::read_only(query.as_deref(), &[])?;
-    capacity::leases(app, tenant, uuid).await
+    let query = Query::read(query.as_deref(), &[])?;
+    let at = moment(&app, &query).await?;
+    capacity::leases(app, tenant, uuid, at).await
 }
 
 async fn events(State(app): Shared, headers: HeaderMap, RawQuery(query): RawQuery) -> Answered {
@@ -296,19 +336,19 @@ async fn status_stream(
 
 async fn key_of(State(app): Shared, path: Segments<(String, String)>, RawQuery(query): RawQuery) -> Answered {
     let (tenant, project) = segments(path)?;
-    let query = Query::read(query.as_deref(), &[])?;
+    let query = Query::read_only(query.as_deref(), &["after"])?;
     keys::of_project(app, keys::Of::Secrets, tenant, project, query).await
 }
 
 async fn project_ssh_key(State(app): Shared, path: Segments<(String, String)>, RawQuery(query): RawQuery) -> Answered {
     let (tenant, project) = segments(path)?;
-    let query = Query::read(query.as_deref(), &[])?;
+    let query = Query::read_only(query.as_deref(), &["after"])?;
     keys::of_project(app, keys::Of::Ssh, tenant, project, query).await
 }
 
 async fn tenant_ssh_key(State(app): Shared, path: Segments<String>, RawQuery(query): RawQuery) -> Answered {
     let tenant = segments(path)?;
-    let query = Query::read(query.as_deref(), &[])?;
+    let query = Query::read_only(query.as_deref(), &["after"])?;
     keys::of_tenant(app, tenant, query).await
 }
 

@@ -158,7 +158,7 @@ pub(crate) fn build(id: BuildId, build: &BuildEntry, item: &ItemEntry, event: &E
         "uuid": id.to_string(),
         "job_name": build.job,
         "result": build.result.map(|result| result.word()),
-        "held": false,
+        "held": build.held,
         "execute_time": newest.map(|attempt| iso(attempt.requested_at)),
         "start_time": start.map(iso),
         "end_time": end.map(iso),

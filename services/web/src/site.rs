@@ -2,20 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gatelog_capacity_state::Capacity;
 use gatelog_event_log::Blobs;
-use gatelog_gate_state::{Gate, GateLive};
+use gatelog_gate_state::Gate;
 use gatelog_record::{BuildId, Timestamp};
-use gatelog_replay::{Moment, ReplayError, Timeline};
 use gatelog_runner::Published;
 use gatelog_store::SharedProjection;
-use gatelog_tables::Maps;
 
 use crate::auth::Authenticators;
 use crate::operators::Operators;
+use crate::past::Past;
+use crate::what_if::WhatIfs;
 
 /// Everything the API reads from. What people ask for goes to [`Site::operators`].
 #[derive(Clone)]
@@ -30,7 +30,7 @@ pub struct Site {
     pub capacity_fold: Published,
     /// Layouts and problems.
     pub blobs: Arc<dyn Blobs>,
-    /// The gate's live tables as they were.
+    /// The live tables as they were.
     pub past: Arc<dyn Past>,
     /// What builds say.
     pub consoles: Arc<dyn Consoles>,
@@ -44,73 +44,12 @@ pub struct Site {
     pub authenticators: Arc<Authenticators>,
     /// Where requests of operators go.
     pub operators: Arc<dyn Operators>,
+    /// Who says what would have been.
+    pub what_ifs: Arc<dyn WhatIfs>,
     /// The driver of each connection.
     pub drivers: BTreeMap<String, String>,
     /// The version told to clients.
     pub version: String,
-}
-
-/// The past could not be had.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the state at event {sequence} cannot be had: {message}")]
-pub struct PastError {
-    /// Of which event.
-    pub sequence: u64,
-    /// Why.
-    pub message: String,
-}
-
-/// The gate's live tables as they were.
-pub trait Past: Send + Sync {
-    /// The live tables after an event; 0 is before the first. May take a while: not called where that
-    /// would hold anybody up.
-    ///
-    /// # Errors
-    /// When the log or its rungs cannot be read or folded.
-    fn at(&self, sequence: u64) -> Result<Arc<GateLive<Maps>>, PastError>;
-}
-
-/// How many moments are kept ready.
-const MOMENTS_KEPT: usize = 16;
-
-type Kept = Vec<(u64, Arc<GateLive<Maps>>)>;
-
-/// The past by replay: from the nearest rung, folded on. The moments asked for last are kept.
-pub struct TimelinePast {
-    timeline: Timeline<Gate>,
-    kept: Mutex<Kept>,
-}
-
-impl TimelinePast {
-    /// The past a timeline tells.
-    pub fn new(timeline: Timeline<Gate>) -> TimelinePast {
-        TimelinePast { timeline, kept: Mutex::default() }
-    }
-
-    fn kept(&self, sequence: u64) -> Option<Arc<GateLive<Maps>>> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = kept.iter().position(|(at, _)| *at == sequence)?;
-        let found = kept.remove(place);
-        let live = Arc::clone(&found.1);
-        kept.push(found);
-        Some(live)
-    }
-}
-
-impl Past for TimelinePast {
-    fn at(&self, sequence: u64) -> Result<Arc<GateLive<Maps>>, PastError> {
-        if let Some(live) = self.kept(sequence) {
-            return Ok(live);
-        }
-        let failed = |error: ReplayError| PastError { sequence, message: error.to_string() };
-        let live = Arc::new(self.timeline.state_at(Moment::Sequence(sequence)).map_err(failed)?.live);
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= MOMENTS_KEPT {
-            kept.remove(0);
-        }
-        kept.push((sequence, Arc::clone(&live)));
-        Ok(live)
-    }
 }
 
 /// What was read from a console.
@@ -228,6 +167,8 @@ pub enum ComponentState {
     Initializing,
     /// It does what its roles do.
     Running,
+    /// It takes nothing new and ends what it has begun; then it stops. Zuul has no word for it.
+    Draining,
     /// It ends, or gives no sign any more.
     Stopped,
 }
@@ -238,6 +179,7 @@ impl ComponentState {
         match self {
             ComponentState::Initializing => "initializing",
             ComponentState::Running => "running",
+            ComponentState::Draining => "draining",
             ComponentState::Stopped => "stopped",
         }
     }
@@ -252,12 +194,18 @@ pub struct Component {
     pub roles: Vec<String>,
     /// How it is.
     pub state: ComponentState,
+    /// Those of its roles that take nothing new.
+    pub paused: Vec<String>,
     /// Its gatelog.
     pub version: String,
+    /// The newest level of records that it knows; 0 of one that does not say.
+    pub level: u32,
     /// When it was started, by its own clock.
     pub started_at: Timestamp,
     /// How long ago it gave its last sign.
     pub last_sign: Duration,
+    /// Whether that is so long ago that it is taken for dead.
+    pub silent: bool,
 }
 
 /// Who is there.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event as Message, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
@@ -17,12 +17,12 @@ use tokio::time::Instant;
 
 use crate::error::ApiError;
 use crate::query::Query;
-use crate::reading::{App, Needs, mark, read};
+use crate::reading::{App, Needs, mark, moment, read};
 use crate::shape::ms;
 use crate::status;
 
-/// The parameters of the streams.
-pub(crate) const PARAMETERS: &[&str] = &["from"];
+/// The parameters of the events. With `at` those that had come by then, and no more.
+pub(crate) const PARAMETERS: &[&str] = &["from", "at"];
 /// Those of status documents. With `brief` only that something has changed is told, not what.
 pub(crate) const STATUS_PARAMETERS: &[&str] = &["from", "brief"];
 /// Of how many tenants the newest status document is kept.
@@ -59,6 +59,8 @@ async fn resumed(app: &Arc<App>, headers: &HeaderMap, query: &Query) -> Result<(
 struct Events {
     app: Arc<App>,
     last: u64,
+    /// The last one there is to be.
+    until: Option<u64>,
     ready: VecDeque<(u64, Moment)>,
     fold: Subscription,
     _place: OwnedSemaphorePermit,
@@ -68,12 +70,19 @@ struct Events {
 pub(crate) async fn events(app: Arc<App>, headers: HeaderMap, query: Query) -> Result<Response, ApiError> {
     let place = Arc::clone(&app.streams).try_acquire_owned().map_err(|_| ApiError::Busy)?;
     let (last, newest) = resumed(&app, &headers, &query).await?;
-    let last = last.unwrap_or(newest);
+    let until = moment(&app, &query).await?;
+    let last = last.unwrap_or(if until.is_some() { 0 } else { newest });
+    if until.is_some_and(|until| last >= until) {
+        // A browser that comes back for more is told that this is all.
+        let mut response = StatusCode::NO_CONTENT.into_response();
+        mark(&app, response.headers_mut(), until.unwrap_or(last));
+        return Ok(response);
+    }
     let fold = app.site.gate_fold.subscribe();
-    let events = Events { app: Arc::clone(&app), last, ready: VecDeque::new(), fold, _place: place };
+    let events = Events { app: Arc::clone(&app), last, until, ready: VecDeque::new(), fold, _place: place };
     let messages = Sse::new(stream::unfold(events, next_event)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
     let mut response = messages.into_response();
-    mark(&app, response.headers_mut(), last);
+    mark(&app, response.headers_mut(), until.unwrap_or(last));
     Ok(response)
 }
 
@@ -85,13 +94,19 @@ async fn next_event(mut events: Events) -> Option<(Result<Message, ApiError>, Ev
             return Some((Ok(Message::default().id(sequence.to_string()).data(data.to_string())), events));
         }
         let last = events.last;
+        if events.until.is_some_and(|until| last >= until) {
+            return None;
+        }
         let read = events.app.blocking(move |app| Ok(app.site.gate.view().temporal().moments_after(last, AHEAD)?));
         match read.await {
             Ok(moments) if moments.is_empty() => {
                 // The fold ended or stopped: so does the stream; a client comes back and goes on.
                 events.fold.reached(last.saturating_add(1)).await.ok()?;
             }
-            Ok(moments) => events.ready.extend(moments),
+            Ok(moments) => {
+                let until = events.until.unwrap_or(u64::MAX);
+                events.ready.extend(moments.into_iter().take_while(|(sequence, _)| *sequence <= until));
+            }
             // Too much is going on, or something is wrong: a client comes back and goes on.
             Err(error) => {
                 tracing::warn!("a stream of events ends: {error}");

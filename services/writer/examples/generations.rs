@@ -124,7 +124,7 @@ fn asked(line: &str) -> Option<InputRecord> {
                 Some(Knows { component: component.to_owned(), gatelog: format!("0.{level}.0"), level })
             });
             let present = present.collect::<Option<Vec<Knows>>>()?;
-            PartitionInput::LevelRaiseAsked(LevelRaiseAsked { level, present }).into()
+            PartitionInput::LevelRaiseAsked(LevelRaiseAsked { level, present, reason: String::new() }).into()
         }
         "lease" | "sample" => {
             let mut build = [0; 16];

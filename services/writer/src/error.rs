@@ -141,6 +141,7 @@ impl WriterError {
             | WriterError::Short { .. }
             | WriterError::Link { .. }
             | WriterError::Fold { .. }
+            | WriterError::Shell { source: ShellError::Level { .. }, .. }
             | WriterError::Closed { .. } => true,
             WriterError::Initial { .. }
             | WriterError::Shell { .. }

@@ -61,7 +61,8 @@ pub(crate) fn recover<R: Rules>(
             }
             from = batch.next;
             for bytes in &batch.records {
-                let Step::Event(record, _) = reader.next(bytes)? else { continue };
+                let step = reader.next(bytes).map_err(|error| error.with_writer(log))?;
+                let Step::Event(record, _) = step else { continue };
                 live.apply(&record).map_err(|refused| WriterError::Fold {
                     partition,
                     sequence: record.sequence,

@@ -62,10 +62,15 @@ pub enum ShellError {
         refused: FoldRefused,
     },
     /// The log holds kinds that this gatelog does not know.
-    #[error("the log's level is {level}, this gatelog ({GATELOG}) knows records up to level {LEVEL}: run a newer one")]
+    #[error(
+        "the log's level is {level}, and this gatelog ({GATELOG}) knows records up to level {LEVEL}: run {build}, which \
+         wrote it last, or a later one"
+    )]
     Level {
         /// The log's level.
         level: u32,
+        /// The build that wrote the newest term.
+        build: String,
     },
     /// The writer's own event cannot be written.
     #[error("the writer's own event {event} cannot be written: {message}")]
@@ -217,7 +222,7 @@ impl<R: Rules> Shell<R> {
     pub fn start(&mut self, build: &str, wall: Timestamp) -> Result<Append, ShellError> {
         let before = self.place();
         if !level::known(before.level) {
-            return Err(ShellError::Level { level: before.level });
+            return Err(ShellError::Level { level: before.level, build: before.build });
         }
         let mut events = vec![PartitionEvent::WriterStarted(WriterStarted {
             term: self.term,
@@ -379,7 +384,7 @@ impl<R: Rules> Shell<R> {
 
     /// Raises the level of what may be written, unless somebody who is there could not read it.
     fn raise(&self, asked: &LevelRaiseAsked) -> Result<Vec<Event>, Refused> {
-        let LevelRaiseAsked { level, present } = asked;
+        let LevelRaiseAsked { level, present, reason: _ } = asked;
         if *level <= self.place().level {
             return Ok(vec![nothing("nothing-to-do").into()]);
         }
@@ -541,7 +546,8 @@ impl<R: Rules> Shell<R> {
         let first = append.records.first().map_or(0, |record| record.sequence);
         let outcome = outcome_of(&append.records);
         if let Some(refused) = refused
-            && refused.code != "unreadable"
+            // Whoever asks for a level is told; nothing here is the worse for it.
+            && !matches!(refused.code, "unreadable" | "level-not-known")
         {
             append.changes.yellow = Some(YellowReason {
                 code: refused.code.to_owned(),

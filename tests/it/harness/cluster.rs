@@ -200,7 +200,7 @@ impl Cluster {
         );
         let file = node.dir.join("server.properties");
         fs::write(&file, properties).map_err(|error| error.to_string())?;
-        format_storage(&self.jars, &file)
+        format_storage(&self.jars, &file, &[])
     }
 
     /// Where the brokers listen.

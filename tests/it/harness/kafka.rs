@@ -38,6 +38,8 @@ pub struct KafkaSite {
     brokers: String,
     /// Replicas of each record, and how many of them acknowledge it.
     copies: (u32, u32),
+    /// What stands under `[log.kafka.properties]`.
+    properties: String,
 }
 
 impl KafkaSite {
@@ -48,24 +50,40 @@ impl KafkaSite {
 
     /// A site with these projects on these brokers: how many keep each record, and how many acknowledge it.
     pub fn on(brokers: String, copies: (u32, u32), projects: &[(&str, Files<'_>)]) -> KafkaSite {
+        let made = KafkaSite::drafted(brokers, copies, String::new(), projects);
+        made.init();
+        made
+    }
+
+    /// The same without its topics, and with these lines under `[log.kafka.properties]`.
+    pub fn drafted(
+        brokers: String,
+        copies: (u32, u32),
+        properties: String,
+        projects: &[(&str, Files<'_>)],
+    ) -> KafkaSite {
         let number = SITES.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("it-{}-{number}.", std::process::id());
-        let made = KafkaSite { site: Site::new(projects), prefix, brokers, copies };
+        let made = KafkaSite { site: Site::new(projects), prefix, brokers, copies, properties };
         made.site.write("gatelog.toml", &made.toml("scheduler", "common", "forge"));
         std::fs::create_dir_all(made.executor()).unwrap();
         made.site.write("executor/gatelog.toml", &made.toml("executor", "../common", "../forge"));
-        let (code, out, err) = made.site.gatelog(&["log", "init"]);
-        assert_eq!(code, 0, "{out}{err}");
         made
+    }
+
+    /// Makes its topics.
+    pub fn init(&self) {
+        let (code, out, err) = self.site.gatelog(&["log", "init"]);
+        assert_eq!(code, 0, "{out}{err}");
     }
 
     /// The configuration of a process of this name; its paths are seen from its own directory.
     pub fn toml(&self, name: &str, shared: &str, forge: &str) -> String {
-        let KafkaSite { brokers, prefix, copies: (replication, min_insync), .. } = self;
+        let KafkaSite { brokers, prefix, copies: (replication, min_insync), properties, .. } = self;
         format!(
             "name = \"{name}\"\n[web]\nlisten = \"127.0.0.1:0\"\n[executor]\nslots = 2\n[log]\nrung-every = 25\n\
              [log.kafka]\nbrokers = \"{brokers}\"\nprefix = \"{prefix}\"\nreplication = {replication}\n\
-             min-insync = {min_insync}\n[shared]\ndir = \"{shared}\"\n\
+             min-insync = {min_insync}\n[log.kafka.properties]\n{properties}[shared]\ndir = \"{shared}\"\n\
              [connection.forge]\ndriver = \"git\"\nroot = \"{forge}\"\ncanonical-hostname = \"{HOST}\"\npoll-ms = 300\n"
         )
     }

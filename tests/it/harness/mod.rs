@@ -9,6 +9,7 @@ pub mod kafka;
 pub mod process;
 pub mod projects;
 pub mod room;
+pub mod secure;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -97,6 +97,13 @@ fn the_node_of_a_job_that_failed_is_kept_until_it_is_let_go_and_the_history_says
     assert_eq!(answer.status, 204, "{}", answer.text);
     eventually("the node is gone", || nodes(&site).is_empty().then_some(()));
     assert_eq!(api.get(&path, None).status, 404);
+    // Of a build it is still told that its nodes were kept.
+    let held = server.json("/api/tenant/test/builds?held=true");
+    let uuids: Vec<_> = held.as_array().unwrap().iter().map(|one| one["uuid"].as_str().unwrap()).collect();
+    assert!(uuids == [build] && held[0]["held"] == json!(true), "{held}");
+    let others = server.json("/api/tenant/test/builds?held=false");
+    assert!(others.as_array().unwrap().iter().all(|one| one["held"] == json!(false) && one["uuid"] != build));
+    assert_eq!(others.as_array().unwrap().len(), 3, "{others}");
 
     // On the command line, for two builds.
     let local = |arguments: &[&str]| {

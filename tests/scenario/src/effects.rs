@@ -153,7 +153,10 @@ impl Effects {
                 });
             }
         }
-        let (mut layout, problems) = config::load(&config::LoadInput { tenant, files });
+        let (mut layout, findings) = config::load_findings(&config::LoadInput { tenant, files });
+        // People are told of everything that is wrong with a stanza; what is observed is what Zuul gets to see of it.
+        let observed: Vec<Problem> = config::as_told(&findings).into_iter().map(|one| one.problem.clone()).collect();
+        let problems = config::problems(findings);
         let ahead: Vec<Problem> = match &wanted.ahead {
             Some(hash) => codec::decode(shell.get(hash)?).map_err(|error| error.to_string())?,
             None => Vec::new(),
@@ -161,7 +164,7 @@ impl Effects {
         let changed = wanted.changed.iter().map(|at| (at.project.clone(), at.branch.clone())).collect();
         let errors = problems.iter().filter(|problem| problem.is_error());
         let introduced: Vec<Problem> = match wanted.buildset {
-            Some(_) => config::relevant_errors(&problems, &ahead, &changed).into_iter().cloned().collect(),
+            Some(_) => config::relevant_errors(&observed, &ahead, &changed).into_iter().cloned().collect(),
             None => Vec::new(),
         };
         let said = match wanted.buildset {
@@ -177,7 +180,7 @@ impl Effects {
             }
             None => {
                 let told = |problem: &&Problem| problem.severity != Severity::Notice;
-                self.tenant_problems = problems.iter().filter(told).cloned().collect();
+                self.tenant_problems = observed.into_iter().filter(|problem| told(&problem)).collect();
             }
         }
         let errors = u32::try_from(errors.count()).unwrap_or(u32::MAX);

@@ -547,7 +547,7 @@ fn error_name(problem: &Problem) -> String {
     let quoted = || nth(1);
     match problem.code.as_str() {
         "job-not-found" => format!("Job {} not defined", quoted()),
-        "dependency-not-found" => format!("Job {} not defined", nth(3)),
+        "dependency-not-found" | "parent-not-found" => format!("Job {} not defined", nth(3)),
         "parent-final" => {
             format!("The parent of job \"{}\", \"{}\" is final and can not act as a parent", quoted(), nth(3))
         }

@@ -6,6 +6,10 @@ use std::process::ExitCode;
 
 use gatelog_world::{Coverage, Outcome, Plant, Script, explain, play, run_planted, shrink};
 
+/// Most of what a run does is small texts.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const USAGE: &str = "usage: gatelog-world [--seeds N] [--seed S] [--trace] [--script FILE] [--plant NAME]
        gatelog-world --replay FILE
 

@@ -107,6 +107,50 @@ fn an_unknown_kind_is_named_and_not_passed_over() {
 }
 
 #[test]
+fn what_a_newer_gatelog_wrote_is_refused_with_its_name_wherever_reading_begins() {
+    let log = MemoryLog::default();
+    let stream = Stream::Events(GATE);
+    let started_by = |term, build: &str| match started(term) {
+        PartitionEvent::WriterStarted(started) => {
+            PartitionEvent::WriterStarted(WriterStarted { build: build.to_owned(), ..started })
+        }
+        other => other,
+    };
+    let mut link = ChainLink::GENESIS;
+    let mut tails = Vec::new();
+    for (sequence, term, event) in [
+        (1, 1, started_by(1, "gatelog 0.1.0")),
+        (2, 1, taken()),
+        (3, 2, started_by(2, "gatelog 0.2.0")),
+        (4, 2, taken()),
+        (5, 2, taken()),
+        (6, 3, started_by(3, "gatelog 0.3.0")),
+    ] {
+        let (mut bytes, mut next) = event_record(sequence, term, event, &link);
+        if sequence == 5 {
+            let (mut envelope, _) = Envelope::decode(&bytes).unwrap();
+            envelope.kind_version.kind = 0x7ffe;
+            (bytes, next) = envelope.encode(&link);
+        }
+        log.insert(stream, bytes);
+        link = next;
+        tails.push(Tail { sequence, term, link });
+    }
+    let told = format!(
+        "history of gate/0 cannot be read from offset 4: event 5 is of kind 0x7ffe version 1, which this gatelog \
+         ({GATELOG}) does not know: read on with gatelog 0.2.0, which wrote it, or a later one"
+    );
+    for after in [Tail::GENESIS, tails[2], tails[3]] {
+        let mut reader = HistoryReader::after(GATE, after);
+        let batch = log.read(stream, Offset(after.sequence), ReadLimit::default()).unwrap();
+        let error = batch.records.iter().find_map(|record| reader.next(record).err()).unwrap();
+        assert_eq!(error.with_writer(&log).to_string(), told);
+    }
+    let report = verify(&log, GATE);
+    assert_eq!(report.error.unwrap().to_string(), told);
+}
+
+#[test]
 fn a_reader_can_start_in_the_middle() {
     let mut scribe = Scribe { tail: Tail::GENESIS, term: 1 };
     let records = scribe.several(3);

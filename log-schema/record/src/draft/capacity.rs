@@ -140,6 +140,46 @@ pub struct LeaseReleased {
     pub incarnation: String,
 }
 
+/// What may be paused. Zuul: `pause` of its executors and mergers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pausable {
+    /// An executor: it gets no leases, and what it runs goes on.
+    Executor,
+    /// A merger: the others do its part, and what it has begun it ends.
+    Merger,
+}
+
+impl Pausable {
+    /// Its name, as roles have it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Pausable::Executor => "executor",
+            Pausable::Merger => "merger",
+        }
+    }
+}
+
+/// Somebody asks that a component take nothing new, or take it again. Who asks is the record's actor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PauseAsked {
+    /// In which of its roles.
+    pub role: Pausable,
+    /// Its name, the same over restarts.
+    pub component: String,
+    /// Whether it is to take nothing new.
+    pub paused: bool,
+    /// Why, in the words of whoever asks.
+    pub reason: String,
+}
+
+/// A component takes nothing new, or takes it again. That is a matter of its name: it outlasts its restarts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PauseChanged {
+    /// What was asked.
+    pub asked: PauseAsked,
+}
+
 /// A worker offers slots.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkerJoined {
@@ -278,7 +318,7 @@ pub struct LeaseRefused {
 pub struct LeaseWaitChanged {
     /// The lease.
     pub lease: LeaseId,
-    /// A code: `no-worker`, `no-slot`, `semaphore`, `fair-share`.
+    /// A code: `no-worker`, `paused`, `no-slot`, `semaphore`, `fair-share`.
     pub code: String,
     /// What it waits for, as far as a change of it is news: a label, a semaphore; or empty.
     pub subject: String,

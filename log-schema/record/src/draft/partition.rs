@@ -80,6 +80,24 @@ pub struct LevelRaiseAsked {
     pub level: u32,
     /// Who is there, as it was known to whoever asks. A claim.
     pub present: Vec<Knows>,
+    /// Why, in the words of whoever asks. It stays with the question: `level-raised` is read by every gatelog there ever
+    /// was, and does not change.
+    pub reason: String,
+}
+
+/// `in.level-raise-asked` version 1: it did not say why.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LevelRaiseAsked1 {
+    /// The level.
+    pub level: u32,
+    /// Who is there.
+    pub present: Vec<Knows>,
+}
+
+impl From<LevelRaiseAsked1> for LevelRaiseAsked {
+    fn from(old: LevelRaiseAsked1) -> LevelRaiseAsked {
+        LevelRaiseAsked { level: old.level, present: old.present, reason: String::new() }
+    }
 }
 
 /// Something artificial began.

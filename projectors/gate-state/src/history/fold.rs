@@ -3,8 +3,9 @@
 use gatelog_record::draft::gate::{
     BuildFinished, BuildPaused, BuildResult, BuildSettled, BuildStarted, BuildsetOpened, ConfigRead, EnqueueRefused,
     FreezeOutcome, Frozen, ItemDequeued, ItemEnqueued, ItemFailing, ItemReset, LayoutActivated, LayoutOutcome,
-    LayoutReady, LeaseEndWanted, LeaseWanted, PrepareOutcome, Prepared, ReportAction, ReportDelivered, ReportRequested,
-    SubmitRequested, Submitted, TenantConfigured, TriggerSettled, TriggerWaiting, WaitChanged, WaitSubject,
+    LayoutReady, LeaseEndWanted, LeaseWanted, NodesHeld, PrepareOutcome, Prepared, ReportAction, ReportDelivered,
+    ReportRequested, SubmitRequested, Submitted, TenantConfigured, TriggerSettled, TriggerWaiting, WaitChanged,
+    WaitSubject,
 };
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BuildsetId, Event, EventRecord, ItemId, Timestamp, Value};
@@ -62,6 +63,7 @@ impl<B: Backing> GateRead<B> {
             GateEvent::BuildPaused(event) => self.build_paused(record, event),
             GateEvent::BuildFinished(event) => self.build_finished(record, event),
             GateEvent::BuildSettled(event) => self.build_settled(record, event),
+            GateEvent::NodesHeld(event) => self.nodes_held(record, event),
             GateEvent::ItemFailing(event) => self.item_failing(record, event),
             GateEvent::ItemReset(event) => self.item_reset(record, event),
             GateEvent::WaitChanged(event) => self.wait_changed(record, event),
@@ -98,7 +100,6 @@ impl<B: Backing> GateRead<B> {
             | GateEvent::ItemMoved(_)
             | GateEvent::NodesetChanged(_)
             | GateEvent::AutoholdSet(_)
-            | GateEvent::NodesHeld(_)
             | GateEvent::HoldEnded(_)
             | GateEvent::AutoholdEnded(_)
             | GateEvent::ArtifactsNoted(_)
@@ -410,6 +411,7 @@ impl<B: Backing> GateRead<B> {
                 settled: None,
                 detail: None,
                 finished_at: None,
+                held: false,
             };
             begin(&mut self.builds, *build, sequence, row)?;
         }
@@ -594,6 +596,13 @@ impl<B: Backing> GateRead<B> {
         })?;
         end(&mut self.waits, &WaitKey(WaitSubject::Build(event.build)), record.sequence)?;
         Ok(())
+    }
+
+    fn nodes_held(&mut self, record: &EventRecord, event: &NodesHeld) -> Result<(), FoldRefused> {
+        next(&mut self.builds, event.hold.build, record.sequence, |row| {
+            row.held = true;
+            Ok(())
+        })
     }
 
     fn buildset_span(

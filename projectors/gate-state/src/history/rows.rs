@@ -314,6 +314,8 @@ pub struct BuildEntry {
     pub detail: Option<String>,
     /// When it got its result or was given up.
     pub finished_at: Option<Timestamp>,
+    /// Whether its nodes were kept when it failed; still said when they are kept no longer, as by Zuul.
+    pub held: bool,
 }
 
 impl BuildEntry {

@@ -26,7 +26,7 @@ pub struct BackupArgs {
     "      after: cp -a /mnt/backup/ci /srv/ci"
 ))]
 pub struct LogAdoptArgs {
-    /// Why another history goes on from here; kept with the log
+    /// Why another history goes on from here; told on the log when the site starts
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
     /// Print JSON

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::{At, parse_at};
+
 /// Of which tenant, why, and with what token.
 #[derive(Clone, Debug, Args)]
 pub struct OperatorArgs {
@@ -24,6 +26,9 @@ pub struct LookArgs {
     /// The tenant [default: the only one there is]
     #[arg(long, value_name = "TENANT")]
     pub tenant: Option<String>,
+    /// As of this event of the gate, or this time [default: now]
+    #[arg(long, value_name = "SEQUENCE|TIME", value_parser = parse_at)]
+    pub at: Option<At>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -198,7 +203,8 @@ pub struct AutoholdArgs {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = concat_examples!(
     "  gatelog autohold-list --dir /srv/ci --tenant demo",
-    "  gatelog autohold-list --url https://ci.example.org --tenant demo --json"
+    "  gatelog autohold-list --url https://ci.example.org --tenant demo --json",
+    "  gatelog autohold-list --dir /srv/ci --at 2026-11-21T10:15:00Z      those there were then"
 ))]
 pub struct AutoholdListArgs {
     /// Whose, in what form.

@@ -84,9 +84,12 @@ pub struct WhatIfArgs {
     /// Take the configuration of projects from this folder: <org>_<project>/ (or git/<org>_<project>/) for each
     #[arg(long, value_name = "DIR")]
     pub config: Option<PathBuf>,
-    /// Let this gatelog decide, in a process of its own, over the same inputs
+    /// Let this gatelog decide over the same inputs, in a sandbox: it sees the record alone, and no network
     #[arg(long, value_name = "PATH")]
     pub binary: Option<PathBuf>,
+    /// Run --binary without a sandbox: it may do all that you may
+    #[arg(long, requires = "binary")]
+    pub unconfined: bool,
     /// Only events up to these: <domain>/<partition>:<sequence>,… [default: all there are]
     #[arg(long, value_name = "POSITION,…", value_delimiter = ',', value_parser = parse_until)]
     pub until: Vec<gatelog_record::EventRef>,
@@ -102,6 +105,12 @@ pub struct InputPlace {
     pub stream: Stream,
     /// Its offset.
     pub offset: u64,
+}
+
+impl std::fmt::Display for InputPlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.stream, self.offset)
+    }
 }
 
 /// Reads a moment of a whole log.

@@ -168,7 +168,7 @@ fn read_checkpoints(path: &Path) -> Result<Vec<SignedCheckpoint>, Failure> {
     if found.is_empty() { Err(wrong("it is empty".to_owned())) } else { Ok(found) }
 }
 
-fn all_checkpoints(paths: &[PathBuf]) -> Result<Vec<SignedCheckpoint>, Failure> {
+pub(super) fn all_checkpoints(paths: &[PathBuf]) -> Result<Vec<SignedCheckpoint>, Failure> {
     let mut all = Vec::new();
     for path in paths {
         all.extend(read_checkpoints(path)?);

@@ -9,7 +9,7 @@ use super::failure::Failure;
 use super::operators::{client, explained, tenant};
 use super::output::Output;
 use crate::cli::SiteArgs;
-use crate::cli::operators::{AutoholdArgs, AutoholdDeleteArgs, AutoholdInfoArgs, AutoholdListArgs};
+use crate::cli::operators::{AutoholdArgs, AutoholdDeleteArgs, AutoholdInfoArgs, AutoholdListArgs, LookArgs};
 use crate::show::clean;
 
 /// Asks for nodes to be kept.
@@ -31,14 +31,15 @@ pub fn ask(site: &SiteArgs, args: &AutoholdArgs) -> Result<ExitCode, Failure> {
 pub fn list(site: &SiteArgs, args: &AutoholdListArgs) -> Result<ExitCode, Failure> {
     let client = client(site, &args.asking.token)?;
     let tenant = tenant(&client, args.asking.tenant.as_deref())?;
-    let path = format!("/api/tenant/{}/autohold", escaped(&tenant));
+    let path = format!("/api/tenant/{}/autohold{}", escaped(&tenant), then(&args.asking));
     let found = client.get(&path).map_err(|error| explained(error, site))?;
     if args.asking.json {
         return show(&found);
     }
     let all = found.as_array().map(Vec::as_slice).unwrap_or_default();
     if all.is_empty() {
-        return tell(&[format!("{tenant}: no nodes are to be kept")]);
+        let verb = if args.asking.at.is_some() { "were" } else { "are" };
+        return tell(&[format!("{tenant}: no nodes {verb} to be kept")]);
     }
     tell(&all.iter().map(line).collect::<Vec<_>>())
 }
@@ -47,7 +48,7 @@ pub fn list(site: &SiteArgs, args: &AutoholdListArgs) -> Result<ExitCode, Failur
 pub fn info(site: &SiteArgs, args: &AutoholdInfoArgs) -> Result<ExitCode, Failure> {
     let client = client(site, &args.asking.token)?;
     let tenant = tenant(&client, args.asking.tenant.as_deref())?;
-    let path = format!("/api/tenant/{}/autohold/{}", escaped(&tenant), args.request);
+    let path = format!("/api/tenant/{}/autohold/{}{}", escaped(&tenant), args.request, then(&args.asking));
     let found = client.get(&path).map_err(|error| explained(error, site))?;
     if args.asking.json {
         return show(&found);
@@ -72,6 +73,11 @@ pub fn delete(site: &SiteArgs, args: &AutoholdDeleteArgs) -> Result<ExitCode, Fa
     let path = format!("/api/tenant/{}/autohold/{}{reason}", escaped(&tenant), args.request);
     client.delete(&path).map_err(|error| explained(error, site))?;
     tell(&[format!("{tenant}: request {:010} is over, and keeps nothing", args.request)])
+}
+
+/// The moment asked about, as a query.
+fn then(asking: &LookArgs) -> String {
+    asking.at.map(|at| format!("?at={}", escaped(&at.to_string()))).unwrap_or_default()
 }
 
 fn text(json: &Json) -> String {

@@ -14,9 +14,11 @@ use std::process::ExitCode;
 use gatelog_event_log::Log;
 use gatelog_log_embedded::{EmbeddedLog, ReaderOptions};
 use gatelog_record::SiteId;
+use gatelog_record::draft::gate::AccessTold;
 use gatelog_rules_config::parse_tenant_file;
 use serde_json::json;
 
+use super::audit::{keyring, tell};
 use super::failure::{Code, Failure};
 use super::output::Output;
 use crate::cli::SiteArgs;
@@ -53,7 +55,14 @@ pub fn run(site: &SiteArgs, args: &BackupArgs) -> Result<ExitCode, Failure> {
     if !kafka && identity.is_none() {
         let _ = site.embedded()?;
     }
-    let to = target(site.dir(), &args.to, identity)?;
+    let to = place(site.dir(), &args.to, identity)?;
+    // Who can read the copy can read what the site's secrets protect: the log is told, first.
+    tell(
+        &site,
+        &keyring(&site)?,
+        "",
+        AccessTold { what: "site-backed-up".to_owned(), subject: String::new(), detail: to.display().to_string() },
+    )?;
 
     let mut done = Done::default();
     let copying = |error: io::Error| Failure::new(Code::No, format!("the backup is not whole: {error}"));
@@ -67,18 +76,22 @@ pub fn run(site: &SiteArgs, args: &BackupArgs) -> Result<ExitCode, Failure> {
         let name = file.strip_prefix(site.dir()).unwrap_or(&file);
         done.file(&file, &to.join(name), Again::Always).map_err(copying)?;
     }
-    let target = SitePaths::new(&to, &config);
+    // What several hosts share may lie anywhere; in the copy it lies with the rest.
+    let (blobs, keys) = match &config.shared {
+        Some(_) => (to.join("shared/blobs"), to.join("shared/keys")),
+        None => (to.join("log/blobs"), to.join("keys")),
+    };
     if !kafka {
-        log(&paths, &target, &mut done).map_err(copying)?;
+        log(&paths.log(), &to.join("log"), &mut done).map_err(copying)?;
     }
-    done.tree(&paths.blobs(), &target.blobs(), Again::Never).map_err(copying)?;
-    done.tree(&paths.keys(), &target.keys(), Again::Always).map_err(copying)?;
+    done.tree(&paths.blobs(), &blobs, Again::Never).map_err(copying)?;
+    done.tree(&paths.keys(), &keys, Again::Always).map_err(copying)?;
     // A key that was forgotten is forgotten here, too.
-    done.prune(&paths.keys(), &target.keys()).map_err(copying)?;
-    done.tree(&site.dir().join("logs"), &to.join("logs"), Again::IfLonger).map_err(copying)?;
+    done.prune(&paths.keys(), &keys).map_err(copying)?;
+    done.tree(&site.dir().join("logs"), &to.join("logs"), Again::UnlessAsLong).map_err(copying)?;
     sync(&to).map_err(copying)?;
 
-    let ends = if kafka { Vec::new() } else { ends(&target)? };
+    let ends = if kafka { Vec::new() } else { ends(&to.join("log"))? };
     let Done { copied, bytes, there, removed } = done;
     let mut out = Output::new();
     if args.json {
@@ -96,15 +109,16 @@ pub fn run(site: &SiteArgs, args: &BackupArgs) -> Result<ExitCode, Failure> {
         }
         if kafka {
             let _ = out.line("  the log is on Kafka: copy its topics BEFORE this, with what you copy topics with")?;
+        } else if config.shared.is_none() {
+            let _ = out.line(&format!("see that it is whole: gatelog log verify --dir {}", to.display()))?;
         }
-        let _ = out.line(&format!("see that it is whole: gatelog log verify --dir {}", to.display()))?;
     }
     let _ = out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The directory to copy into, made if it is not there.
-fn target(from: &Path, to: &Path, identity: Option<(SiteId, u32)>) -> Result<PathBuf, Failure> {
+fn place(from: &Path, to: &Path, identity: Option<(SiteId, u32)>) -> Result<PathBuf, Failure> {
     let failed = |error: io::Error| Failure::new(Code::No, format!("{}: {error}", to.display()));
     let there = to.exists();
     let empty = !there || fs::read_dir(to).map_err(failed)?.next().is_none();
@@ -155,24 +169,23 @@ fn configuration(dir: &Path, tenant_file: &Path) -> io::Result<BTreeSet<PathBuf>
 }
 
 /// The log: its segments in order, then its header.
-fn log(from: &SitePaths, to: &SitePaths, done: &mut Done) -> io::Result<()> {
-    let (from, to) = (from.log(), to.log());
+fn log(from: &Path, to: &Path, done: &mut Done) -> io::Result<()> {
     let segments = "segments";
     // What is listed now is sealed but for the last; one that begins meanwhile is for the next backup.
     let names = names(&from.join(segments))?;
     for (index, name) in names.iter().enumerate() {
-        let again = if index + 1 == names.len() { Again::Always } else { Again::IfLonger };
+        let again = if index + 1 == names.len() { Again::Always } else { Again::UnlessAsLong };
         done.file(&from.join(segments).join(name), &to.join(segments).join(name), again)?;
     }
-    for name in names_of_files(&from)?.iter().filter(|name| !LOG_HINTS.contains(&name.as_str())) {
+    for name in names_of_files(from)?.iter().filter(|name| !LOG_HINTS.contains(&name.as_str())) {
         done.file(&from.join(name), &to.join(name), Again::Always)?;
     }
     sync(&to.join(segments))
 }
 
 /// How many records of each stream the copy holds.
-fn ends(copy: &SitePaths) -> Result<Vec<(String, u64)>, Failure> {
-    let log = EmbeddedLog::open_reader(copy.log(), ReaderOptions::default())?;
+fn ends(log: &Path) -> Result<Vec<(String, u64)>, Failure> {
+    let log = EmbeddedLog::open_reader(log, ReaderOptions::default())?;
     let mut streams = log.streams()?;
     streams.sort();
     streams.into_iter().map(|stream| Ok((stream.to_string(), log.end(stream)?.0))).collect()
@@ -183,8 +196,8 @@ fn ends(copy: &SitePaths) -> Result<Vec<(String, u64)>, Failure> {
 enum Again {
     /// It is named for what it holds.
     Never,
-    /// It only grows.
-    IfLonger,
+    /// It only grows: one that is as long is the same.
+    UnlessAsLong,
     /// It may be another.
     Always,
 }
@@ -195,7 +208,7 @@ impl Done {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", from.display()));
         let skip = match (again, fs::metadata(to)) {
             (Again::Never, Ok(_)) => true,
-            (Again::IfLonger, Ok(there)) => there.len() >= fs::metadata(from).map_err(named)?.len(),
+            (Again::UnlessAsLong, Ok(there)) => there.len() == fs::metadata(from).map_err(named)?.len(),
             _ => false,
         };
         if skip {
@@ -234,6 +247,8 @@ impl Done {
         if !from.is_dir() {
             return Ok(());
         }
+        fs::create_dir_all(to)?;
+        fs::set_permissions(to, fs::metadata(from)?.permissions())?;
         let mut left = vec![PathBuf::new()];
         while let Some(at) = left.pop() {
             let entries = match fs::read_dir(from.join(&at)) {

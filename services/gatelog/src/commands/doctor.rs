@@ -397,11 +397,7 @@ fn kafka(facts: &Facts) -> Vec<Finding> {
         return vec![ok("site", "kafka", format!("{brokers} answers, and its topics are as they must be"))];
     }
     let one = |(kind, what, cure): &(FindingKind, String, String)| Finding {
-        code: match kind {
-            FindingKind::Unreachable => Code::Unavailable,
-            FindingKind::Configuration => Code::Usage,
-            _ => Code::No,
-        },
+        code: Code::of_finding(*kind),
         ..not_ok(Level::Lack, ("site", "kafka"), what, cure)
     };
     problems.iter().map(one).collect()

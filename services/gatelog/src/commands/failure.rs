@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use gatelog_event_log::history::VerifyError;
 use gatelog_event_log::{BlobError, HistoryError, LogError};
+use gatelog_log_kafka::FindingKind;
 use gatelog_replay::ReplayError;
 use gatelog_replay::explain::ExplainError;
 use gatelog_replay::step::StepError;
@@ -27,7 +28,7 @@ pub enum Code {
     Usage = 2,
     /// There is no such thing.
     NotFound = 3,
-    /// The server does not allow it.
+    /// The server does not allow it, or the brokers of a log do not.
     NotAllowed = 4,
     /// Somebody else uses it.
     InUse = 5,
@@ -71,6 +72,16 @@ impl Code {
         }
     }
 
+    /// Of something that is wrong with a log on Kafka.
+    pub fn of_finding(kind: FindingKind) -> Code {
+        match kind {
+            FindingKind::Configuration => Code::Usage,
+            FindingKind::Security => Code::NotAllowed,
+            FindingKind::Unreachable => Code::Unavailable,
+            _ => Code::No,
+        }
+    }
+
     fn of_start(error: &StartError) -> Code {
         match error {
             StartError::Config(error) => Code::of_config(error),
@@ -85,7 +96,8 @@ impl Code {
         match error {
             OpenError::Log(error) => Code::of_log(error),
             OpenError::Unreachable { .. } => Code::Unavailable,
-            OpenError::Partitions { .. } | OpenError::Slice { .. } => Code::Usage,
+            OpenError::Security { .. } => Code::NotAllowed,
+            OpenError::Configuration { .. } | OpenError::Partitions { .. } | OpenError::Slice { .. } => Code::Usage,
             OpenError::Topics { .. } | OpenError::Blobs(_) => Code::No,
         }
     }

@@ -5,8 +5,10 @@ use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use gatelog_log_embedded::EmbeddedLog;
+use gatelog_record::draft::gate::AccessTold;
 use serde_json::json;
 
+use super::audit::{keyring, tell};
 use super::failure::{Code, Failure};
 use super::output::Output;
 use crate::cli::SiteArgs;
@@ -41,6 +43,17 @@ pub fn run(site: &SiteArgs, args: &LogAdoptArgs) -> Result<ExitCode, Failure> {
             gatelog_log_kafka::adopt(kafka.clone()).map_err(|error| logs::explained(&kafka, error))?
         }
     };
+    // The log's own place keeps no reason where it is on Kafka.
+    tell(
+        &site,
+        &keyring(&site)?,
+        "",
+        AccessTold {
+            what: "log-adopted".to_owned(),
+            subject: format!("generation {generation}"),
+            detail: args.reason.clone(),
+        },
+    )?;
     let mut gone = Vec::new();
     for place in [paths.projections(), paths.connections()] {
         match fs::remove_dir_all(&place) {

@@ -95,7 +95,7 @@ impl<'a> Cat<'a> {
         let (mut reader, from) = history_from(log, partition, first)?;
         let (style, kind_width, to) = (self.style, self.kind_width, self.args.to.unwrap_or(u64::MAX));
         self.each(log, from, out, |cat, record| {
-            let event = match reader.next(record)? {
+            let event = match reader.next(record).map_err(|error| error.with_writer(log))? {
                 Step::Event(event, _) => event,
                 Step::StaleWriter(stale) => {
                     let json = json!({ "stale_writer": { "offset": stale.offset.0, "sequence": stale.sequence,

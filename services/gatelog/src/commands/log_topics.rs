@@ -60,16 +60,18 @@ pub fn init(site: &SiteArgs, args: &LogInitArgs) -> Result<ExitCode, Failure> {
 /// `log check`
 pub fn check(site: &SiteArgs, args: &LogCheckArgs) -> Result<ExitCode, Failure> {
     let site = site.directory("log check")?;
-    let (name, findings) = match site.kafka()? {
+    let (name, spoken, findings) = match site.kafka()? {
         Some(section) => {
-            let mut findings = gatelog_log_kafka::check(logs::kafka(&section, Vec::new()));
+            let kafka = logs::kafka(&section, Vec::new());
+            let spoken = kafka.security().ok();
+            let mut findings = gatelog_log_kafka::check(kafka);
             findings.sort_by_key(|finding| finding.kind);
-            (format!("log on Kafka at {}, topics {}*", section.brokers, section.prefix), findings)
+            (format!("log on Kafka at {}, topics {}*", section.brokers, section.prefix), spoken, findings)
         }
         None => {
             // Whether what stands in the segments is right is `log verify`'s to say.
             let log = site.embedded()?;
-            (log.describe().name, Vec::new())
+            (log.describe().name, None, Vec::new())
         }
     };
     let style = Style::of_stdout();
@@ -78,8 +80,14 @@ pub fn check(site: &SiteArgs, args: &LogCheckArgs) -> Result<ExitCode, Failure> 
     } else {
         style.paint(Paint::Red, "not as it must be")
     };
-    let document = json!({ "ok": findings.is_empty(), "log": name, "findings": to_json(&findings) });
-    say(vec![format!("{name}: {state}")], document, &findings, args.json)
+    let mut document = json!({ "ok": findings.is_empty(), "log": name, "findings": to_json(&findings) });
+    let mut lines = vec![format!("{name}: {state}")];
+    if let Some(spoken) = spoken {
+        lines.push(format!("spoken  {spoken}"));
+        document["security"] = json!({ "protocol": spoken.protocol(), "mechanism": spoken.mechanism,
+            "user": spoken.user, "ca": spoken.ca, "certificate": spoken.certificate });
+    }
+    say(lines, document, &findings, args.json)
 }
 
 fn partitions(number: u32) -> String {
@@ -110,12 +118,7 @@ fn say(lines: Vec<String>, document: Json, findings: &[Finding], as_json: bool) 
     let _ = if as_json { out.json(&document)? } else { out.lines(&lines)? };
     let _ = out.flush()?;
     let Some(first) = findings.first() else { return Ok(ExitCode::SUCCESS) };
-    let code = match first.kind {
-        FindingKind::Configuration => Code::Usage,
-        FindingKind::Unreachable => Code::Unavailable,
-        _ => Code::No,
-    };
-    let mut failure = Failure::new(code, first.what.clone()).hint(first.cure.clone());
+    let mut failure = Failure::new(Code::of_finding(first.kind), first.what.clone()).hint(first.cure.clone());
     failure.detail.extend(findings.iter().skip(1).map(ToString::to_string));
     Err(failure)
 }

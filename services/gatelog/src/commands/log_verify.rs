@@ -1,8 +1,10 @@
 //! `gatelog log verify`: that what stands on the log is what was written.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use gatelog_audit::Checkpoint;
 use gatelog_event_log::history::{Report, verify, verify_inputs};
 use gatelog_event_log::{Blobs, HistoryReader, Log, Offset, ReadLimit, Step, Tail};
 use gatelog_record::{BlobHash, EventRef, InputFrame, Partition, Stream};
@@ -11,7 +13,10 @@ use serde_json::{Value as Json, json};
 use super::blob_names;
 use super::failure::{Code, Failure};
 use super::output::Output;
+use super::site::Site;
+use crate::audit::{check, notary, public};
 use crate::cli::{SiteArgs, VerifyArgs};
+use crate::logs::Known;
 use crate::show::{Paint, Style};
 
 /// How many findings about blobs are listed; all are counted.
@@ -39,6 +44,7 @@ pub fn run(site: &SiteArgs, args: &VerifyArgs) -> Result<ExitCode, Failure> {
     findings.slice = slice.map(|slice| slice.head().begins.clone());
     findings.streams(&*log)?;
     findings.blobs(&*log, &*blobs)?;
+    findings.checkpoints(&site, &*log, &args.checkpoint)?;
     let mut out = Output::new();
     let _ = if args.json {
         out.json(&findings.to_json(segments))?
@@ -62,6 +68,8 @@ struct Findings {
     /// Of a slice: what its partitions begin after.
     slice: Option<BTreeMap<Partition, Tail>>,
     streams: Vec<Report>,
+    /// What is signed elsewhere: which, and what is wrong with it or with the log.
+    checkpoints: Vec<(String, Option<String>)>,
     blobs: u64,
     blob_bytes: u64,
     /// What is wrong with blobs, with the record that names each; at most [`LISTED`].
@@ -138,8 +146,40 @@ impl Findings {
         }
     }
 
+    /// The log goes on from what was signed and lies elsewhere.
+    fn checkpoints(&mut self, site: &Site, log: &dyn Log, files: &[PathBuf]) -> Result<(), Failure> {
+        let keys = site.keys()?;
+        // None is made here: who has no key has signed nothing.
+        let key = if files.is_empty() || !keys.exists() {
+            None
+        } else {
+            super::audit::keyring(site)?.known_signing_key().ok()
+        };
+        let key = key.flatten().map(|key| public(&key));
+        let here = log.describe();
+        for signed in super::audit::all_checkpoints(files)? {
+            let Checkpoint { site, generation, partition, link, .. } = signed.checkpoint;
+            let sequence = signed.checkpoint.sequence();
+            let who = format!("the checkpoint of {partition} at event {sequence}");
+            if (site, generation) != (here.site, here.generation) {
+                let what =
+                    format!("{who} is of site {site}, generation {generation}, and cannot be held against this log");
+                return Err(Failure::new(Code::No, what)
+                    .detail(format!("this one is of site {}, generation {}", here.site, here.generation))
+                    .hint("name a checkpoint of this log; after `log adopt` those of the generation before no longer bind"));
+            }
+            let wrong = if key.as_ref().is_some_and(|key| !signed.is_signed_by(key, &check)) {
+                Some(format!("{who} is not signed with the site's key"))
+            } else {
+                notary::agrees(log, &Known { who, partition, sequence, link }).err().map(|error| error.to_string())
+            };
+            self.checkpoints.push((format!("{partition} event {sequence}"), wrong));
+        }
+        Ok(())
+    }
+
     fn sound(&self) -> bool {
-        self.broken.is_empty() && self.wrong_blob_count == 0 && self.streams.iter().all(|report| report.error.is_none())
+        self.places().is_empty()
     }
 
     fn places(&self) -> Vec<String> {
@@ -149,6 +189,7 @@ impl Findings {
                 places.push(format!("{}: {error}", report.stream));
             }
         }
+        places.extend(self.checkpoints.iter().filter_map(|(_, wrong)| wrong.clone()));
         places.extend(self.wrong_blobs.iter().cloned());
         let more = self.wrong_blob_count.saturating_sub(self.wrong_blobs.len() as u64);
         if more > 0 {
@@ -180,7 +221,9 @@ impl Findings {
                 .map(|(of, tail)| (of.to_string(), Json::from(tail.sequence)))
                 .collect::<serde_json::Map<_, _>>()
         });
-        json!({ "ok": self.sound(), "segments": segments, "slice": slice, "streams": streams,
+        let checkpoints: Vec<Json> =
+            self.checkpoints.iter().map(|(of, wrong)| json!({ "of": of, "error": wrong })).collect();
+        json!({ "ok": self.sound(), "segments": segments, "slice": slice, "streams": streams, "checkpoints": checkpoints,
                 "blobs": { "named": self.blobs, "bytes": self.blob_bytes, "wrong": self.wrong_blob_count },
                 "problems": self.places() })
     }
@@ -225,6 +268,10 @@ impl Findings {
                 }
             }
             lines.push(line);
+        }
+        for (of, wrong) in &self.checkpoints {
+            let state = if wrong.is_none() { &good } else { &bad };
+            lines.push(format!("{:<24} {state}  {of}", "checkpoint"));
         }
         let state = if self.wrong_blob_count == 0 { &good } else { &bad };
         let wrong = match self.wrong_blob_count {

@@ -22,7 +22,7 @@ use super::output::Output;
 use super::queues;
 use super::site::{Site, Target};
 use super::status;
-use crate::cli::{At, ReplayVerifyArgs, SiteArgs, StateArgs};
+use crate::cli::{ReplayVerifyArgs, SiteArgs, StateArgs};
 use crate::show::{Paint, Style, clean};
 
 /// Queues as somebody saw them.
@@ -39,13 +39,7 @@ pub struct Seen {
 pub fn state(site: &SiteArgs, args: &StateArgs) -> Result<ExitCode, Failure> {
     let tenant = args.tenant.as_deref();
     let seen = match site.target()? {
-        Target::Url(client) => {
-            let at = match args.at {
-                At::Sequence(sequence) => sequence.to_string(),
-                At::Time(time) => time.to_string(),
-            };
-            status::from_server(&client, tenant, Some(&at))?
-        }
+        Target::Url(client) => status::from_server(&client, tenant, Some(args.at))?,
         Target::Dir(site) => at_moment(&site, moment(Some(args.at)), tenant)?,
     };
     status::print(&seen, args.json)

@@ -76,6 +76,11 @@ impl SiteArgs {
 }
 
 impl Site {
+    /// The site in a directory in which there is one.
+    pub fn at(dir: PathBuf) -> Site {
+        Site { dir }
+    }
+
     /// The directory.
     pub fn dir(&self) -> &Path {
         &self.dir

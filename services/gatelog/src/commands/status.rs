@@ -2,14 +2,14 @@
 
 use std::process::ExitCode;
 
-use gatelog_replay::Moment;
 use serde_json::{Value as Json, json};
 
+use super::explain::moment;
 use super::failure::{Code, Failure};
 use super::output::Output;
 use super::replay::{Seen, at_moment, path_segment};
 use super::site::Target;
-use crate::cli::{SiteArgs, StatusArgs};
+use crate::cli::{At, SiteArgs, StatusArgs};
 use crate::client::Client;
 use crate::show::{self, Paint, Style, clean};
 
@@ -17,15 +17,15 @@ use crate::show::{self, Paint, Style, clean};
 pub fn run(site: &SiteArgs, args: &StatusArgs) -> Result<ExitCode, Failure> {
     let tenant = args.tenant.as_deref();
     let seen = match site.target()? {
-        Target::Url(client) => from_server(&client, tenant, None)?,
+        Target::Url(client) => from_server(&client, tenant, args.at)?,
         Target::Dir(site) => match site.server() {
-            Some(client) => match from_server(&client, tenant, None) {
+            Some(client) => match from_server(&client, tenant, args.at) {
                 // It went away meanwhile: what it did stands on the log.
-                Err(failure) if failure.code == Code::Unavailable => at_moment(&site, Moment::Newest, tenant)?,
+                Err(failure) if failure.code == Code::Unavailable => at_moment(&site, moment(args.at), tenant)?,
                 other => other?,
             },
             None => {
-                let mut seen = at_moment(&site, Moment::Newest, tenant)?;
+                let mut seen = at_moment(&site, moment(args.at), tenant)?;
                 seen.head.push_str("; no server runs here");
                 seen
             }
@@ -35,16 +35,16 @@ pub fn run(site: &SiteArgs, args: &StatusArgs) -> Result<ExitCode, Failure> {
 }
 
 /// What a server says of its tenants, now or at a moment.
-pub fn from_server(client: &Client, tenant: Option<&str>, at: Option<&str>) -> Result<Seen, Failure> {
+pub fn from_server(client: &Client, tenant: Option<&str>, at: Option<At>) -> Result<Seen, Failure> {
+    let query = at.map(|at| format!("?at={}", path_segment(&at.to_string()))).unwrap_or_default();
     let tenants = match tenant {
         Some(tenant) => vec![tenant.to_owned()],
         None => {
-            let tenants = client.get("/api/tenants")?;
+            let tenants = client.get(&format!("/api/tenants{query}"))?;
             let names = tenants.as_array().map(Vec::as_slice).unwrap_or_default().iter();
             names.filter_map(|tenant| tenant["name"].as_str().map(str::to_owned)).collect()
         }
     };
-    let query = at.map(|at| format!("?at={}", path_segment(at))).unwrap_or_default();
     let mut seen = Seen { head: client.base().to_owned(), now_ms: crate::clock::now().0 / 1_000, tenants: Vec::new() };
     for tenant in tenants {
         let answer = client.get(&format!("/api/tenant/{}/status{query}", path_segment(&tenant)));

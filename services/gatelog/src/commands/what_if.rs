@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
+use std::time::Duration;
 
 use gatelog_event_log::{Log, Offset, ReadLimit};
 use gatelog_record::{Input, InputFrame};
-use gatelog_replay::what_if::{Answer, Changes, OrderDifference, VERSION, what_if};
+use gatelog_replay::what_if::{Answer, Changes, OrderDifference, what_if};
 use gatelog_replay::{Cut, Place};
 use gatelog_rules_config::is_config_path;
 use serde_json::Value as Json;
@@ -17,12 +18,16 @@ use super::output::Output;
 use super::site::Site;
 use crate::cli::SiteArgs;
 use crate::cli::replay::{InputPlace, WhatIfArgs};
+use crate::sealed::question::{Question, ask as ask_sealed};
+use crate::sealed::{Limits, Sandbox};
 use crate::show::{Paint, Style, clean};
 
 /// How many differences of a kind are told; all are in the JSON.
 const TOLD: usize = 100;
 /// The largest file of a changed input, and the largest answer of another gatelog, in bytes.
 const MAX_BYTES: u64 = 256 << 20;
+/// How much another gatelog may take.
+const LIMITS: Limits = Limits { time: Duration::from_secs(3_600), memory: 8 << 30, answer: MAX_BYTES };
 
 /// Runs it.
 pub fn run(site: &SiteArgs, args: &WhatIfArgs) -> Result<ExitCode, Failure> {
@@ -59,50 +64,34 @@ fn ask(site: &Site, args: &WhatIfArgs) -> Result<Answer, Failure> {
     Ok(what_if(&log, &*blobs, &Changes { without, changed, config }, cut.as_ref())?)
 }
 
-/// Another gatelog decides the same inputs, in a process of its own that gets nothing but the site's directory to read.
+/// Another gatelog decides the same inputs, in a process of its own that sees nothing but the record.
 fn ask_another(site: &Site, args: &WhatIfArgs, binary: &Path) -> Result<Answer, Failure> {
+    let sandbox = match args.unconfined {
+        true => None,
+        false => Some(sandbox(site)?),
+    };
     let (log, _) = site.history()?;
     // Both look at the same inputs, whatever is written meanwhile.
-    let cut: Cut = match args.until.as_slice() {
+    let until: Cut = match args.until.as_slice() {
         [] => gatelog_replay::diff::cut_of(&*log, Place::Newest)?,
         until => until.iter().map(|event| (event.partition, event.sequence)).collect(),
     };
-    let until: Vec<String> = cut.iter().map(|(partition, last)| format!("{partition}:{last}")).collect();
-    let mut command = Command::new(binary);
-    command.args(["replay", "what-if", "--json", "--dir"]).arg(site.dir()).arg("--until").arg(until.join(","));
-    if !args.without.is_empty() {
-        let inputs: Vec<String> =
-            args.without.iter().map(|input| format!("{}:{}", input.stream, input.offset)).collect();
-        command.arg("--without").arg(inputs.join(","));
+    let question =
+        Question { without: &args.without, change: &args.change, config: args.config.as_deref(), until: &until };
+    ask_sealed(site, binary, &question, sandbox.as_ref(), LIMITS, &|| false)
+}
+
+/// What another gatelog is shut in with.
+fn sandbox(site: &Site) -> Result<Sandbox, Failure> {
+    let hint = "--unconfined runs it without a sandbox: it may then do all that you may";
+    if site.kafka()?.is_some() {
+        let message = "the log of this site is on Kafka, which a gatelog without network cannot read";
+        return Err(Failure::new(Code::Usage, message).hint(format!(
+            "take the log along with `gatelog log export` and `gatelog log import`, and ask there; {hint}"
+        )));
     }
-    for (input, file) in &args.change {
-        command.arg("--change").arg(format!("{}:{}={}", input.stream, input.offset, file.display()));
-    }
-    if let Some(config) = &args.config {
-        command.arg("--config").arg(config);
-    }
-    command.env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let name = binary.display();
-    let ended =
-        command.output().map_err(|error| Failure::new(Code::NotFound, format!("{name} cannot be started: {error}")))?;
-    if ended.stdout.len() as u64 > MAX_BYTES {
-        return Err(Failure::new(Code::No, format!("{name} answers more than {MAX_BYTES} bytes")));
-    }
-    let said = || String::from_utf8_lossy(&ended.stderr).trim().to_owned();
-    let answer: Json = serde_json::from_slice(&ended.stdout).map_err(|_| {
-        let failure = Failure::new(Code::No, format!("{name} gives no answer that can be read ({})", ended.status));
-        failure.detail(said()).hint("it must know `replay what-if` and be able to read this log")
-    })?;
-    if answer["version"] != VERSION {
-        let message = format!("{name} answers in version {} of the answer's shape", answer["version"]);
-        return Err(Failure::new(Code::No, message).hint(format!("this gatelog reads version {VERSION}")));
-    }
-    let answer: Answer = serde_json::from_value(answer).map_err(anyhow::Error::from)?;
-    let looked_at: BTreeMap<String, u64> = cut.iter().map(|(partition, last)| (partition.to_string(), *last)).collect();
-    if answer.until != looked_at {
-        return Err(Failure::new(Code::No, format!("{name} looked at other events than it was asked about")));
-    }
-    Ok(answer)
+    Sandbox::find()
+        .map_err(|why| Failure::new(Code::NotFound, format!("there is no sandbox for --binary: {why}")).hint(hint))
 }
 
 /// The input at a place with what a file says of it: parts left out stay as they were.

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use gatelog_capacity_state::{Capacity, LeaseRow, LeaseState};
 use gatelog_cloud_local::{Cloud, Label, LocalCloud, LocalCloudConfig};
 use gatelog_effects::connection::chain;
 use gatelog_effects::git::Repositories;
@@ -14,10 +15,11 @@ use gatelog_executing::Executor;
 use gatelog_record::draft::capacity::{WorkerSeen, WorkerSilent};
 use gatelog_record::input::CapacityInput;
 use gatelog_record::{InputId, InputRecord, Stream};
-use gatelog_tables::Table;
+use gatelog_store::SharedProjection;
+use gatelog_tables::{Table, TableExt};
 
 use super::{CAPACITY, Process};
-use crate::presence::{MUTE_AFTER, SIGN_EVERY};
+use crate::presence::{MUTE_AFTER, SIGN_EVERY, Signer};
 use crate::server::{StartError, draw, part};
 use gatelog_effects::sources::WorkerLeases;
 
@@ -25,6 +27,43 @@ use gatelog_effects::sources::WorkerLeases;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a worker looks whether it has been mute for too long.
 const LOOK: Duration = Duration::from_millis(200);
+
+/// What a worker has been given and has not done with.
+pub struct Work {
+    name: String,
+    capacity: SharedProjection<Capacity>,
+    signer: Arc<Signer>,
+    executor: Executor,
+}
+
+impl Work {
+    /// That of this process.
+    pub fn of(process: &Process, executor: Executor) -> Work {
+        let (name, capacity) = (process.name.clone(), process.capacity.projection.clone());
+        Work { name, capacity, signer: Arc::clone(&process.signer), executor }
+    }
+
+    /// How many builds: those it runs, those it has leases for, and, while capacity still counts its slots, those it may
+    /// be given any moment. Nodes that are kept outlast it.
+    pub fn left(&self) -> usize {
+        let start = self.signer.own().incarnation;
+        let view = self.capacity.view();
+        let own = &view.live().own;
+        let offers = match own.workers.get(&self.name) {
+            Ok(row) => row.filter(|row| row.offer.incarnation == start).map_or(0, |row| row.offer.slots),
+            Err(_) => 1,
+        };
+        let of_this = |row: &LeaseRow| {
+            let held = row.grant.as_ref().is_some_and(|grant| grant.worker == self.name && grant.incarnation == start);
+            held && !row.released && row.state != LeaseState::Held
+        };
+        let leases = own
+            .leases
+            .all()
+            .map_or(1, |rows| rows.filter(|row| row.as_ref().map_or(true, |(_, row)| of_this(row))).count());
+        leases.max(self.executor.running().len()).max(usize::from(offers > 0))
+    }
+}
 
 /// Finds Ansible and bubblewrap, and sweeps what an earlier process left behind.
 pub async fn open(process: &Process) -> Result<Executor, StartError> {
@@ -136,12 +175,14 @@ fn announcing(process: &Process, incarnation: &Incarnation, address: String) -> 
         let mut count = 0_u64;
         while !stop.load(Ordering::Relaxed) {
             let (start, started_at) = incarnation.get();
+            // Who drains offers nothing: what it has goes on.
+            let draining = signer.own().draining;
             let offer = WorkerSeen {
                 worker: name.clone(),
                 incarnation: start.clone(),
                 started_at,
                 address: address.clone(),
-                slots: section.slots,
+                slots: if draining { 0 } else { section.slots },
                 labels: section.labels.clone(),
             };
             let view = capacity.view();
@@ -164,7 +205,8 @@ fn announcing(process: &Process, incarnation: &Incarnation, address: String) -> 
                 }
             }
             let began = Instant::now();
-            while began.elapsed() < SIGN_EVERY && !stop.load(Ordering::Relaxed) && incarnation.get().0 == start {
+            let news = || incarnation.get().0 != start || signer.own().draining != draining;
+            while began.elapsed() < SIGN_EVERY && !stop.load(Ordering::Relaxed) && !news() {
                 std::thread::sleep(Duration::from_millis(100));
             }
         }

@@ -66,9 +66,13 @@ pub fn components(signer: &Signer) -> Vec<gatelog_web::Component> {
         state: match component.state {
             _ if age >= SILENT_AFTER => ComponentState::Stopped,
             State::Initializing => ComponentState::Initializing,
+            State::Running if component.draining => ComponentState::Draining,
             State::Running => ComponentState::Running,
             State::Stopped => ComponentState::Stopped,
         },
+        paused: component.paused.iter().map(|role| role.name().to_owned()).collect(),
+        level: component.level,
+        silent: age >= SILENT_AFTER,
         name: component.name,
         version: component.version,
         started_at: Timestamp(component.started_at),
@@ -91,6 +95,9 @@ pub fn elsewhere(signer: &Signer, needed: &[Role]) -> Vec<gatelog_web::PartHealt
             there.sort_by_key(|(_, age)| *age);
             let (well, state, detail) = match there.first() {
                 Some((_, age)) if *age < SILENT_AFTER => {
+                    if let Some(paused) = all_paused(&seen, *role) {
+                        return paused;
+                    }
                     let alive: Vec<&str> =
                         there.iter().filter(|(_, age)| *age < SILENT_AFTER).map(|(name, _)| name.as_str()).collect();
                     (true, "present", alive.join(", "))
@@ -107,6 +114,30 @@ pub fn elsewhere(signer: &Signer, needed: &[Role]) -> Vec<gatelog_web::PartHealt
             gatelog_web::PartHealth { part: format!("role {role}"), well, state: state.to_owned(), detail }
         })
         .collect()
+}
+
+/// Which of this process's own roles nobody does now, since all who have them are paused.
+pub fn paused(signer: &Signer, own: &[Role]) -> Vec<gatelog_web::PartHealth> {
+    let seen = signer.last_seen();
+    own.iter().filter_map(|role| all_paused(&seen, *role)).collect()
+}
+
+fn all_paused(seen: &[(Component, Duration)], role: Role) -> Option<gatelog_web::PartHealth> {
+    let mut there = seen
+        .iter()
+        .filter(|(one, age)| *age < SILENT_AFTER && one.roles.contains(&role))
+        .map(|(one, _)| one)
+        .peekable();
+    let _ = there.peek()?;
+    let mut names = Vec::new();
+    for one in there {
+        if !one.paused.contains(&role) {
+            return None;
+        }
+        names.push(one.name.as_str());
+    }
+    let detail = format!("every {role} is paused ({}); `gatelog {role} resume NAME` ends that", names.join(", "));
+    Some(gatelog_web::PartHealth { part: format!("role {role}"), well: false, state: "paused".to_owned(), detail })
 }
 
 #[cfg(test)]
@@ -128,6 +159,9 @@ mod tests {
             address: None,
             web: None,
             version: "1".into(),
+            level: 0,
+            draining: false,
+            paused: Vec::new(),
             slots: 0,
             started_at: 0,
         };
@@ -158,6 +192,9 @@ mod tests {
             address: None,
             web: None,
             version: "1.2".into(),
+            level: 3,
+            draining: false,
+            paused: vec![Role::Merger],
             slots: 0,
             started_at: 7,
         };
@@ -169,12 +206,18 @@ mod tests {
         assert_eq!(told("far").state, ComponentState::Running);
         assert_eq!(told("far").roles, ["launcher", "merger"]);
         assert_eq!((told("far").version.as_str(), told("far").started_at), ("1.2", Timestamp(7)));
+        assert_eq!((told("far").level, told("far").paused.join(" "), told("far").silent), (3, "merger".into(), false));
         assert_eq!(told("here").state, ComponentState::Initializing);
         here.is(State::Running);
+        here.change(|own| own.draining = true);
+        assert!(here.sign());
+        assert_eq!(told("here").state, ComponentState::Draining);
+        here.change(|own| own.draining = false);
         *clock.lock().unwrap() = Duration::from_secs(31);
         assert!(here.sign());
         assert_eq!(told("here").state, ComponentState::Running);
         assert_eq!((told("far").state, told("far").last_sign), (ComponentState::Stopped, Duration::from_secs(31)));
+        assert!(told("far").silent && !told("here").silent);
         here.is(State::Stopped);
         here.is(State::Running);
         assert!(here.sign());

@@ -75,11 +75,12 @@ pub struct Report {
 /// # Errors
 /// `System` when no broker answers, or they refuse; `Damaged` when there is a site record that cannot be read.
 pub fn init(config: KafkaConfig) -> Result<Report, LogError> {
-    let reach = Reach::new(config)?;
-    let config = &reach.config;
+    let mut reach = Reach::new(config)?;
     let before = cluster(&reach)?;
     let site_topic = reach.names.site();
     let known = if before.topics.contains_key(&site_topic) { site_record(&reach)? } else { None };
+    reach.names = reach.names.of_topics(known.map_or(1, |known| known.topics));
+    let config = &reach.config;
     let partitions = known.map_or(config.partitions, |known| known.partitions);
     let wanted: Vec<(String, u32)> = wanted_topics(&reach.names, partitions);
     let (found, missing): (Vec<_>, Vec<_>) =
@@ -155,8 +156,8 @@ pub(crate) fn topic_settings(config: &KafkaConfig, names: &Names, topic: &str) -
     ]
 }
 
-fn admin(reach: &Reach) -> Result<AdminClient<Context>, LogError> {
-    let admin = reach.config.client(&reach.names, Purpose::Admin).create_with_context(Context);
+pub(crate) fn admin(reach: &Reach) -> Result<AdminClient<Context>, LogError> {
+    let admin = reach.client(Purpose::Admin).create_with_context(Context);
     or_system(admin, "setting up a Kafka client", &reach.config.brokers)
 }
 
@@ -165,7 +166,7 @@ fn options(reach: &Reach) -> AdminOptions {
     AdminOptions::new().request_timeout(timeout).operation_timeout(timeout)
 }
 
-fn create(reach: &Reach, missing: &[(String, u32)]) -> Result<(), LogError> {
+pub(crate) fn create(reach: &Reach, missing: &[(String, u32)]) -> Result<(), LogError> {
     let config = &reach.config;
     let settings: Vec<_> = missing.iter().map(|(name, _)| topic_settings(config, &reach.names, name)).collect();
     let replication = config.replication.min(i32::MAX as u32) as i32;
@@ -215,12 +216,9 @@ fn create(reach: &Reach, missing: &[(String, u32)]) -> Result<(), LogError> {
 /// # Errors
 /// `System` when no broker answers, or there is no log; `Damaged` when there is a site record that cannot be read.
 pub fn adopt(config: KafkaConfig) -> Result<u32, LogError> {
-    let reach = Reach::new(config)?;
-    read_site(&reach)?;
-    let Some(known) = site_record(&reach)? else {
-        let message = "its site record went away just now".to_owned();
-        return Err(LogError::System { what: "adopting the log".to_owned(), message });
-    };
+    let mut reach = Reach::new(config)?;
+    let _ = read_site(&mut reach)?;
+    let known = known_site(&mut reach)?;
     let next = SiteRecord { generation: known.generation.saturating_add(1), ..known };
     send_site(&reach, &next).map(|counts| counts.generation)
 }
@@ -232,16 +230,16 @@ fn write_site(reach: &Reach, partitions: u32) -> Result<SiteRecord, LogError> {
         what: "writing the log's site record".to_owned(),
         message: format!("no random id: {error}"),
     })?;
-    send_site(reach, &SiteRecord { site: SiteId(id), generation: 1, partitions })
+    send_site(reach, &SiteRecord { site: SiteId(id), generation: 1, partitions, topics: 1 })
 }
 
 /// Writes a site record and reads back what counts.
-fn send_site(reach: &Reach, record: &SiteRecord) -> Result<SiteRecord, LogError> {
+pub(crate) fn send_site(reach: &Reach, record: &SiteRecord) -> Result<SiteRecord, LogError> {
     let brokers = &reach.config.brokers;
     let what = "writing the log's site record";
     let bytes = record.encode();
     let topic = reach.names.site();
-    let producer = reach.config.client(&reach.names, Purpose::Inputs).create_with_context(Context);
+    let producer = reach.client(Purpose::Inputs).create_with_context(Context);
     let producer: BaseProducer<Context> = or_system(producer, what, brokers)?;
     let record: BaseRecord<'_, (), [u8]> = BaseRecord::to(&topic).partition(0).payload(&bytes);
     or_system(producer.send(record).map_err(|(error, _)| error), what, brokers)?;
@@ -252,7 +250,8 @@ fn send_site(reach: &Reach, record: &SiteRecord) -> Result<SiteRecord, LogError>
     })
 }
 
-/// The site record that counts: site and partitions of the first, the newest generation.
+/// The site record that counts: the site of the first, the newest generation, and the newest generation of topics with
+/// its partitions.
 pub(crate) fn site_record(reach: &Reach) -> Result<Option<SiteRecord>, LogError> {
     let topic = reach.names.site();
     let stable = reach.stable(&topic, 0)?;
@@ -269,7 +268,12 @@ pub(crate) fn site_record(reach: &Reach) -> Result<Option<SiteRecord>, LogError>
         };
         match &mut found {
             None => found = Some(record),
-            Some(first) if first.site == record.site => first.generation = first.generation.max(record.generation),
+            Some(first) if first.site == record.site => {
+                first.generation = first.generation.max(record.generation);
+                if record.topics > first.topics {
+                    (first.topics, first.partitions) = (record.topics, record.partitions);
+                }
+            }
             // Two were created at once: the first one stands.
             Some(_) => {}
         }
@@ -278,21 +282,37 @@ pub(crate) fn site_record(reach: &Reach) -> Result<Option<SiteRecord>, LogError>
     Ok(found)
 }
 
-/// Which log this is, if all of it is there.
-pub(crate) fn read_site(reach: &Reach) -> Result<Site, LogError> {
-    let cluster = cluster_with_settings(reach)?;
-    let missing = |what: String| LogError::System {
+fn missing(reach: &Reach, what: &str) -> LogError {
+    LogError::System {
         what: format!("opening the log on Kafka at {}", reach.config.brokers),
-        message: format!("{what}; create what is missing with `gatelog log init`"),
-    };
-    let site_topic = reach.names.site();
-    if !cluster.topics.contains_key(&site_topic) {
-        return Err(missing(format!("there is no topic {site_topic}")));
+        message: match reach.security.is_somebody() {
+            false => format!("{what}; create what is missing with `gatelog log init`"),
+            true => format!(
+                "{what} that gatelog's user may see; create what is missing with `gatelog log init`, or give that user \
+                 the rights that docs/several-processes.md lists"
+            ),
+        },
     }
-    let record = site_record(reach)?.ok_or_else(|| missing(format!("topic {site_topic} is empty")))?;
+}
+
+/// The site record that counts; from here on topics have the names of its generation.
+pub(crate) fn known_site(reach: &mut Reach) -> Result<SiteRecord, LogError> {
+    let site_topic = reach.names.site();
+    if !cluster(reach)?.topics.contains_key(&site_topic) {
+        return Err(missing(reach, &format!("there is no topic {site_topic}")));
+    }
+    let record = site_record(reach)?.ok_or_else(|| missing(reach, &format!("topic {site_topic} is empty")))?;
+    reach.names = reach.names.of_topics(record.topics);
+    Ok(record)
+}
+
+/// Which log this is, if all of it is there; from here on topics have the names of its generation.
+pub(crate) fn read_site(reach: &mut Reach) -> Result<Site, LogError> {
+    let record = known_site(reach)?;
+    let cluster = cluster_with_settings(reach)?;
     let mut survives = u32::MAX;
     for (name, partitions) in wanted_topics(&reach.names, record.partitions) {
-        let topic = cluster.topics.get(&name).ok_or_else(|| missing(format!("there is no topic {name}")))?;
+        let topic = cluster.topics.get(&name).ok_or_else(|| missing(reach, &format!("there is no topic {name}")))?;
         if topic.partitions < partitions {
             return Err(LogError::System {
                 what: format!("opening the log on Kafka at {}", reach.config.brokers),
@@ -313,16 +333,24 @@ pub(crate) fn read_site(reach: &Reach) -> Result<Site, LogError> {
 
 /// What the brokers say of themselves and of all topics.
 pub(crate) fn cluster(reach: &Reach) -> Result<Cluster, LogError> {
+    const WHAT: &str = "asking Kafka for its topics";
     let deadline = reach.deadline();
+    // Whoever does not let us in says so soon, and waiting does not help; an answer may take its time.
+    let mut turn = Duration::from_secs(1);
     let metadata = loop {
-        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(10));
-        match reach.asker().fetch_metadata(None, left) {
+        let left = deadline.saturating_duration_since(Instant::now()).clamp(Duration::from_millis(10), turn);
+        let error = match reach.asker().fetch_metadata(None, left) {
             Ok(metadata) => break metadata,
-            Err(error) if code_of(&error).is_some_and(is_passing) && Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(50));
-            }
-            Err(error) => return Err(system("asking Kafka for its topics", &reach.config.brokers, &error)),
+            Err(error) => error,
+        };
+        if let Some(refused) = reach.refused() {
+            return Err(LogError::System { what: WHAT.to_owned(), message: refused.to_string() });
         }
+        if !code_of(&error).is_some_and(is_passing) || Instant::now() >= deadline {
+            return Err(system(WHAT, &reach.config.brokers, &error));
+        }
+        turn *= 2;
+        std::thread::sleep(Duration::from_millis(50));
     };
     let topic = |topic: &rdkafka::metadata::MetadataTopic| {
         let partitions = topic.partitions();

@@ -4,11 +4,12 @@ use std::fmt;
 
 use gatelog_event_log::LogError;
 
-use crate::admin::{Cluster, Topic, cluster_with_settings, site_record, topic_settings, wanted_topics};
+use crate::admin::{Cluster, Topic, cluster, cluster_with_settings, site_record, topic_settings, wanted_topics};
 use crate::config::KafkaConfig;
 use crate::cursor::Reach;
 use crate::layout::SiteRecord;
 use crate::names::Names;
+use crate::security::Wrong;
 
 /// The oldest brokers whose transactions fence as this log needs it (epochs bumped by the brokers, KIP-360).
 const OLDEST: (u32, u32) = (2, 5);
@@ -22,6 +23,8 @@ const SHORTEST_PRESENCE: i64 = 600_000;
 pub enum FindingKind {
     /// The configuration cannot be meant.
     Configuration,
+    /// The brokers and this configuration do not agree on TLS or SASL, or on who is who.
+    Security,
     /// No broker answers, or they refuse to.
     Unreachable,
     /// The brokers are too old.
@@ -72,21 +75,32 @@ impl fmt::Display for Finding {
 /// Says what is wrong with the log on Kafka that this configuration names; nothing is changed. Empty when all is well.
 pub fn check(config: KafkaConfig) -> Vec<Finding> {
     let brokers = config.brokers.clone();
-    let reach = match config.names().and_then(|_| Reach::new(config)) {
+    let mut reach = match config.names().and_then(|_| Reach::new(config)) {
         Ok(reach) => reach,
         Err(error) => {
-            let cure = "correct the settings under log.kafka".to_owned();
-            return vec![Finding { kind: FindingKind::Configuration, what: error.to_string(), cure }];
+            let said = error.to_string();
+            let (what, cure) = said.rsplit_once("; ").unwrap_or((&said, "correct the settings under log.kafka"));
+            let (what, cure) = (what.to_owned(), cure.to_owned());
+            return vec![Finding { kind: FindingKind::Configuration, what, cure }];
         }
     };
-    let cluster = match cluster_with_settings(&reach) {
-        Ok(cluster) => cluster,
+    let looked = cluster(&reach).and_then(|there| {
+        let site = if there.topics.contains_key(&reach.names.site()) { site_record(&reach) } else { Ok(None) };
+        if let Ok(Some(site)) = &site {
+            reach.names = reach.names.of_topics(site.topics);
+        }
+        Ok((cluster_with_settings(&reach)?, site))
+    });
+    let (cluster, site) = match looked {
+        Ok(looked) => looked,
         Err(error) => {
+            if let Some(Wrong { what, cure }) = reach.refused() {
+                return vec![Finding { kind: FindingKind::Security, what, cure }];
+            }
             let cure = format!("start the brokers, or correct brokers = \"{brokers}\" and the security settings");
             return vec![Finding { kind: FindingKind::Unreachable, what: error.to_string(), cure }];
         }
     };
-    let site = if cluster.topics.contains_key(&reach.names.site()) { site_record(&reach) } else { Ok(None) };
     judge(&reach, &cluster, site)
 }
 
@@ -104,7 +118,7 @@ pub(crate) fn judge(reach: &Reach, cluster: &Cluster, site: Result<Option<SiteRe
                         "this log was created with {} partitions, configured are {}",
                         site.partitions, config.partitions
                     ),
-                    format!("set partitions = {}: the number of an existing log does not change", site.partitions),
+                    format!("set partitions = {}, or see `gatelog log repartition`", site.partitions),
                 );
             }
             site.partitions
@@ -125,7 +139,16 @@ pub(crate) fn judge(reach: &Reach, cluster: &Cluster, site: Result<Option<SiteRe
             None => judge.add(
                 FindingKind::MissingTopic,
                 format!("topic {name} is missing"),
-                "run `gatelog log init`; if it was there before, restore it from a backup first".to_owned(),
+                match reach.security.is_somebody() {
+                    false => {
+                        "run `gatelog log init`; if it was there before, restore it from a backup first".to_owned()
+                    }
+                    true => {
+                        "run `gatelog log init`, if it was there before, restore it from a backup first, and if it is \
+                             there, give gatelog's user the rights that docs/several-processes.md lists"
+                            .to_owned()
+                    }
+                },
             ),
             Some(topic) => judge.topic(&name, topic, partitions),
         }
@@ -213,8 +236,8 @@ impl Judge<'_> {
             self.add(
                 FindingKind::Partitions,
                 format!("topic {name} has {} partitions, the log has {partitions}", topic.partitions),
-                "what stands in the others is never read: if that is something, the topic belongs to another log and \
-                 this one needs another prefix"
+                "what stands in the others is never read: if there is nothing, `gatelog log repartition` makes topics \
+                 with as many as the log has; else the topic belongs to another log and this one needs another prefix"
                     .to_owned(),
             );
         }

@@ -8,6 +8,7 @@ use gatelog_record::{ChainLink, Partition};
 use rdkafka::ClientConfig;
 
 use crate::names::Names;
+use crate::security::{Security, Wrong};
 
 /// What stands around the records of an append in one Kafka record or request.
 const OVERHEAD: u64 = 1 << 20;
@@ -52,7 +53,8 @@ pub struct KafkaConfig {
     /// readers of its partition from what comes after; a new claim ends it at once.
     pub transaction_timeout: Duration,
     /// Further settings of librdkafka by their own names, such as `security.protocol` or `sasl.username`. Those on
-    /// which the log's promises rest cannot be set here.
+    /// which the log's promises rest cannot be set here. A secret names the file it is in, `file:PATH`: see
+    /// [`crate::relative_to`].
     pub properties: BTreeMap<String, String>,
     /// What is known to have been on this log. A claim reads a partition's events from there on rather than from the
     /// first.
@@ -143,12 +145,25 @@ impl KafkaConfig {
         Names::new(&self.prefix).map_err(wrong)
     }
 
+    /// How the brokers are spoken to, as these settings say.
+    ///
+    /// # Errors
+    /// `System` when they cannot be meant, or a file they name is not as it must be.
+    pub fn security(&self) -> Result<Security, LogError> {
+        Security::of(&self.properties).map(|(security, _)| security).map_err(KafkaConfig::wrong)
+    }
+
+    /// What is wrong with the configuration, as the log's own error.
+    pub(crate) fn wrong(wrong: Wrong) -> LogError {
+        LogError::System { what: "the configuration of log.kafka".to_owned(), message: wrong.to_string() }
+    }
+
     /// The largest Kafka record there may be.
     pub(crate) fn max_message(&self) -> u64 {
         self.max_append + OVERHEAD
     }
 
-    /// Every setting a client gets.
+    /// Every setting a client gets but for secrets: see `Reach::client`.
     pub(crate) fn client(&self, names: &Names, purpose: Purpose<'_>) -> ClientConfig {
         let mut config = ClientConfig::new();
         let timeout = self.timeout.as_millis().to_string();

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use gatelog_event_log::{LogError, Place};
 use gatelog_record::Stream;
+use parking_lot::Mutex;
+use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::{Message, TopicPartitionList};
@@ -11,6 +13,8 @@ use rdkafka::{Message, TopicPartitionList};
 use crate::config::{KafkaConfig, Purpose};
 use crate::fault::{Context, code_of, is_passing, or_system, said, system};
 use crate::names::{Names, place_of};
+use crate::security::{Secrets, Security};
+use crate::trouble::{Listening, Troubles};
 
 /// How long the leader of a partition is waited for before somebody else is asked who leads.
 const LEADER_ANSWERS: Duration = Duration::from_secs(3);
@@ -47,16 +51,27 @@ impl Patience {
 pub(crate) struct Reach {
     pub(crate) config: KafkaConfig,
     pub(crate) names: Names,
+    pub(crate) security: Security,
+    secrets: Secrets,
     /// Asks for ends of streams and for metadata; reads nothing.
-    asker: BaseConsumer<Context>,
+    asker: BaseConsumer<Listening>,
+    pub(crate) troubles: Mutex<Troubles>,
 }
 
 impl Reach {
     pub(crate) fn new(config: KafkaConfig) -> Result<Reach, LogError> {
         let names = config.names()?;
-        let asker = config.client(&names, Purpose::Read).create_with_context(Context);
+        let (security, secrets) = Security::of(&config.properties).map_err(KafkaConfig::wrong)?;
+        let mut asker = with_secrets(config.client(&names, Purpose::Read), &secrets);
+        asker.set("log_level", "6").set_log_level(Listening::LEVEL);
+        let asker = asker.create_with_context(Listening::default());
         let asker = or_system(asker, "setting up a Kafka client", &config.brokers)?;
-        Ok(Reach { config, names, asker })
+        Ok(Reach { config, names, security, secrets, asker, troubles: Mutex::default() })
+    }
+
+    /// Every setting a client gets.
+    pub(crate) fn client(&self, purpose: Purpose<'_>) -> ClientConfig {
+        with_secrets(self.config.client(&self.names, purpose), &self.secrets)
     }
 
     /// When an operation that begins now has failed.
@@ -64,7 +79,7 @@ impl Reach {
         Instant::now() + self.config.timeout
     }
 
-    pub(crate) fn asker(&self) -> &BaseConsumer<Context> {
+    pub(crate) fn asker(&self) -> &BaseConsumer<Listening> {
         &self.asker
     }
 
@@ -99,9 +114,22 @@ impl Reach {
 
     /// A place in a stream, for people.
     pub(crate) fn place(&self, stream: Stream, kafka_offset: u64, index: usize) -> Place {
-        let physical = format!("topic {} partition {} offset {kafka_offset}", self.names.topic(stream), stream.index());
-        Place { stream: Some(stream), offset: Some(place_of(stream, kafka_offset, index)), physical }
+        let offset = Some(place_of(stream, kafka_offset, index));
+        Place { offset, ..self.place_in(&self.names.topic(stream), stream, kafka_offset) }
     }
+
+    /// The same in a topic of any generation.
+    pub(crate) fn place_in(&self, topic: &str, stream: Stream, kafka_offset: u64) -> Place {
+        let physical = format!("topic {topic} partition {} offset {kafka_offset}", stream.index());
+        Place { stream: Some(stream), offset: Some(place_of(stream, kafka_offset, 0)), physical }
+    }
+}
+
+fn with_secrets(mut config: ClientConfig, secrets: &Secrets) -> ClientConfig {
+    for (name, secret) in secrets.iter() {
+        config.set(name, secret);
+    }
+    config
 }
 
 /// One consumer at one place.
@@ -133,7 +161,7 @@ impl Cursor {
     ) -> Result<Cursor, LogError> {
         let brokers = reach.config.brokers.clone();
         let what = || format!("reading {topic}/{partition}");
-        let consumer = reach.config.client(&reach.names, Purpose::Read).create_with_context(Context);
+        let consumer = reach.client(Purpose::Read).create_with_context(Context);
         let consumer: BaseConsumer<Context> = or_system(consumer, what(), &brokers)?;
         let partition = partition as i32;
         let mut list = TopicPartitionList::new();

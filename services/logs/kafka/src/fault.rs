@@ -8,6 +8,8 @@ use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::ProducerContext;
 
+use crate::security::is_secret;
+
 /// The context of every client: what librdkafka has to say goes to the house's own traces.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Context;
@@ -52,6 +54,7 @@ impl ProducerContext for Context {
 pub(crate) fn code_of(error: &KafkaError) -> Option<Code> {
     match error {
         KafkaError::Transaction(inner) => Some(inner.code()),
+        KafkaError::AdminOp(code) => Some(*code),
         other => other.rdkafka_error_code(),
     }
 }
@@ -101,7 +104,7 @@ pub(crate) fn system(what: impl Into<String>, brokers: &str, error: &KafkaError)
         }
         Some(Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed | Code::GroupAuthorizationFailed)
         | Some(Code::TransactionalIdAuthorizationFailed) => {
-            "give gatelog's user the rights that `gatelog log check` names".to_owned()
+            "give gatelog's user the rights that docs/several-processes.md lists".to_owned()
         }
         Some(Code::Authentication | Code::SaslAuthenticationFailed | Code::SSL) => {
             "check security.protocol, sasl.* and ssl.* under log.kafka".to_owned()
@@ -113,6 +116,9 @@ pub(crate) fn system(what: impl Into<String>, brokers: &str, error: &KafkaError)
             "raise max.message.bytes of the topics: see `gatelog log check`".to_owned()
         }
         Some(code) if is_passing(code) => format!("see that a broker answers at {brokers}"),
+        None if matches!(error, KafkaError::ClientConfig(..) | KafkaError::ClientCreation(_)) => {
+            "correct that setting under log.kafka.properties".to_owned()
+        }
         _ => "see `gatelog log check`".to_owned(),
     };
     LogError::System { what: what.into(), message: format!("{}; {cure}", said(error)) }
@@ -127,6 +133,7 @@ pub(crate) fn or_system<T>(result: KafkaResult<T>, what: impl Into<String>, brok
 pub(crate) fn said(error: &KafkaError) -> String {
     match error {
         KafkaError::Transaction(inner) => inner.string(),
+        KafkaError::ClientConfig(_, what, name, _) if is_secret(name) => format!("{what} ({name})"),
         KafkaError::ClientConfig(_, what, name, value) => format!("{what} ({name}={value})"),
         KafkaError::ClientCreation(what) | KafkaError::AdminOpCreation(what) => what.clone(),
         other => code_of(other).map_or_else(|| other.to_string(), |code| code.to_string()),

@@ -102,7 +102,7 @@ impl Inputs {
             Some(producer) => producer,
             empty => {
                 let context = Deliveries { waiting: Arc::clone(&self.waiting), brokers: brokers.clone() };
-                let config = self.reach.config.client(&self.reach.names, Purpose::Inputs);
+                let config = self.reach.client(Purpose::Inputs);
                 empty.insert(or_system(config.create_with_context(context), "setting up a Kafka producer", brokers)?)
             }
         };

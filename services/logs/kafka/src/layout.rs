@@ -4,6 +4,7 @@
 //! control  "GC" 1 token[16] crc32c   in events; a claim's barrier, no part of history
 //! bundle   "GB" 1 count:u32 (length:u32 bytes)* crc32c   in inputs; the records of one append
 //! site     "GS" 1 site[16] generation:u32 partitions:u32 crc32c
+//!          "GS" 2 site[16] generation:u32 partitions:u32 topics:u32 crc32c   of a later generation of topics
 //! ```
 //! Numbers are big endian. An input that is alone in its append stands there as it is, unless it begins
 //! like a bundle.
@@ -13,6 +14,7 @@ use gatelog_record::SiteId;
 const CONTROL: [u8; 3] = *b"GC\x01";
 const BUNDLE: [u8; 3] = *b"GB\x01";
 const SITE: [u8; 3] = *b"GS\x01";
+const SITE_LATER: [u8; 3] = *b"GS\x02";
 
 /// What tells one claim's control record from all others.
 pub(crate) type Token = [u8; 16];
@@ -79,28 +81,42 @@ pub(crate) fn unbundle(bytes: Vec<u8>) -> Result<Vec<Vec<u8>>, &'static str> {
     if rest.is_empty() { Ok(records) } else { Err("a bundle of inputs with something behind it") }
 }
 
-/// Which log this is: written once, and again with the next generation when a log is adopted.
+/// Which log this is: written once, again with the next generation when a log is adopted, and with the next generation
+/// of topics when their number of partitions changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SiteRecord {
     pub(crate) site: SiteId,
     pub(crate) generation: u32,
     pub(crate) partitions: u32,
+    /// The generation of topics; 1 is the first.
+    pub(crate) topics: u32,
 }
 
 impl SiteRecord {
+    /// Of the first generation of topics as it always was. A gatelog that does not know of later ones refuses theirs,
+    /// and so does not go on in topics that no longer count.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let numbers = [self.generation.to_be_bytes(), self.partitions.to_be_bytes()].concat();
-        sealed([&SITE[..], &self.site.0, &numbers].concat())
+        if self.topics <= 1 {
+            return sealed([&SITE[..], &self.site.0, &numbers].concat());
+        }
+        sealed([&SITE_LATER[..], &self.site.0, &numbers, &self.topics.to_be_bytes()].concat())
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<SiteRecord> {
-        let (site, rest) = unsealed(bytes, SITE)?.split_first_chunk::<16>()?;
+        let (later, rest) = match unsealed(bytes, SITE) {
+            Some(rest) => (false, rest),
+            None => (true, unsealed(bytes, SITE_LATER)?),
+        };
+        let (site, rest) = rest.split_first_chunk::<16>()?;
         let (generation, rest) = rest.split_first_chunk::<4>()?;
-        let partitions: [u8; 4] = rest.try_into().ok()?;
-        Some(SiteRecord {
+        let (partitions, rest) = rest.split_first_chunk::<4>()?;
+        let topics = if later { u32::from_be_bytes(rest.try_into().ok()?) } else { 1 };
+        (later || rest.is_empty()).then_some(SiteRecord {
             site: SiteId(*site),
             generation: u32::from_be_bytes(*generation),
-            partitions: u32::from_be_bytes(partitions),
+            partitions: u32::from_be_bytes(*partitions),
+            topics,
         })
     }
 }
@@ -137,12 +153,14 @@ mod tests {
     fn control_and_site_survive_and_a_flipped_bit_does_not() {
         let token = [9; 16];
         assert_eq!(token_of(&control(&token)), Some(token));
-        let site = SiteRecord { site: SiteId([3; 16]), generation: 2, partitions: 7 };
-        assert_eq!(SiteRecord::decode(&site.encode()), Some(site));
-        for byte in 0..site.encode().len() {
-            let mut bytes = site.encode();
-            bytes[byte] ^= 1;
-            assert_eq!(SiteRecord::decode(&bytes), None, "{byte}");
+        for topics in [1, 4] {
+            let site = SiteRecord { site: SiteId([3; 16]), generation: 2, partitions: 7, topics };
+            assert_eq!(SiteRecord::decode(&site.encode()), Some(site));
+            for byte in 0..site.encode().len() {
+                let mut bytes = site.encode();
+                bytes[byte] ^= 1;
+                assert_eq!(SiteRecord::decode(&bytes), None, "{byte}");
+            }
         }
         assert_eq!(token_of(b"GC"), None);
     }

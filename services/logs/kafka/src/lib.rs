@@ -7,8 +7,8 @@
 //! <prefix>gatelog.site        which site and generation this is and how many partitions it has, written by [`init`]
 //! <prefix>presence            who is there now: compacted, kept for a day, no part of history; see [`KafkaPresence`]
 //! ```
-//! No topic but the last is compacted or ever loses a record by age or size. Which partition a record goes to is said by gatelog,
-//! never by a partitioner.
+//! Topics of a later generation end in `.g2` and so on: see `generation`. No topic but the last is compacted or ever loses
+//! a record by age or size. Which partition a record goes to is said by gatelog, never by a partitioner.
 //!
 //! # Inputs
 //! One idempotent producer with `acks=all`. An append is **one Kafka record**, whatever it holds (see `layout`), so its
@@ -36,6 +36,10 @@
 //! checksum fails are `Damaged` at that place. Kafka's own checksums are not looked at (see `config`): every event, every
 //! input and every bundle carries one of its own, and whoever opens them checks it.
 //!
+//! # Security
+//! What is spoken (TLS, SASL) librdkafka's own settings say; secrets among them name files (see `security`). Why brokers
+//! cannot be spoken to librdkafka tells on the side only: `trouble` listens, and says it with the setting and the cure.
+//!
 //! # Survival
 //! What is acknowledged survives the loss of all but one of `min.insync.replicas` brokers. Brokers do not wait for
 //! their disks: on one broker the loss of power may lose what was acknowledged.
@@ -46,12 +50,15 @@ mod claim;
 mod config;
 mod cursor;
 mod fault;
+mod generation;
 mod inputs;
 mod layout;
 mod log;
 mod names;
 mod presence;
 mod read;
+mod security;
+mod trouble;
 mod watch;
 mod writer;
 
@@ -63,5 +70,7 @@ mod tests;
 pub use admin::{Report, adopt, init, remove};
 pub use check::{Finding, FindingKind, check};
 pub use config::{KafkaConfig, Known};
+pub use generation::{Copied, repartition};
 pub use log::KafkaLog;
 pub use presence::KafkaPresence;
+pub use security::{Security, relative_to};

@@ -49,8 +49,9 @@ impl KafkaLog {
     }
 
     fn begin(config: KafkaConfig, read_only: bool) -> Result<KafkaLog, LogError> {
-        let reach = Arc::new(Reach::new(config)?);
-        let site = admin::read_site(&reach)?;
+        let mut reach = Reach::new(config)?;
+        let site = admin::read_site(&mut reach)?;
+        let reach = Arc::new(reach);
         let reader = Arc::new(Reader::new(Arc::clone(&reach)));
         let claims = Claims::new(Arc::clone(&reach), Arc::clone(&reader));
         for known in &reach.config.known {

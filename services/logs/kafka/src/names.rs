@@ -19,6 +19,8 @@ const MOST_PREFIX: usize = 200;
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     prefix: String,
+    /// The generation of topics.
+    topics: u32,
 }
 
 impl Names {
@@ -31,12 +33,20 @@ impl Names {
                  underscores and dashes"
             ));
         }
-        Ok(Names { prefix: prefix.to_owned() })
+        Ok(Names { prefix: prefix.to_owned(), topics: 1 })
+    }
+
+    /// The same of another generation of topics.
+    pub(crate) fn of_topics(&self, topics: u32) -> Names {
+        Names { prefix: self.prefix.clone(), topics }
     }
 
     /// The topic of a stream.
     pub(crate) fn topic(&self, stream: Stream) -> String {
-        format!("{}{}", self.prefix, stream.topic())
+        match self.topics {
+            0 | 1 => format!("{}{}", self.prefix, stream.topic()),
+            later => format!("{}{}.g{later}", self.prefix, stream.topic()),
+        }
     }
 
     /// The topic that says which site this log is.
@@ -114,6 +124,8 @@ mod tests {
     fn a_prefix_that_kafka_would_not_take_is_refused() {
         assert_eq!(Names::new("ci.").unwrap().topic(Stream::Intake(3)), "ci.intake");
         assert_eq!(Names::new("").unwrap().site(), "gatelog.site");
+        let third = Names::new("ci.").unwrap().of_topics(3);
+        assert_eq!((third.topic(Stream::Intake(0)), third.site()), ("ci.intake.g3".into(), "ci.gatelog.site".into()));
         for wrong in ["a b", "ci/", "größe", &"x".repeat(201)] {
             assert!(Names::new(wrong).is_err(), "{wrong}");
         }

@@ -102,7 +102,7 @@ impl KafkaPresence {
         }
         let what = format!("reading {topic}/0");
         let brokers = &reach.config.brokers;
-        let consumer = reach.config.client(&reach.names, Purpose::Presence).create_with_context(Context);
+        let consumer = reach.client(Purpose::Presence).create_with_context(Context);
         let consumer: BaseConsumer<Context> = or_system(consumer, what.clone(), brokers)?;
         let mut list = TopicPartitionList::new();
         or_system(list.add_partition_offset(&topic, 0, rdkafka::Offset::Beginning), what.clone(), brokers)?;
@@ -166,7 +166,7 @@ impl KafkaPresence {
             let producer = match &mut *slot {
                 Some(producer) => producer,
                 empty => {
-                    let mut config = self.reach.config.client(&self.reach.names, Purpose::Inputs);
+                    let mut config = self.reach.client(Purpose::Inputs);
                     config.set("message.timeout.ms", self.patience().as_millis().to_string());
                     empty.insert(or_system(config.create_with_context(Acknowledgements), what(), brokers)?)
                 }

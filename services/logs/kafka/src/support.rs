@@ -14,6 +14,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use futures::executor::block_on;
+use rdkafka::admin::{AdminOptions, NewPartitions};
 use rdkafka::consumer::Consumer;
 
 use crate::admin;
@@ -48,7 +50,20 @@ pub struct Broker {
     dir: PathBuf,
     jars: PathBuf,
     port: u16,
+    /// The ports of further listeners, by their names.
+    further: BTreeMap<String, u16>,
     keeper: Option<Child>,
+}
+
+/// What a broker has beyond what every one of them has.
+#[derive(Clone, Debug, Default)]
+pub struct Further {
+    /// Listeners, by name with their protocols: `("LOGIN", "SASL_SSL")`.
+    pub listeners: Vec<(String, String)>,
+    /// Lines for `server.properties`.
+    pub properties: String,
+    /// Users who log in with SCRAM-SHA-512, and their passwords.
+    pub users: Vec<(String, String)>,
 }
 
 /// The one broker of this process, started when first asked for. It ends with the process.
@@ -66,12 +81,23 @@ impl Broker {
     /// # Errors
     /// Why there is none.
     pub fn start() -> Result<Broker, String> {
+        Broker::start_with(|_| Ok(Further::default()))
+    }
+
+    /// Starts one that has more, as somebody says who is told its directory. That goes when it ends.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn start_with(further: impl FnOnce(&Path) -> Result<Further, String>) -> Result<Broker, String> {
         let jars = jars()?;
         let dir = std::env::temp_dir().join(format!("gatelog-kafka-{}-{}", std::process::id(), token()?));
         fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-        let [port, controller] = free_ports()?;
-        let mut broker = Broker { dir, jars, port, keeper: None };
-        broker.format(controller)?;
+        let further = further(&dir)?;
+        let mut ports = free_ports(2 + further.listeners.len())?.into_iter();
+        let (Some(port), Some(controller)) = (ports.next(), ports.next()) else { return Err("no ports".to_owned()) };
+        let names = further.listeners.iter().map(|(name, _)| name.clone());
+        let mut broker = Broker { dir, jars, port, further: names.zip(ports).collect(), keeper: None };
+        broker.format(controller, &further)?;
         broker.run()?;
         Ok(broker)
     }
@@ -79,6 +105,16 @@ impl Broker {
     /// Where it listens: `127.0.0.1:<port>`.
     pub fn brokers(&self) -> String {
         format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Where one of its further listeners listens; `None` when it has none of this name.
+    pub fn listener(&self, name: &str) -> Option<String> {
+        self.further.get(name).map(|port| format!("127.0.0.1:{port}"))
+    }
+
+    /// Its directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// Where it keeps its topics' partitions, each in a directory `<topic>-<partition>`.
@@ -115,16 +151,23 @@ impl Broker {
         }
     }
 
-    fn format(&self, controller: u16) -> Result<(), String> {
+    fn format(&self, controller: u16, further: &Further) -> Result<(), String> {
         let (port, data) = (self.port, self.data());
+        let mut listeners = String::new();
+        let mut protocols = String::new();
+        for (name, protocol) in &further.listeners {
+            let port = self.further.get(name).copied().unwrap_or_default();
+            listeners.push_str(&format!(",{name}://127.0.0.1:{port}"));
+            protocols.push_str(&format!(",{name}:{protocol}"));
+        }
         let properties = format!(
             "process.roles=broker,controller\n\
              node.id=1\n\
              controller.quorum.voters=1@127.0.0.1:{controller}\n\
-             listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
-             advertised.listeners=PLAINTEXT://127.0.0.1:{port}\n\
+             listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}{listeners}\n\
+             advertised.listeners=PLAINTEXT://127.0.0.1:{port}{listeners}\n\
              controller.listener.names=CONTROLLER\n\
-             listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n\
+             listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{protocols}\n\
              log.dirs={}\n\
              auto.create.topics.enable=false\n\
              offsets.topic.replication.factor=1\n\
@@ -136,12 +179,13 @@ impl Broker {
              log.index.size.max.bytes=1048576\n\
              log.cleaner.dedupe.buffer.size=4194304\n\
              num.network.threads=2\n\
-             num.io.threads=4\n",
-            data.display()
+             num.io.threads=4\n{}",
+            data.display(),
+            further.properties
         );
         let file = self.dir.join("server.properties");
         fs::write(&file, properties).map_err(|error| format!("{}: {error}", file.display()))?;
-        format_storage(&self.jars, &file)
+        format_storage(&self.jars, &file, &further.users)
     }
 
     fn run(&mut self) -> Result<(), String> {
@@ -210,16 +254,20 @@ pub fn java(jars: &Path, heap: &str) -> Vec<String> {
         .collect()
 }
 
-/// Makes the storage of a broker with these properties, unless it is there.
+/// Makes the storage of a broker with these properties, unless it is there, and users for SCRAM-SHA-512 with their
+/// passwords.
 ///
 /// # Errors
 /// What Kafka says.
-pub fn format_storage(jars: &Path, properties: &Path) -> Result<(), String> {
+pub fn format_storage(jars: &Path, properties: &Path, users: &[(String, String)]) -> Result<(), String> {
     let java = java(jars, "-Xmx128m");
     let (program, arguments) = java.split_first().ok_or("no program")?;
     let mut command = Command::new(program);
     command.args(arguments).args(["kafka.tools.StorageTool", "format", "--ignore-formatted", "-t"]);
     command.arg("Z2F0ZWxvZy1nYXRlbG9nMQ").arg("-c").arg(properties);
+    for (name, password) in users {
+        command.arg("--add-scram").arg(format!("SCRAM-SHA-512=[name={name},password={password}]"));
+    }
     let output = command.stdin(Stdio::null()).output().map_err(|error| format!("no java: {error}"))?;
     if output.status.success() {
         return Ok(());
@@ -278,18 +326,31 @@ impl Observer {
     }
 }
 
+/// Gives a topic more partitions, as somebody may do who does not know better.
+///
+/// # Errors
+/// What the brokers say.
+pub fn widen(brokers: &str, topic: &str, partitions: usize) -> Result<(), String> {
+    let config = KafkaConfig { brokers: brokers.to_owned(), ..KafkaConfig::default() };
+    let reach = Reach::new(config).map_err(|error| error.to_string())?;
+    let admin = admin::admin(&reach).map_err(|error| error.to_string())?;
+    let wanted = NewPartitions::new(topic, partitions);
+    let done = block_on(admin.create_partitions(&[wanted], &AdminOptions::new())).map_err(|error| error.to_string())?;
+    done.into_iter().try_for_each(|one| one.map(|_| ()).map_err(|(topic, code)| format!("{topic}: {code}")))
+}
+
 fn token() -> Result<String, String> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(|error| error.to_string())?;
     Ok(format!("{:016x}", u64::from_be_bytes(bytes)))
 }
 
-/// Two ports nobody listens on. Both are held until both are known: else the second may be the first again.
-fn free_ports() -> Result<[u16; 2], String> {
-    let held = || TcpListener::bind("127.0.0.1:0").map_err(|error| format!("no free port: {error}"));
-    let (one, other) = (held()?, held()?);
-    let port = |held: TcpListener| held.local_addr().map(|address| address.port()).map_err(|error| error.to_string());
-    Ok([port(one)?, port(other)?])
+/// Ports nobody listens on. All are held until all are known: else the second may be the first again.
+fn free_ports(count: usize) -> Result<Vec<u16>, String> {
+    let held = |_| TcpListener::bind("127.0.0.1:0").map_err(|error| format!("no free port: {error}"));
+    let held: Vec<TcpListener> = (0..count).map(held).collect::<Result<_, _>>()?;
+    let port = |held: &TcpListener| held.local_addr().map(|address| address.port()).map_err(|error| error.to_string());
+    held.iter().map(port).collect()
 }
 
 /// The directory with Kafka's jars; had by Maven the first time.

@@ -166,7 +166,7 @@ impl Shared {
 fn watch(reach: &Reach, shared: &Shared) -> Result<(), LogError> {
     let what = "watching the log's streams";
     let brokers = &reach.config.brokers;
-    let consumer = reach.config.client(&reach.names, Purpose::Watch).create_with_context(Context);
+    let consumer = reach.client(Purpose::Watch).create_with_context(Context);
     let consumer: BaseConsumer<Context> = or_system(consumer, what, brokers)?;
     let mut watching: BTreeMap<(String, i32), Stream> = BTreeMap::new();
     while let Some(wishes) = shared.wishes(!watching.is_empty()) {

@@ -102,7 +102,7 @@ impl Transactions {
         let config = &reach.config;
         let what = || format!("claiming {partition}");
         let id = reach.names.transactional_id(partition);
-        let producer = config.client(&reach.names, Purpose::Events(&id)).create_with_context(Notes::default());
+        let producer = reach.client(Purpose::Events(&id)).create_with_context(Notes::default());
         let producer: BaseProducer<Notes> = or_system(producer, what(), &config.brokers)?;
         let topic = reach.names.topic(Stream::Events(partition));
         let deadline = reach.deadline();

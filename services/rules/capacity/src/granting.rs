@@ -8,10 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 
-use gatelog_capacity_state::{LeaseRow, WorkerRow};
+use gatelog_capacity_state::{LeaseRow, WorkerRow, pause_key};
 use gatelog_deciding::Refusal;
 use gatelog_record::LeaseId;
-use gatelog_record::draft::capacity::{LeaseGranted, LeaseWaitChanged, NodeGrant};
+use gatelog_record::draft::capacity::{LeaseGranted, LeaseWaitChanged, NodeGrant, Pausable};
 use gatelog_record::event::CapacityEvent;
 
 use crate::{Limits, Making};
@@ -19,6 +19,9 @@ use crate::{Limits, Making};
 /// How many leases are told in one decision that what they wait for changed. The rest keep the reason
 /// they have until the next decision: a decision has a budget, and being granted does not depend on it.
 const MAX_TOLD: usize = 5_000;
+
+/// How many executors are named in one reason.
+const MAX_NAMED: usize = 3;
 
 /// What a lease waits for.
 struct Waits {
@@ -46,8 +49,8 @@ pub(crate) fn grant(making: &mut Making<'_>, limits: &Limits, newest: Option<Lea
                     turns.insert((last_grant(making, &tenant), tenant));
                 }
                 Err(waits) => {
-                    // What no worker can make holds nothing up.
-                    if waits.code != "no-worker" {
+                    // What no worker makes, or none that takes it, holds nothing up.
+                    if !matches!(waits.code, "no-worker" | "paused") {
                         for semaphore in &row.ask.semaphores {
                             *kept.entry(semaphore.name.clone()).or_default() += 1;
                         }
@@ -117,6 +120,22 @@ fn choose(making: &Making<'_>, kept: &BTreeMap<String, u32>, row: &LeaseRow, ahe
         };
         return Err(Waits { code: "no-worker", subject: wanted, detail });
     }
+    let pause_of = |worker: &WorkerRow| own.pauses.row(&pause_key(Pausable::Executor, &worker.offer.worker));
+    let (paused, able): (Vec<&WorkerRow>, Vec<&WorkerRow>) =
+        able.into_iter().partition(|worker| pause_of(worker).is_some());
+    if able.is_empty() {
+        let told = paused.iter().take(MAX_NAMED).map(|worker| {
+            let reason = pause_of(worker).map(|pause| pause.reason.as_str()).unwrap_or_default();
+            format!("{} ({})", worker.offer.worker, if reason.is_empty() { "no reason given" } else { reason })
+        });
+        let mut told = told.collect::<Vec<_>>().join(", ");
+        if let Some(more) = paused.len().checked_sub(MAX_NAMED).filter(|more| *more > 0) {
+            told.push_str(&format!(" and {more} more"));
+        }
+        let detail =
+            format!("every executor that would do is paused: {told}; `gatelog executor resume NAME` ends that");
+        return Err(Waits { code: "paused", subject: String::new(), detail });
+    }
     for semaphore in &row.ask.semaphores {
         let held = own.holders(&semaphore.name).count() as u64;
         let kept = u64::from(kept.get(&semaphore.name).copied().unwrap_or(0));
@@ -137,11 +156,12 @@ fn choose(making: &Making<'_>, kept: &BTreeMap<String, u32>, row: &LeaseRow, ahe
     let best = able.iter().filter(|worker| worker.free() > 0).min_by_key(|worker| u32::MAX - worker.free());
     best.map(|worker| (*worker).clone()).ok_or_else(|| {
         let slots: u64 = able.iter().map(|worker| u64::from(worker.offer.slots)).sum();
-        Waits {
-            code: "no-slot",
-            subject: String::new(),
-            detail: format!("all {slots} slots that would do are taken; {ahead} requests are ahead"),
+        let mut detail = format!("all {slots} slots that would do are taken; {ahead} requests are ahead");
+        if !paused.is_empty() {
+            let paused: u64 = paused.iter().map(|worker| u64::from(worker.offer.slots)).sum();
+            detail.push_str(&format!("; {paused} more are on executors that are paused"));
         }
+        Waits { code: "no-slot", subject: String::new(), detail }
     })
 }
 

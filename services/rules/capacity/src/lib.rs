@@ -27,7 +27,7 @@ pub struct Limits {
     pub queued: u64,
     /// How many nodes, and how many semaphores, one lease may ask for.
     pub per_lease: usize,
-    /// How many workers there may be.
+    /// How many workers there may be, and how many components may be paused.
     pub workers: usize,
 }
 
@@ -76,6 +76,7 @@ impl Rules for CapacityRules {
             Input::Capacity(CapacityInput::LeasePauseAsked(asked)) => asks::pause_asked(&mut making, limits, asked)?,
             Input::Capacity(CapacityInput::LeaseResumeAsked(asked)) => asks::resume_asked(&mut making, asked)?,
             Input::Capacity(CapacityInput::LeaseReleased(released)) => asks::released(&mut making, limits, released)?,
+            Input::Capacity(CapacityInput::PauseAsked(asked)) => workers::pause_asked(&mut making, limits, asked)?,
             Input::Partition(_) => {}
             other => return Err(Refusal::NotOurs(other.name())),
         }

@@ -1,9 +1,11 @@
-//! Workers come, change their offer, start again, fall silent.
+//! Workers come, change their offer, start again, fall silent, and are paused.
 
-use gatelog_capacity_state::LeaseState;
+use gatelog_capacity_state::{LeaseState, pause_key};
 use gatelog_deciding::Refusal;
 use gatelog_record::Timestamp;
-use gatelog_record::draft::capacity::{LeaseEnded, WorkerJoined, WorkerLost, WorkerSeen, WorkerSilent};
+use gatelog_record::draft::capacity::{
+    LeaseEnded, PauseAsked, PauseChanged, WorkerJoined, WorkerLost, WorkerSeen, WorkerSilent,
+};
 use gatelog_record::event::CapacityEvent;
 
 use crate::granting::grant;
@@ -77,4 +79,18 @@ fn lost(making: &mut Making<'_>, worker: &str, incarnation: &str, reason: &str, 
         }))?;
     }
     Ok(())
+}
+
+/// A component is to take nothing new, or to take it again. It need not be there: whether its name means anybody is for
+/// those to say who know who gives signs of life, which capacity does not.
+pub(crate) fn pause_asked(making: &mut Making<'_>, limits: &Limits, asked: &PauseAsked) -> Result<(), Refusal> {
+    let pauses = &making.state.own.pauses;
+    if pauses.row(&pause_key(asked.role, &asked.component)).is_some() == asked.paused {
+        return nothing(making, "already-so");
+    }
+    if asked.paused && pauses.every().count() >= limits.workers {
+        return nothing(making, "over-limit");
+    }
+    making.emit(CapacityEvent::PauseChanged(PauseChanged { asked: asked.clone() }))?;
+    grant(making, limits, None)
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::objects::nodeset::{Nodeset, NodesetContent};
-use crate::problem::Problem;
+use crate::problem::{Problem, Severity};
+use crate::timers::TIMER_INVALID;
 
 /// A problem and the attempt that met it.
 ///
@@ -75,4 +76,33 @@ impl Findings {
 pub fn problems(findings: Vec<Finding>) -> Vec<Problem> {
     let mut seen = BTreeSet::new();
     findings.into_iter().map(|finding| finding.problem).filter(|problem| seen.insert(problem.clone())).collect()
+}
+
+/// What Zuul tells of these: of each attempt what it meets up to the first error; where the shape of a stanza is wrong,
+/// that alone; nothing that only we look for.
+pub fn as_told(findings: &[Finding]) -> Vec<&Finding> {
+    let mut told = Vec::new();
+    let mut rest = findings;
+    while let Some(first) = rest.first() {
+        let count = rest.iter().take_while(|finding| finding.attempt == first.attempt).count();
+        let (attempt, after) = rest.split_at(count);
+        rest = after;
+        let problems = || attempt.iter().filter(|finding| !is_ours(&finding.problem));
+        if let Some(finding) = problems().find(|finding| finding.problem.is_of_schema()) {
+            told.push(finding);
+            continue;
+        }
+        for finding in problems() {
+            told.push(finding);
+            if finding.problem.is_error() {
+                break;
+            }
+        }
+    }
+    told
+}
+
+/// Whether Zuul says nothing of it where it tells of errors.
+fn is_ours(problem: &Problem) -> bool {
+    problem.severity == Severity::Notice || problem.code == TIMER_INVALID
 }

@@ -44,7 +44,7 @@ pub mod yaml;
 pub use assemble::assemble;
 pub use cache::ParseCache;
 pub use files::{is_config_path, select_config_files};
-pub use findings::Finding;
+pub use findings::{Finding, as_told, problems};
 pub use freeze::graph::{FrozenJob, JobGraph, Phase, Playbook};
 pub use freeze::together::{CombinedJob, combine, freeze_item};
 pub use freeze::trace::FreezeTrace;

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use gatelog_deciding::Refusal;
-use gatelog_gate_state::live::{Ahead, BuildsetProblem, Phase, ProblemKind, QueueRow, Work};
+use gatelog_gate_state::live::{Ahead, BuildsetProblem, ItemRow, Phase, ProblemKind, QueueRow, Work};
 use gatelog_record::ItemId;
 use gatelog_record::draft::gate::{FactsPurpose, ItemResult};
 use gatelog_rules_config::Pipeline;
@@ -93,23 +93,7 @@ impl Decision<'_> {
                 let Some(row) = self.gate().queues.row(&key) else { break };
                 let places = reporting.map_or_else(|| touch.places(&row.items), |index| Some((index, index + 1)));
                 let Some((first, until)) = places else { break };
-                let sound = |item: &&ItemId| self.item(**item).is_some_and(|row| row.failing.is_empty());
-                let ahead = row.items.get(..first).unwrap_or_default();
-                let mut queue = row.clone();
-                let items = std::mem::take(&mut queue.items);
-                let chain: Vec<ItemId> = ahead.iter().filter(sound).copied().collect();
-                let walk = Walk {
-                    tenant,
-                    layout: &layout,
-                    pipeline,
-                    items,
-                    window: row.window,
-                    standing: chain.iter().map(|item| self.stand(*item)).collect(),
-                    chain,
-                    queue,
-                    sound: false,
-                    settled: Cell::new(None),
-                };
+                let walk = self.walk_from(tenant, &layout, pipeline, row, first);
                 if self.walk(walk, first, until)? {
                     break;
                 }
@@ -117,6 +101,34 @@ impl Decision<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A walk over a queue that is about to come to the item at `first`.
+    fn walk_from<'w>(
+        &self,
+        tenant: &'w str,
+        layout: &'w Arc<LayoutView>,
+        pipeline: &'w Pipeline,
+        row: &QueueRow,
+        first: usize,
+    ) -> Walk<'w> {
+        let sound = |item: &&ItemId| self.item(**item).is_some_and(|row| row.failing.is_empty());
+        let ahead = row.items.get(..first).unwrap_or_default();
+        let mut queue = row.clone();
+        let items = std::mem::take(&mut queue.items);
+        let chain: Vec<ItemId> = ahead.iter().filter(sound).copied().collect();
+        Walk {
+            tenant,
+            layout,
+            pipeline,
+            items,
+            window: row.window,
+            standing: chain.iter().map(|item| self.stand(*item)).collect(),
+            chain,
+            queue,
+            sound: false,
+            settled: Cell::new(None),
+        }
     }
 
     pub(crate) fn queue_keys(&self, tenant: &str) -> Vec<QueueKey> {
@@ -202,24 +214,7 @@ impl Decision<'_> {
             self.begin_anew(walk, item, &row)?;
             return Ok(Step::Left);
         }
-        // Zuul: that it may not be merged itself is said before what it needs.
-        if let Some(why) = self.cannot_merge(walk, &row) {
-            let detail = format!("It can no longer be merged: {why}.");
-            self.leave_failing(item, ItemResult::Failure, "cannot-merge", &detail, true)?;
-            return Ok(Step::Left);
-        }
-        let ahead = walk.items.get(..index).unwrap_or_default();
-        let needed = match self.needed_items(walk, &row, ahead) {
-            Ok(needed) => needed,
-            Err((code, detail)) if row.live => {
-                self.leave_failing(item, ItemResult::Failure, code, &detail, true)?;
-                return Ok(Step::Left);
-            }
-            Err((code, detail)) => {
-                self.leave_silently(item, code, &detail)?;
-                return Ok(Step::Left);
-            }
-        };
+        let Some(needed) = self.needed_or_leave(walk, index, item, &row)? else { return Ok(Step::Left) };
         if !row.live {
             return Ok(Step::Carries);
         }
@@ -236,6 +231,55 @@ impl Decision<'_> {
             return Ok(Step::Fails);
         }
         self.bring_further(walk, index, item)
+    }
+
+    /// The items that an item needs; `None` when it left because it may not be merged or needs what it cannot have.
+    fn needed_or_leave(
+        &mut self,
+        walk: &Walk<'_>,
+        index: usize,
+        item: ItemId,
+        row: &ItemRow,
+    ) -> Result<Option<Vec<ItemId>>, Refusal> {
+        // Zuul: that it may not be merged itself is said before what it needs.
+        if let Some(why) = self.cannot_merge(walk, row) {
+            let detail = format!("It can no longer be merged: {why}.");
+            self.leave_failing(item, ItemResult::Failure, "cannot-merge", &detail, true)?;
+            return Ok(None);
+        }
+        let ahead = walk.items.get(..index).unwrap_or_default();
+        match self.needed_items(walk, row, ahead) {
+            Ok(needed) => Ok(Some(needed)),
+            Err((code, detail)) if row.live => {
+                self.leave_failing(item, ItemResult::Failure, code, &detail, true)?;
+                Ok(None)
+            }
+            Err((code, detail)) => {
+                self.leave_silently(item, code, &detail)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// What is to be superseded by a pipeline that is defined later leaves as it would have left by itself, if what
+    /// it needs asks for that: Zuul looks at its queue before it places what supersedes it. Says whether it left.
+    pub(crate) fn leave_before_superseded(
+        &mut self,
+        tenant: &str,
+        layout: &Arc<LayoutView>,
+        pipeline: &Pipeline,
+        item: ItemId,
+    ) -> Result<bool, Refusal> {
+        let Some(row) = self.item(item).cloned() else { return Ok(false) };
+        let key = (tenant.to_owned(), pipeline.name.clone(), row.queue.clone());
+        let Some(queue) = self.gate().queues.row(&key) else { return Ok(false) };
+        let Some(index) = queue.items.iter().position(|other| *other == item) else { return Ok(false) };
+        let otherwise = self.outdated(&row, pipeline).is_some() || self.circle_changed(pipeline, &row);
+        if otherwise || self.is_unchanged(pipeline, &row) {
+            return Ok(false);
+        }
+        let walk = self.walk_from(tenant, layout, pipeline, queue, index);
+        Ok(self.needed_or_leave(&walk, index, item, &row)?.is_none())
     }
 
     /// Begins an item anew that stands on something else than what is ahead of it, and brings it further.

@@ -1,7 +1,7 @@
 //! What operators ask for, on its way to the log and back.
 
 use gatelog_record::draft::gate::PipelineVerdict;
-use gatelog_record::input::GateInput;
+use gatelog_record::{Input, Partition};
 
 use crate::auth::Person;
 use crate::error::ApiError;
@@ -13,10 +13,12 @@ pub struct Ask {
     pub person: Person,
     /// What makes it the same request when it is sent again; from the client, or drawn.
     pub request: Option<String>,
-    /// The tenant.
-    pub tenant: String,
+    /// Which partition is asked.
+    pub partition: Partition,
+    /// The key: of the gate, the tenant.
+    pub key: String,
     /// What is asked.
-    pub input: GateInput,
+    pub input: Input,
 }
 
 /// What became of a request.
@@ -26,7 +28,7 @@ pub enum Answer {
     Decided {
         /// The first event of the decision.
         sequence: u64,
-        /// The number of the request among the gate's inputs, by which later events name it.
+        /// The number of the request among the partition's inputs, by which later events name it.
         input: u64,
         /// Why nothing followed.
         nothing: Option<String>,
@@ -82,7 +84,7 @@ impl Operators for NoOperators {
 }
 
 /// Codes that say that what was asked for is so already.
-const SO_ALREADY: &[&str] = &["already-so", "in-that-order", "duplicate", "already-in-pipeline"];
+const SO_ALREADY: &[&str] = &["already-so", "in-that-order", "duplicate", "already-in-pipeline", "nothing-to-do"];
 
 impl Answer {
     /// The same, as of a later event.
@@ -111,6 +113,7 @@ impl Answer {
                     "project-not-in-tenant" => "the tenant has no such project any more".to_owned(),
                     "being-merged" => "it is being merged, and cannot be taken out any more".to_owned(),
                     "no-such-tenant" => "the tenant is gone".to_owned(),
+                    "over-limit" => "there are too many of these already".to_owned(),
                     "too-many-triggers-wait" => "too much waits in this tenant; ask again later".to_owned(),
                     other => format!("nothing was done ({other})"),
                 };

@@ -10,7 +10,7 @@ use gatelog_gate_state::live::AutoholdRow;
 use gatelog_record::LeaseId;
 use gatelog_record::draft::gate::{AutoholdAsked, AutoholdDeleteAsked, TenantProject};
 use gatelog_record::input::GateInput;
-use gatelog_tables::{Backing, Table};
+use gatelog_tables::{Backing, Table, TableExt};
 use serde_json::{Value, json};
 
 use super::body::{Fields, change_name};
@@ -33,20 +33,29 @@ fn number(request: u64) -> String {
     format!("{request:010}")
 }
 
-/// The nodes that a lease has, as long as capacity has the lease: asked as of now, whatever moment the rest is of.
-fn nodes_of(app: &App, lease: LeaseId) -> Result<Vec<String>, ApiError> {
-    let view = app.site.capacity.view();
-    let row = view.live().own.leases.get(&lease)?;
-    let grant = row.as_ref().and_then(|row| row.grant.as_ref());
-    Ok(grant.into_iter().flat_map(|grant| &grant.nodes).map(|one| one.node.to_string()).collect())
+/// The nodes that a lease has, as long as capacity has the lease.
+fn nodes_of(reading: &Reading<'_>, lease: LeaseId) -> Result<Vec<String>, ApiError> {
+    reading.of_lease(lease, |row| {
+        row.grant.iter().flat_map(|grant| &grant.nodes).map(|one| one.node.to_string()).collect()
+    })
 }
 
-fn document(app: &App, request: u64, row: &AutoholdRow) -> Result<Value, ApiError> {
+/// Whether some of these requests keep nodes, which capacity tells.
+pub(crate) fn names_leases<B: Backing>(live: &GateLive<B>) -> Result<bool, ApiError> {
+    for entry in live.gate.autoholds.all()? {
+        if entry?.1.held.iter().any(|held| held.lease.is_some()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn document(reading: &Reading<'_>, request: u64, row: &AutoholdRow) -> Result<Value, ApiError> {
     let asked = &row.asked;
     let held = |one: &gatelog_gate_state::live::HeldBuild| {
         Ok(json!({
             "build": one.hold.build.to_string(),
-            "nodes": one.lease.map_or_else(|| Ok(Vec::new()), |lease| nodes_of(app, lease))?,
+            "nodes": one.lease.map_or_else(|| Ok(Vec::new()), |lease| nodes_of(reading, lease))?,
             "lease": one.lease.map(|lease| lease.to_string()),
             "worker": one.worker,
             "since_ms": ms(one.since),
@@ -91,7 +100,7 @@ fn all(reading: &Reading<'_>, tenant: &str) -> Result<Vec<(u64, AutoholdRow)>, A
 pub(crate) fn list(reading: &Reading<'_>, tenant: &str, project: Option<&str>) -> Result<Value, ApiError> {
     let fits = |row: &AutoholdRow| project.is_none_or(|project| row.asked.project.ends_with(project));
     let found = all(reading, tenant)?;
-    found.iter().filter(|(_, row)| fits(row)).map(|(request, row)| document(reading.app, *request, row)).collect()
+    found.iter().filter(|(_, row)| fits(row)).map(|(request, row)| document(reading, *request, row)).collect()
 }
 
 /// `autohold`
@@ -147,7 +156,7 @@ pub(super) async fn one(
             let found = all(reading, &tenant)?;
             let row = found.iter().find(|(one, _)| Ok(*one) == request);
             let (request, row) = row.ok_or_else(unknown)?;
-            document(reading.app, *request, row)
+            document(reading, *request, row)
         })
         .await;
     }

@@ -8,22 +8,24 @@
 mod ask;
 mod body;
 pub(crate) mod holds;
+mod site;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
-use axum::{Json, Router};
 use gatelog_gate_state::live::subject_name;
 use gatelog_record::draft::gate::{
     ChangeKey, DequeueAsked, EnqueueAsked, IntakeAsked, PromoteAsked, TenantProject, TriggerIntake,
 };
 use gatelog_record::input::GateInput;
+use gatelog_record::{Input, Partition};
 use gatelog_rules_config::authorization::{ADMIN, Asked, Authorization};
 use serde_json::{Value, json};
 
@@ -33,6 +35,7 @@ use body::{Fields, MANY, change_name, change_or_ref};
 use crate::auth::Person;
 use crate::error::ApiError;
 use crate::keys::project_of;
+use crate::paths::Paths;
 use crate::query::Query;
 use crate::reading::{App, Live, Needs, Reading, mark, read};
 use crate::routes::{MAX_BODY, Segments, segments};
@@ -50,20 +53,30 @@ const READ_TIME: Duration = Duration::from_secs(2);
 const POST: &str = "POST, OPTIONS";
 const GET: &str = "GET, HEAD, OPTIONS";
 
+/// Why what somebody may do is told as of now alone.
+const OF_RIGHTS: &str = "what somebody may do goes by the newest tenant file, whatever moment they look at";
+
 /// The paths of operators.
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/api/authorizations", any(root_authorizations))
-        .route("/api/tenant/{tenant}/authorizations", any(authorizations))
-        .route("/api/tenant/{tenant}/promote", any(promote))
-        .route("/api/tenant/{tenant}/state", any(state))
-        .route("/api/tenant/{tenant}/project/{*rest}", any(of_project))
-        .route("/api/tenant/{tenant}/autohold", any(autoholds))
-        .route("/api/tenant/{tenant}/autohold/{id}", any(autohold))
+pub(crate) fn routes() -> Paths {
+    Paths::default()
+        .read_now("/api/authorizations", OF_RIGHTS, any(root_authorizations))
+        .read_now("/api/tenant/{tenant}/authorizations", OF_RIGHTS, any(authorizations))
+        .sent("/api/tenant/{tenant}/promote", any(promote))
+        .sent("/api/tenant/{tenant}/state", any(state))
+        .read("/api/tenant/{tenant}/project/{*rest}", any(of_project))
+        .read("/api/tenant/{tenant}/autohold", any(autoholds))
+        .read("/api/tenant/{tenant}/autohold/{id}", any(autohold))
+        .merge(site::routes())
 }
 
 /// What a path of operators answers to, for those who ask beforehand.
 pub(crate) fn methods(path: &str) -> Option<&'static str> {
+    if path == "/api/level" {
+        return Some(site::LEVEL_METHODS);
+    }
+    if path.starts_with("/api/component/") {
+        return Some(POST);
+    }
     let (_, rest) = path.strip_prefix("/api/tenant/")?.split_once('/')?;
     if rest.starts_with("autohold/") {
         return Some(holds::ONE);
@@ -128,7 +141,11 @@ impl Asking {
             permission,
             "an operator's request is not permitted"
         );
-        let what = format!("{} may not {permission} in tenant {}", self.person.uid, self.tenant());
+        let where_ = match &self.tenant {
+            Some(tenant) => format!("in tenant {tenant}"),
+            None => "on this site".to_owned(),
+        };
+        let what = format!("{} may not {permission} {where_}", self.person.uid);
         Err(ApiError::Forbidden { realm: self.app.realm(Some(&self.rules), self.tenant.as_deref()), what })
     }
 
@@ -142,8 +159,8 @@ impl Asking {
         self.app.blocking(move |app| read(app, None, needs, |reading| look(reading, &tenant))).await
     }
 
-    /// Puts the request onto the log, waits for what becomes of it, and answers with this.
-    async fn ask(self, input: GateInput, answer: Value) -> Answered {
+    /// Puts the request onto the log of its partition and waits for what becomes of it.
+    async fn put(&self, partition: Partition, key: &str, input: Input) -> Result<Answer, ApiError> {
         let request = self.headers.get("x-request-id").and_then(|value| value.to_str().ok()).map(str::trim);
         let fine = |id: &&str| !id.is_empty() && id.len() <= 100 && id.bytes().all(|byte| byte.is_ascii_graphic());
         let request = match request {
@@ -154,11 +171,9 @@ impl Asking {
                 return Err(ApiError::BadRequest(what.into()));
             }
         };
-        let keeps = matches!(input, GateInput::AutoholdAsked(_));
-        let app = Arc::clone(&self.app);
-        let ask = Ask { tenant: self.tenant().to_owned(), person: self.person, request, input };
-        let place = Arc::clone(&app.asks).try_acquire_owned().map_err(|_| ApiError::Busy)?;
-        let operators = Arc::clone(&app.site.operators);
+        let ask = Ask { person: self.person.clone(), request, partition, key: key.to_owned(), input };
+        let place = Arc::clone(&self.app.asks).try_acquire_owned().map_err(|_| ApiError::Busy)?;
+        let operators = Arc::clone(&self.app.site.operators);
         let work = move || {
             // Held until the work is done, also where nobody waits for it any more.
             let _place = place;
@@ -167,7 +182,15 @@ impl Asking {
         let asked = tokio::task::spawn_blocking(work)
             .await
             .map_err(|error| ApiError::Internal(format!("a request could not be made: {error}")))?;
-        let asked = asked.map_err(|error| ApiError::Unavailable(error.to_string()))?;
+        asked.map_err(|error| ApiError::Unavailable(error.to_string()))
+    }
+
+    /// Asks the gate, and answers with this.
+    async fn ask(self, input: GateInput, answer: Value) -> Answered {
+        let keeps = matches!(input, GateInput::AutoholdAsked(_));
+        let app = Arc::clone(&self.app);
+        let gate = app.site.gate.view().partition();
+        let asked = self.put(gate, self.tenant(), input.into()).await?;
         let number = match (&asked, keeps) {
             (Answer::Decided { input, nothing: None, .. }, true) => Some(*input),
             _ => None,

@@ -1,11 +1,9 @@
 //! One build: its attempts, what it waited for, its lease, what it says.
 
-use std::ops::Bound;
-
+use gatelog_capacity_state::LeaseHistoryRow;
 use gatelog_gate_state::history::{AttemptEntry, BuildEntry};
 use gatelog_record::draft::gate::WaitSubject;
 use gatelog_record::{BuildId, Timestamp};
-use gatelog_tables::Table;
 
 use super::buildset::{ran, standing};
 use super::console::{self, Console};
@@ -15,6 +13,7 @@ use super::html::{Html, html, outside, put};
 use super::parts::{self, crumbs, facts, subjects, subjects_text, waits_table, why};
 use super::words::{self, Stand, took};
 use crate::builds::{self, gone};
+use crate::capacity::leases_of;
 use crate::error::ApiError;
 use crate::estimate::{Estimate, Estimates};
 use crate::reading::{App, Reading};
@@ -35,38 +34,29 @@ pub(crate) struct Lease {
     detail: String,
 }
 
-/// The leases of a build, by capacity's newest position.
-pub(crate) fn leases(app: &App, build: BuildId) -> Result<Vec<Lease>, ApiError> {
+/// The leases of a build as of an event of capacity's; without one as they are.
+pub(crate) fn leases(app: &App, build: BuildId, at: Option<u64>) -> Result<Vec<Lease>, ApiError> {
     let view = app.site.capacity.view();
-    let history = view.temporal();
-    let mut found = Vec::new();
-    let (first, last) = ((build, 0, 0), (build, u32::MAX, u64::MAX));
-    for entry in history.of_build.range(Bound::Included(&first), Bound::Included(&last))?.take(LEASES) {
-        let lease = *entry?.1;
-        let Some(row) = history.lease_at(lease, u64::MAX)? else { continue };
-        found.push(Lease {
-            attempt: row.attempt,
-            phase: format!("{:?}", row.phase).to_lowercase(),
-            asked_at: row.asked_at,
-            granted_at: row.granted_at,
-            ended_at: row.ended_at,
-            worker: row.worker,
-            reason: row.reason,
-            detail: row.detail,
-        });
-    }
-    Ok(found)
+    let found = leases_of(view.temporal(), build, at.unwrap_or(u64::MAX), LEASES)?;
+    let lease = |(_, row): (_, LeaseHistoryRow)| Lease {
+        attempt: row.attempt,
+        phase: format!("{:?}", row.phase).to_lowercase(),
+        asked_at: row.asked_at,
+        granted_at: row.granted_at,
+        ended_at: row.ended_at,
+        worker: row.worker,
+        reason: row.reason,
+        detail: row.detail,
+    };
+    Ok(found.into_iter().map(lease).collect())
 }
 
-/// When each attempt of some builds got its worker.
-pub(crate) fn grants(app: &App, builds: &[BuildId]) -> Result<Grants, ApiError> {
+/// When each attempt of some builds got its worker, as of an event of capacity's.
+pub(crate) fn grants(app: &App, builds: &[BuildId], at: Option<u64>) -> Result<Grants, ApiError> {
     let view = app.site.capacity.view();
-    let history = view.temporal();
     let mut grants = Grants::new();
     for build in builds.iter().copied() {
-        let (first, last) = ((build, 0, 0), (build, u32::MAX, u64::MAX));
-        for entry in history.of_build.range(Bound::Included(&first), Bound::Included(&last))?.take(LEASES) {
-            let Some(row) = history.lease_at(*entry?.1, u64::MAX)? else { continue };
+        for (_, row) in leases_of(view.temporal(), build, at.unwrap_or(u64::MAX), LEASES)? {
             grants.extend(row.granted_at.map(|granted| ((build, row.attempt), granted)));
         }
     }
@@ -100,8 +90,7 @@ pub(crate) fn page(
         let edge = if stand == Stand::Bad { "bad-edge" } else { "note" };
         put!(main, r#"<p class="card {}">{} {}</p>"#, edge, stand.mark(), detail);
     }
-    // Capacity tells how it is now, not how it was.
-    if let Some(held) = leases.iter().find(|lease| !frame.then && lease.phase == "held") {
+    if let Some(held) = leases.iter().find(|lease| lease.phase == "held") {
         put!(
             main,
             r#"<p class="card warn-edge">Its nodes are kept{}{} <span class="muted">Where they are is told</span> <a href="{}#kept">with the request</a>.</p>"#,

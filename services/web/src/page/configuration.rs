@@ -1,5 +1,7 @@
 //! The tenants, and what is wrong with a tenant's configuration.
 
+use gatelog_capacity_state::WorkerRow;
+
 use super::frame::{Content, Frame, Tab};
 use super::html::{Html, html, put, segment};
 use super::parts::text;
@@ -18,6 +20,7 @@ pub(crate) fn tenants(
     reading: &Reading<'_>,
     frame: &Frame,
     present: impl FnOnce() -> Vec<Component>,
+    workers: &[(String, WorkerRow)],
 ) -> Result<Content, ApiError> {
     let names = reading.history().tenant_names(reading.at)?;
     let mut rows = Html::new();
@@ -74,9 +77,15 @@ pub(crate) fn tenants(
     } else {
         html!(r#"<h1>Tenants</h1><ul class="tenants">{}</ul>"#, rows)
     };
-    // Signs of life are no part of history: of the past they tell nothing.
-    let components = if frame.then { Html::new() } else { components(present()) };
-    let main = html!("{}{}", main, components);
+    // Signs of life are no part of history: of the past only the workers are told, which capacity knew.
+    let components = if frame.then { workers_then(workers) } else { components(present()) };
+    let what_if = in_time(frame, "/what-if");
+    let main = html!(
+        r#"{}<p class="links"><a href="{}">What would have been, had something been otherwise</a></p>{}"#,
+        main,
+        what_if,
+        components
+    );
     Ok(Content { title: "tenants".into(), tab: Tab::Tenants, kind: "tenants", main, item: None, live: true })
 }
 
@@ -89,8 +98,11 @@ fn components(mut present: Vec<Component>) -> Html {
     let mut rows = Html::new();
     for component in &present {
         let (stand, more) = match component.state {
-            ComponentState::Running => (Stand::Good, String::new()),
+            ComponentState::Running if component.paused.is_empty() => (Stand::Good, String::new()),
+            ComponentState::Running => (Stand::Waiting, format!("{} paused", component.paused.join(" and "))),
             ComponentState::Initializing => (Stand::Waiting, String::new()),
+            ComponentState::Draining => (Stand::Waiting, "ends what it has begun".to_owned()),
+            ComponentState::Stopped if !component.silent => (Stand::Waiting, "it ends".to_owned()),
             ComponentState::Stopped => {
                 let age = i64::try_from(component.last_sign.as_millis()).unwrap_or(i64::MAX);
                 (Stand::Bad, format!("no sign for {}", words::took(age)))
@@ -108,6 +120,29 @@ fn components(mut present: Vec<Component>) -> Html {
     }
     html!(
         r#"<section class="card"><table class="rows"><caption>Components</caption><thead><tr><th scope="col">Process</th><th scope="col">State</th><th scope="col">Roles</th><th scope="col">Version</th></tr></thead><tbody>{}</tbody></table></section>"#,
+        rows
+    )
+}
+
+/// The workers there were.
+fn workers_then(workers: &[(String, WorkerRow)]) -> Html {
+    let mut rows = Html::new();
+    for (name, row) in workers {
+        put!(
+            rows,
+            r#"<tr><th scope="row">{}</th><td>{} of {}</td><td>{}</td><td>{}</td></tr>"#,
+            name,
+            u64::from(row.used),
+            u64::from(row.offer.slots),
+            row.offer.labels.join(", "),
+            words::moment(row.joined_at)
+        );
+    }
+    if rows.is_empty() {
+        return rows;
+    }
+    html!(
+        r#"<section class="card"><table class="rows"><caption>Workers then</caption><thead><tr><th scope="col">Worker</th><th scope="col">Slots used</th><th scope="col">Labels</th><th scope="col">Joined</th></tr></thead><tbody>{}</tbody></table></section>"#,
         rows
     )
 }

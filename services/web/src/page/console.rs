@@ -123,20 +123,20 @@ struct Places {
 }
 
 impl Places {
-    fn new(tenant: &str, uuid: &str, attempt: u32, stored: bool, at: Option<u64>) -> Places {
+    fn new(tenant: &str, uuid: &str, attempt: u32, stored: bool, at: Option<String>) -> Places {
         Places {
             page: format!("/t/{}/build/{uuid}", segment(tenant)),
             raw: format!("/api/tenant/{}/build/{uuid}/console", segment(tenant)),
             attempt: attempt.to_string(),
             stored,
-            at: at.map(|at| at.to_string()),
+            at,
         }
     }
 
     fn with(&self, path: &str, pairs: &[(&str, &str)]) -> String {
         let own = [("attempt", self.attempt.as_str())];
         let stored = self.stored.then_some(("stored", "true"));
-        let at = self.at.as_deref().map(|at| ("at", at)).filter(|_| path == self.page);
+        let at = self.at.as_deref().map(|at| ("at", at));
         address(path, own.into_iter().chain(stored).chain(pairs.iter().copied()).chain(at))
     }
 
@@ -315,7 +315,7 @@ pub(crate) fn section(frame: &Frame, tenant: &str, uuid: &str, entry: &BuildEntr
             says
         );
     }
-    let places = Places::new(tenant, uuid, console.attempt, console.stored, frame.then.then_some(frame.at));
+    let places = Places::new(tenant, uuid, console.attempt, console.stored, frame.then.then(|| frame.at.to_string()));
     let part = &console.part;
     let running =
         entry.attempts.last().is_some_and(|last| last.attempt == console.attempt && last.finished_at.is_none())
@@ -479,6 +479,11 @@ fn fragment(made: Result<Html, ApiError>) -> Response {
     response
 }
 
+/// The moment a piece was asked for, as it was said.
+fn then(query: &Query) -> Result<Option<String>, ApiError> {
+    Ok(query.one("at")?.map(str::to_owned))
+}
+
 /// `build/{uuid}/lines`: lines of a console as they stand in its page.
 pub(crate) async fn lines_piece(app: Arc<App>, tenant: String, uuid: String, uri: Uri) -> Response {
     let made = async {
@@ -487,7 +492,7 @@ pub(crate) async fn lines_piece(app: Arc<App>, tenant: String, uuid: String, uri
         let attempt = asked.attempt.unwrap_or_default();
         let opened = asked.there()?;
         let part = console::wanted_lines(&app, &opened, &query).await?;
-        let places = Places::new(&tenant, &uuid, attempt, query.truth("stored")?.unwrap_or(false), None);
+        let places = Places::new(&tenant, &uuid, attempt, query.truth("stored")?.unwrap_or(false), then(&query)?);
         Ok(html!(
             r#"<div id="part" data-next="{}" data-known="{}" data-size="{}" data-complete="{}" data-ended="{}" data-failure="{}">{}</div>"#,
             part.next,
@@ -510,7 +515,7 @@ pub(crate) async fn found_piece(app: Arc<App>, tenant: String, uuid: String, uri
         let attempt = asked.attempt.unwrap_or_default();
         let opened = asked.there()?;
         let hits = console::wanted_hits(&opened, &query).await?;
-        let places = Places::new(&tenant, &uuid, attempt, query.truth("stored")?.unwrap_or(false), None);
+        let places = Places::new(&tenant, &uuid, attempt, query.truth("stored")?.unwrap_or(false), then(&query)?);
         let text = query.one("text")?.unwrap_or_default();
         Ok(found(text, query.truth("regex")?.unwrap_or(false), &Ok(hits), &places))
     };

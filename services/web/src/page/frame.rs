@@ -30,6 +30,7 @@ pub(crate) enum Tab {
     Builds,
     Buildsets,
     Errors,
+    WhatIf,
 }
 
 /// What a page is about, beside its content.
@@ -43,6 +44,8 @@ pub(crate) struct Frame {
     pub(crate) kept: Vec<(String, String)>,
     /// Whether a moment was asked for.
     pub(crate) then: bool,
+    /// Whether it is of no moment, and has no way through time.
+    pub(crate) timeless: bool,
     /// The event it is as of.
     pub(crate) at: u64,
     /// The newest event.
@@ -94,6 +97,7 @@ impl Frame {
             path,
             kept: Vec::new(),
             then,
+            timeless: false,
             at: reading.at,
             newest: newest.max(reading.at),
             recorded: reading.now,
@@ -272,7 +276,7 @@ impl Frame {
             tenant,
             nav,
             live,
-            self.time(),
+            if self.timeless { Html::new() } else { self.time() },
             content.kind,
             if content.live && !self.then { "1" } else { "0" },
             self.tenant.as_deref().unwrap_or_default(),
@@ -310,12 +314,18 @@ fn document(title: &str, body: Html) -> Html {
     )
 }
 
-/// What is said when there is no page.
-pub(crate) fn error_page(error: &ApiError, tenant: Option<&str>) -> Html {
+/// What is said when there is no page; what it leads to is as of the same moment, if there was one.
+pub(crate) fn error_page(error: &ApiError, tenant: Option<&str>, at: Option<&str>) -> Html {
+    // A moment that cannot be shown is not asked for again.
+    let wrong = matches!(error, ApiError::Beyond { .. } | ApiError::BadRequest(_));
+    let at = at.filter(|_| !wrong).map(|at| ("at", at));
+    let to = |path: &str| address(path, at.into_iter());
     let back = match tenant {
-        Some(tenant) => {
-            html!(r#"<p><a class="button" href="/t/{}/status">To the status of {}</a></p>"#, segment(tenant), tenant)
-        }
+        Some(tenant) => html!(
+            r#"<p><a class="button" href="{}">To the status of {}</a></p>"#,
+            to(&format!("/t/{}/status", segment(tenant))),
+            tenant
+        ),
         None => Html::new(),
     };
     let title = match error.status() {
@@ -328,12 +338,13 @@ pub(crate) fn error_page(error: &ApiError, tenant: Option<&str>) -> Html {
         _ => "Something inside is wrong",
     };
     let body = html!(
-        r#"<header class="top"><div class="bar"><a class="logo" href="/"><img src="/assets/{}/icon.svg" alt="" width="22" height="22">gatelog</a></div></header><main id="main" data-page="error"><div class="card lost"><p class="big" aria-hidden="true">{}</p><h1>{}</h1><p>{}</p>{}<p><a class="button" href="/">To the tenants</a></p></div></main>"#,
+        r#"<header class="top"><div class="bar"><a class="logo" href="/"><img src="/assets/{}/icon.svg" alt="" width="22" height="22">gatelog</a></div></header><main id="main" data-page="error"><div class="card lost"><p class="big" aria-hidden="true">{}</p><h1>{}</h1><p>{}</p>{}<p><a class="button" href="{}">To the tenants</a></p></div></main>"#,
         *VERSION,
         u32::from(error.status().as_u16()),
         title,
         error.to_string(),
-        back
+        back,
+        to("/")
     );
     document(title, body)
 }

@@ -2,6 +2,7 @@
 //!
 //! - `html`: writing it, everything from outside escaped; `words`, `parts`: what stands on many pages;
 //! - `frame`: head, navigation, the way through time, headers; `assets`: style and script, from `web/`;
+//! - `what_if`: asking what would have been, and the answer;
 //! - `status`, `lists`, `buildset` (with `graph`), `build` (with `console` and `ansi`), `item`, `why`, `configuration`:
 //!   the pages.
 //!
@@ -23,26 +24,29 @@ mod item;
 mod lists;
 mod parts;
 mod status;
+mod what_if;
 mod why;
 mod words;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::header::ACCEPT;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Redirect, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use gatelog_record::BuildId;
 
 use crate::builds;
 use crate::buildsets;
+use crate::capacity;
 use crate::error::ApiError;
+use crate::paths::Paths;
 use crate::query::Query;
 use crate::reading::{App, Needs, Reading, mark, moment, read};
+use crate::routes::{OF_PROGRAM, OF_WHAT_IF};
 pub(crate) use words::took;
 
 use frame::{Content, Frame, error_page, respond};
@@ -53,21 +57,24 @@ type Shared = State<Arc<App>>;
 type Segments<T> = Result<Path<T>, PathRejection>;
 
 /// The page's paths.
-pub(crate) fn routes() -> Router<Arc<App>> {
-    Router::new()
-        .route("/", get(tenants))
-        .route("/assets/{version}/{name}", get(asset))
-        .route("/t/{tenant}", get(to_status))
-        .route("/t/{tenant}/status", get(status_page))
-        .route("/t/{tenant}/builds", get(builds_page))
-        .route("/t/{tenant}/buildsets", get(buildsets_page))
-        .route("/t/{tenant}/buildset/{uuid}", get(buildset_page))
-        .route("/t/{tenant}/buildset/{uuid}/why/{job}", get(why_page))
-        .route("/t/{tenant}/build/{uuid}", get(build_page))
-        .route("/t/{tenant}/build/{uuid}/lines", get(lines_piece))
-        .route("/t/{tenant}/build/{uuid}/found", get(found_piece))
-        .route("/t/{tenant}/item/{uuid}", get(item_page))
-        .route("/t/{tenant}/config-errors", get(errors_page))
+pub(crate) fn routes() -> Paths {
+    Paths::default()
+        .read("/", get(tenants))
+        .read_now("/assets/{version}/{name}", OF_PROGRAM, get(asset))
+        .read("/what-if", get(what_if::ask_page).post(what_if::ask))
+        .read_now("/what-if/{id}", OF_WHAT_IF, get(what_if::answer_page))
+        .sent("/what-if/{id}/cancel", post(what_if::cancel))
+        .read("/t/{tenant}", get(to_status))
+        .read("/t/{tenant}/status", get(status_page))
+        .read("/t/{tenant}/builds", get(builds_page))
+        .read("/t/{tenant}/buildsets", get(buildsets_page))
+        .read("/t/{tenant}/buildset/{uuid}", get(buildset_page))
+        .read("/t/{tenant}/buildset/{uuid}/why/{job}", get(why_page))
+        .read("/t/{tenant}/build/{uuid}", get(build_page))
+        .read("/t/{tenant}/build/{uuid}/lines", get(lines_piece))
+        .read("/t/{tenant}/build/{uuid}/found", get(found_piece))
+        .read("/t/{tenant}/item/{uuid}", get(item_page))
+        .read("/t/{tenant}/config-errors", get(errors_page))
 }
 
 /// What is said at a path where there is nothing: a page to those who read pages.
@@ -81,10 +88,17 @@ pub(crate) fn nothing(uri: &Uri, headers: &HeaderMap) -> Response {
 }
 
 pub(crate) fn failed(error: &ApiError, tenant: Option<&str>) -> Response {
+    failed_at(error, tenant, None)
+}
+
+/// The same, of a page of a moment.
+fn failed_at(error: &ApiError, tenant: Option<&str>, uri: Option<&Uri>) -> Response {
     if error.status() == StatusCode::INTERNAL_SERVER_ERROR {
         tracing::error!("{error}");
     }
-    respond(error.status(), error_page(error, tenant))
+    let pairs = uri.map(pairs).unwrap_or_default();
+    let at = pairs.iter().find(|(name, _)| name == "at").map(|(_, at)| at.as_str());
+    respond(error.status(), error_page(error, tenant, at))
 }
 
 /// Makes a page as of the moment a request asks about.
@@ -100,7 +114,7 @@ async fn answer(
         Ok(query) => query,
         Err(error) => return failed(&error, tenant.as_deref()),
     };
-    let of = tenant.clone();
+    let (of, asked) = (tenant.clone(), uri.clone());
     let made = async {
         let at = moment(&app, &query).await?;
         app.blocking(move |app| {
@@ -123,15 +137,18 @@ async fn answer(
             mark(&app, response.headers_mut(), at);
             response
         }
-        Err(error) => failed(&error, tenant.as_deref()),
+        Err(error) => failed_at(&error, tenant.as_deref(), Some(&asked)),
     }
+}
+
+fn pairs(uri: &Uri) -> Vec<(String, String)> {
+    axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri).map(|pairs| pairs.0).unwrap_or_default()
 }
 
 /// A page's own parameters, without the moment.
 fn kept(uri: &Uri) -> Vec<(String, String)> {
-    let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri).map(|pairs| pairs.0);
     let own = |name: &str| name != "at" && name != "after";
-    pairs.unwrap_or_default().into_iter().filter(|(name, value)| own(name) && !value.is_empty()).collect()
+    pairs(uri).into_iter().filter(|(name, value)| own(name) && !value.is_empty()).collect()
 }
 
 /// The segments of a path, or the page that says what is wrong with them.
@@ -164,8 +181,18 @@ async fn to_status(path: Segments<String>, RawQuery(query): RawQuery) -> Respons
 
 async fn tenants(State(app): Shared, uri: Uri) -> Response {
     let present = Arc::clone(&app.site.components);
+    let workers = async {
+        match moment(&app, &Query::read(uri.query(), &[])?).await? {
+            Some(at) => Ok(capacity::workers_then(&app, at).await?.1),
+            None => Ok(Vec::new()),
+        }
+    };
+    let workers = match workers.await {
+        Ok(workers) => workers,
+        Err(error) => return failed_at(&error, None, Some(&uri)),
+    };
     answer(app, uri, None, Needs::Live, &[], move |reading, frame, _| {
-        configuration::tenants(reading, frame, || present.present())
+        configuration::tenants(reading, frame, || present.present(), &workers)
     })
     .await
 }
@@ -204,7 +231,7 @@ async fn buildset_page(State(app): Shared, path: Segments<(String, String)>, uri
     let grants = grants(&app, &uri, move |reading| Ok(Some(buildset::find(reading, &one, &set)?.1)));
     let grants = match grants.await {
         Ok(grants) => grants,
-        Err(error) => return failed(&error, of.as_deref()),
+        Err(error) => return failed_at(&error, of.as_deref(), Some(&uri)),
     };
     answer(app, uri, of, Needs::History, &[], move |reading, frame, _| {
         buildset::page(reading, frame, &tenant, &uuid, &grants)
@@ -222,7 +249,8 @@ async fn grants(
     let at = moment(app, &Query::read(uri.query(), &[])?).await?;
     let builds = app.blocking(move |app| read(app, at, Needs::History, find)).await?.map(|row| row.builds);
     let builds = builds.unwrap_or_default();
-    app.blocking(move |app| build::grants(app, &builds)).await
+    let then = capacity::beside(app, at).await?;
+    app.blocking(move |app| build::grants(app, &builds, then)).await
 }
 
 async fn why_page(State(app): Shared, path: Segments<(String, String, String)>, uri: Uri) -> Response {
@@ -245,7 +273,7 @@ async fn item_page(State(app): Shared, path: Segments<(String, String)>, uri: Ur
     });
     let grants = match grants.await {
         Ok(grants) => grants,
-        Err(error) => return failed(&error, of.as_deref()),
+        Err(error) => return failed_at(&error, of.as_deref(), Some(&uri)),
     };
     answer(app, uri, of, Needs::History, &[], move |reading, frame, _| {
         item::page(reading, frame, &tenant, &uuid, &grants)
@@ -280,12 +308,13 @@ async fn build_page(State(app): Shared, path: Segments<(String, String)>, uri: U
             })
             .await?;
         let console = console::read(&app, id, &attempts, &query).await?;
-        let leases = app.blocking(move |app| build::leases(app, id)).await?;
+        let then = capacity::beside(&app, at).await?;
+        let leases = app.blocking(move |app| build::leases(app, id, then)).await?;
         Ok::<(BuildId, _, _), ApiError>((id, console, leases))
     };
     let (_, console, leases) = match before.await {
         Ok(before) => before,
-        Err(error) => return failed(&error, of.as_deref()),
+        Err(error) => return failed_at(&error, of.as_deref(), Some(&uri)),
     };
     answer(app, uri, of, Needs::History, console::PARAMETERS, move |reading, frame, _| {
         build::page(reading, frame, &tenant, &uuid, &leases, &console)

@@ -18,6 +18,7 @@ use gatelog_record::{
     Timestamp, codec,
 };
 use gatelog_replay::Timeline;
+use gatelog_replay::what_if::{Answer as WhatIfAnswer, Divergence, InputNear, OutcomeDifference};
 use gatelog_rules_config::TenantSettings;
 use gatelog_rules_config::authorization::Access;
 use gatelog_runner::{Runner, RunnerConfig};
@@ -25,6 +26,7 @@ use gatelog_store::{Layout, RungDir};
 use gatelog_web::auth::Authenticators;
 use gatelog_web::operators::NoOperators;
 use gatelog_web::site::ConsoleRead;
+use gatelog_web::what_if::{Question, WhatIfs};
 use gatelog_web::{Component, ConsoleChunk, ConsoleSource, Consoles, PartHealth, PublicKey, Site, TimelinePast};
 use serde_json::Value as Json;
 
@@ -241,6 +243,67 @@ pub fn open_settings(tenants: &[&str]) -> Vec<u8> {
     codec::encode(&settings).unwrap()
 }
 
+/// Answers every question alike, once it was given time; one that changes an input is never answered.
+struct WhatIfsOfTheStory;
+
+impl WhatIfs for WhatIfsOfTheStory {
+    fn inputs_near(&self, gate: u64, most: usize) -> Result<Vec<InputNear>, String> {
+        let near = |sequence: u64| InputNear {
+            place: format!("intake/0:{sequence}"),
+            sequence,
+            at: Timestamp((BEGAN + sequence as i64) * 1_000_000),
+            kind: "trigger-received".into(),
+            tenant: "demo".into(),
+            says: format!("change-approved of <b>master/add-miles</b> in forge.example/library ({sequence})"),
+        };
+        Ok((1..=gate).rev().take(most.min(5)).map(near).collect())
+    }
+
+    fn answer(&self, question: &Question, cancelled: &dyn Fn() -> bool) -> Result<WhatIfAnswer, String> {
+        while !question.change.is_empty() {
+            if cancelled() {
+                return Err("cancelled".into());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if let Some(files) = question.config.get("broken") {
+            return Err(format!("{} files cannot be read", files.len()));
+        }
+        let item = |result: &str, merged| {
+            serde_json::json!({ "result": result, "code": "reported", "merged": merged, "resets": 0,
+                "jobs": { "unit": { "result": result, "attempts": 1 } } })
+        };
+        let (a, b, c) = ("demo gate <b>a</b>", "demo gate b", "demo gate c");
+        let recorded = serde_json::json!({ "items": { a: item("SUCCESS", true), b: item("FAILURE", false), c: item("SUCCESS", true) },
+            "merges": [a, c], "left": [a, b, c], "attempts": { "SUCCESS": 2, "FAILURE": 1 }, "node_ms": 7_200_000, "leases": 3 });
+        let now = serde_json::json!({ "items": { b: item("SUCCESS", true), c: item("SUCCESS", true) },
+            "merges": [c, b], "left": [c, b], "attempts": { "SUCCESS": 2 }, "node_ms": 3_600_000, "leases": 2 });
+        let outcome = |json: &Json| serde_json::from_value(json.clone()).map_err(|error| error.to_string());
+        let (recorded, now) = (outcome(&recorded)?, outcome(&now)?);
+        Ok(WhatIfAnswer {
+            version: gatelog_replay::what_if::VERSION,
+            until: BTreeMap::from([("gate/0".to_owned(), question.at.unwrap_or(50))]),
+            same_decisions: 12,
+            divergence: Some(Divergence {
+                partition: "gate/0".into(),
+                sequence: 9,
+                at: "2026-01-01T00:00:09Z".into(),
+                input_offset: 3,
+                input: "gate.in.trigger-received".into(),
+                why: "without".into(),
+                what: "the input never came".into(),
+                recorded: vec![serde_json::json!({ "kind": "gate.item-enqueued" })],
+                now: Vec::new(),
+            }),
+            difference: OutcomeDifference::between(&recorded, &now),
+            recorded,
+            now,
+            rules: vec!["a job that never ran succeeds".into()],
+            assumed: BTreeMap::from([("a job that never ran succeeds".to_owned(), 4)]),
+        })
+    }
+}
+
 /// A served site.
 pub struct Served {
     pub base: String,
@@ -277,7 +340,11 @@ impl Served {
         let gate = Runner::<Gate>::start(keeper.log(), GATE, config.clone()).unwrap();
         let capacity = Runner::<Capacity>::start(keeper.log(), CAPACITY, config).unwrap();
         let consoles = TestConsoles::default();
-        let rungs = (rung_every > 0).then(|| RungDir::new(Layout::new(dir, GATE).rungs()));
+        let rungs = |of| (rung_every > 0).then(|| RungDir::new(Layout::new(dir, of).rungs()));
+        let past = TimelinePast::new(
+            Timeline::new(keeper.log(), GATE, rungs(GATE)),
+            Timeline::new(keeper.log(), CAPACITY, rungs(CAPACITY)),
+        );
         let blobs: Arc<dyn Blobs> = Arc::new(blobs.clone());
         let parts = Arc::new(Mutex::new(Vec::<PartHealth>::new()));
         let present = Arc::new(Mutex::new(Vec::<Component>::new()));
@@ -287,7 +354,7 @@ impl Served {
             capacity: capacity.projection(),
             capacity_fold: capacity.published(),
             blobs,
-            past: Arc::new(TimelinePast::new(Timeline::new(keeper.log(), GATE, rungs))),
+            past: Arc::new(past),
             consoles: Arc::new(consoles.clone()),
             health: Arc::new({
                 let parts = Arc::clone(&parts);
@@ -304,6 +371,7 @@ impl Served {
             }),
             authenticators: Arc::new(Authenticators::none()),
             operators: Arc::new(NoOperators),
+            what_ifs: Arc::new(WhatIfsOfTheStory),
             drivers: BTreeMap::from([("forge".to_owned(), "git".to_owned())]),
             version: "1.2.3".into(),
         };

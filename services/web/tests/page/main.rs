@@ -149,7 +149,7 @@ async fn every_link_leads_somewhere_now_and_in_the_past() {
             pages += 1;
             for link in page.links() {
                 let link = link.split('#').next().unwrap().to_owned();
-                let own = link.starts_with("/t/") || link.starts_with("/assets/") || link.starts_with("/api");
+                let own = ["/t/", "/assets/", "/api", "/what-if"].iter().any(|begin| link.starts_with(begin));
                 assert!(own || link.is_empty() || link == "/" || link.starts_with("/?"), "{path} links to {link}");
                 // Steps through time lead to every event; some of each are enough.
                 let step = link.contains("at=") && !begin.contains("at=");
@@ -272,6 +272,20 @@ async fn the_way_through_time_is_a_form_and_links() {
     let within = then.links().into_iter().filter(|link| link.starts_with("/t/demo/build/"));
     for link in within {
         assert!(link.ends_with("?at=32"), "{link}");
+    }
+
+    for path in pages() {
+        let page = site.page(&format!("{path}?at=40")).await;
+        let main = page.part("<main", "</main>");
+        for link in main.split("href=\"").skip(1).map(|rest| rest.split('"').next().unwrap().replace("&amp;", "&")) {
+            let link = link.split('#').next().unwrap();
+            let own = link.starts_with("/t/") || link == "/";
+            assert!(!own || link.contains("at="), "{path}?at=40 leads to {link}, which is of now");
+        }
+        for form in main.split("<form").skip(1) {
+            let form = form.split("</form>").next().unwrap();
+            assert!(form.contains("name=\"at\" value=\"40\""), "{path}?at=40 has a form for now: {form}");
+        }
     }
 
     // By time, and from event to event of one item.
@@ -537,9 +551,12 @@ async fn who_is_there_is_shown_now_and_not_in_the_past() {
         name: name.into(),
         roles: roles.iter().map(|role| (*role).to_owned()).collect(),
         state,
+        paused: Vec::new(),
+        level: 0,
         version: "0.1.7".into(),
         started_at: Timestamp(0),
         last_sign: std::time::Duration::from_secs(95),
+        silent: state == ComponentState::Stopped,
     };
     *site.served.present.lock().unwrap() = vec![
         component("west", &["executor"], ComponentState::Stopped),
@@ -593,9 +610,12 @@ async fn hostile_texts_change_no_element_and_no_attribute_of_any_page() {
                 name: text.into(),
                 roles: vec![text.into(), "executor".into()],
                 state,
+                paused: Vec::new(),
+                level: 0,
                 version: text.into(),
                 started_at: Timestamp(0),
                 last_sign: std::time::Duration::from_secs(31),
+                silent: state == ComponentState::Stopped,
             })
             .into();
         sites.push(Told { keeper, served, last, _blobs: blobs, _dir: dir });

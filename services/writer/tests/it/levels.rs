@@ -21,7 +21,8 @@ fn raise(level: u32, present: &[(&str, u32)]) -> InputRecord {
     };
     let present: Vec<Knows> = present.iter().map(knows).collect();
     let id = InputId::new(format!("raise {level} {}", present.len()));
-    InputRecord::new(id, "main", START, PartitionInput::LevelRaiseAsked(LevelRaiseAsked { level, present }))
+    let reason = "all have the new release".to_owned();
+    InputRecord::new(id, "main", START, PartitionInput::LevelRaiseAsked(LevelRaiseAsked { level, present, reason }))
 }
 
 #[test]

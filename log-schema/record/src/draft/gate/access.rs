@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// it, once it is done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessTold {
-    /// What: a code. `audit-exported`, `log-exported`, `key-shown`, `key-forgotten`.
+    /// What: a code. `audit-exported`, `log-exported`, `key-shown`, `key-forgotten`, `site-backed-up`, `log-adopted`.
     pub what: String,
     /// Of what: a tenant, a project, the scope of a key. Empty: of all of the site.
     pub subject: String,

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::common::{Desk, GATE, ask, build, node, offer, semaphore};
 use gatelog_capacity_state::LeasePhase;
 use gatelog_record::draft::capacity::{
-    LeaseAsked, LeaseEndAsked, LeaseHoldAsked, LeasePauseAsked, LeaseReleased, LeaseResumeAsked, WorkerSeen,
-    WorkerSilent,
+    LeaseAsked, LeaseEndAsked, LeaseHoldAsked, LeasePauseAsked, LeaseReleased, LeaseResumeAsked, Pausable, PauseAsked,
+    WorkerSeen, WorkerSilent,
 };
 use gatelog_record::event::{CapacityEvent, PartitionEvent};
 use gatelog_record::input::{CapacityInput, GateInput};
@@ -66,6 +66,10 @@ impl Story {
                 Some(format!("refused {name} {}", refused.code))
             }
             CapacityEvent::WorkerLost(lost) => Some(format!("worker {} lost {}", lost.worker, lost.reason)),
+            CapacityEvent::PauseChanged(changed) => {
+                let word = if changed.asked.paused { "paused" } else { "resumed" };
+                Some(format!("{} {} {word}", changed.asked.role.word(), changed.asked.component))
+            }
             CapacityEvent::WorkerJoined(_) | CapacityEvent::WaitChanged(_) => None,
         }
     }
@@ -117,6 +121,10 @@ impl Story {
             }
             ["worker", name, "falls", "silent"] => self.silent(name, 0),
             ["the", "old", "worker", name, "falls", "silent"] => self.silent(name, 1),
+            [role @ ("executor" | "merger"), name, "is", "paused", "because", reason @ ..] => {
+                self.pause(role, name, true, &reason.join(" "));
+            }
+            [role @ ("executor" | "merger"), name, "is", "resumed"] => self.pause(role, name, false, ""),
             ["tenant", tenant, "asks", "build", name, rest @ ..] => {
                 let asked = wanted(ask(tenant, name, 1), rest);
                 let known = if asked.attempt == 1 { (*name).to_owned() } else { format!("{name}.{}", asked.attempt) };
@@ -203,6 +211,12 @@ impl Story {
             incarnation,
             silent_ms: 30_000,
         }));
+    }
+
+    fn pause(&mut self, role: &str, name: &str, paused: bool, reason: &str) {
+        let role = if role == "merger" { Pausable::Merger } else { Pausable::Executor };
+        let asked = PauseAsked { role, component: name.to_owned(), paused, reason: reason.to_owned() };
+        self.take(CapacityInput::PauseAsked(asked));
     }
 
     fn end(&mut self, name: &str, reason: &str) {
@@ -323,6 +337,7 @@ macro_rules! stories {
 stories! {
     a_build_gets_a_slot
     a_paused_build_needs_no_slot
+    executors_are_paused
     fairness_between_tenants
     priorities
     semaphores

@@ -12,12 +12,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::findings::Finding;
+use crate::findings::{Finding, as_told};
 use crate::folder::{Folder, LoadedTenant};
 use crate::freeze::{FreezeOptions, FreezeOutcome, FreezeSubject, freeze};
-use crate::problem::{Problem, Severity};
+use crate::problem::Problem;
 use crate::tenant::TenantProject;
-use crate::timers::TIMER_INVALID;
 
 /// Version of Zuul whose form and behaviour this is.
 pub const ZUUL: &str = "14.3.0";
@@ -61,35 +60,6 @@ pub fn document(folder: &Folder, question: &Question) -> String {
     }
     put("tenants", Json::Object(tenants));
     text::compact(&Json::Object(document)) + "\n"
-}
-
-/// The problems Zuul tells: of each attempt those up to the first error; what is wrong with the
-/// shape of a stanza alone; nothing of ours.
-fn as_told(findings: &[Finding]) -> Vec<&Finding> {
-    let mut told = Vec::new();
-    let mut rest = findings;
-    while let Some(first) = rest.first() {
-        let count = rest.iter().take_while(|finding| finding.attempt == first.attempt).count();
-        let (attempt, after) = rest.split_at(count);
-        rest = after;
-        let problems = || attempt.iter().filter(|finding| !is_ours(&finding.problem));
-        if let Some(finding) = problems().find(|finding| finding.problem.is_of_schema()) {
-            told.push(finding);
-            continue;
-        }
-        for finding in problems() {
-            told.push(finding);
-            if finding.problem.is_error() {
-                break;
-            }
-        }
-    }
-    told
-}
-
-/// Whether Zuul says nothing of it where it tells of errors.
-fn is_ours(problem: &Problem) -> bool {
-    problem.severity == Severity::Notice || problem.code == TIMER_INVALID
 }
 
 fn error(finding: &Finding) -> Json {

@@ -287,6 +287,7 @@ impl Decision<'_> {
             return Ok(());
         }
         let Some(layout) = self.layout(tenant)? else { return Ok(()) };
+        let place = |name: &str| layout.pipelines().iter().position(|one| one.name == name);
         for (name, subject) in std::mem::take(&mut self.superseding) {
             for other in layout.pipeline(&name).map(|one| one.supercedes.as_slice()).unwrap_or_default() {
                 let meant = |one: &Subject| {
@@ -295,6 +296,12 @@ impl Decision<'_> {
                 if let Some(item) = self.first_live(tenant, other, meant)
                     && !self.is_merging(item)
                 {
+                    if place(other) < place(&name)
+                        && let Some(pipeline) = layout.pipeline(other)
+                        && self.leave_before_superseded(tenant, &layout, pipeline, item)?
+                    {
+                        continue;
+                    }
                     let detail = format!("It entered {name}, which supersedes this pipeline.");
                     self.leave_silently(item, "superseded", &detail)?;
                 }

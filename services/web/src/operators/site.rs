@@ -1,0 +1,249 @@
+//! What concerns the site as a whole: the level of its log, and pauses of its executors and mergers. Zuul: what its
+//! components' own commands ask for on their hosts (`zuul-executor pause`).
+//!
+//! Whoever may do everything at the root may ask for it: an `admin` of the root's role mappings, the bearer of a token
+//! for all tenants, and the site's own Unix user.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use gatelog_capacity_state::pause_key;
+use gatelog_record::draft::capacity::{Pausable, PauseAsked};
+use gatelog_record::draft::partition::LevelRaiseAsked;
+use gatelog_record::input::{CapacityInput, PartitionInput};
+use gatelog_record::level::{GATELOG, Knows, LEVEL};
+use gatelog_record::{Input, Partition};
+use gatelog_runner::Published;
+use gatelog_tables::{FoldRefused, Table};
+use serde_json::{Value, json};
+
+use super::{Answer, Answered, POST, READ_TIME, Sent, Shared, asking, fields};
+use crate::error::ApiError;
+use crate::paths::Paths;
+use crate::query::Query;
+use crate::reading::{App, POSITION};
+use crate::routes::{Segments, segments};
+use crate::site::Component;
+
+/// What the level's path answers to.
+pub(super) const LEVEL_METHODS: &str = "GET, HEAD, POST, OPTIONS";
+/// The key of what concerns a whole partition. Capacity's own is the name of its one allocation domain.
+const WHOLE: &str = "main";
+
+/// The paths.
+pub(super) fn routes() -> Paths {
+    Paths::default()
+        .read_now("/api/level", OF_WHO_IS_THERE, axum::routing::any(level))
+        .sent("/api/component/{role}/{name}/{verb}", axum::routing::any(component))
+}
+
+/// Why the level is told as of now alone.
+const OF_WHO_IS_THERE: &str = "who is there and which records they know is told by those who are there now";
+
+/// What each of a site's partitions is: its name, its level and where its fold stands.
+struct Stands {
+    partition: Partition,
+    level: u32,
+    sequence: u64,
+}
+
+fn stands(app: &App) -> Result<Vec<Stands>, ApiError> {
+    let (gate, capacity) = (app.site.gate.view(), app.site.capacity.view());
+    let refused = |error: FoldRefused| ApiError::Internal(error.to_string());
+    Ok(vec![
+        Stands {
+            partition: gate.partition(),
+            level: gate.live().partition.place().map_err(refused)?.level,
+            sequence: gate.position().sequence,
+        },
+        Stands {
+            partition: capacity.partition(),
+            level: capacity.live().partition.place().map_err(refused)?.level,
+            sequence: capacity.position().sequence,
+        },
+    ])
+}
+
+/// Where a partition's fold stands.
+fn fold_of(app: &App, partition: Partition) -> &Published {
+    if app.site.capacity.view().partition() == partition { &app.site.capacity_fold } else { &app.site.gate_fold }
+}
+
+/// Waits for a while until what was decided can be read here.
+async fn reached(app: &App, partition: Partition, sequence: u64) {
+    let mut fold = fold_of(app, partition).subscribe();
+    let _reached = tokio::time::timeout(READ_TIME, fold.reached(sequence)).await;
+}
+
+/// Those who are there, as the input has it.
+fn present(all: &[Component]) -> Vec<Knows> {
+    let there = all.iter().filter(|component| !component.silent);
+    let knows = there.map(|component| Knows {
+        component: component.name.clone(),
+        gatelog: component.version.clone(),
+        level: component.level,
+    });
+    knows.collect()
+}
+
+/// `level`: up to which level records may be written in each partition, and which level everybody knows who is there.
+async fn level(
+    State(app): Shared,
+    method: Method,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+    sent: Sent,
+) -> Answered {
+    if matches!(method, Method::GET | Method::HEAD) {
+        Query::read_only(query.as_deref(), &[])?;
+        return Ok(Json(app.blocking(document).await?).into_response());
+    }
+    let asking = asking(app, headers, &method, LEVEL_METHODS, query, None).await?;
+    asking.need("raise-level", None, None)?;
+    let body = fields(sent)?;
+    body.only(&["level", "reason"])?;
+    let wanted = body.number("level")?.unwrap_or(u64::from(LEVEL));
+    let wanted = u32::try_from(wanted).map_err(|_| ApiError::BadRequest(format!("`level` is too large: {wanted}")))?;
+    let reason = body.reason()?;
+    let app = Arc::clone(&asking.app);
+    let (before, present) =
+        app.blocking(|app| Ok::<_, ApiError>((stands(app)?, present(&app.site.components.present())))).await?;
+    let (mut told, mut last, mut status) = (Vec::new(), None, StatusCode::OK);
+    // One after the other: where one says no, the others say it, too.
+    for Stands { partition, .. } in before {
+        let input = LevelRaiseAsked { level: wanted, present: present.clone(), reason: reason.clone() };
+        let input = Input::from(PartitionInput::LevelRaiseAsked(input));
+        let answer = asking.put(partition, WHOLE, input).await?;
+        let row = match answer.clone() {
+            Answer::Waiting => {
+                status = StatusCode::ACCEPTED;
+                json!({ "partition": partition.to_string(), "raised": null, "event": null })
+            }
+            Answer::Decided { nothing, sequence, .. } => {
+                json!({ "partition": partition.to_string(), "raised": nothing.is_none(), "event": sequence })
+            }
+            Answer::Refused { code, message } => {
+                let place = format!("{partition}: {message}");
+                let done: Vec<&str> = told.iter().filter_map(|row: &Value| row["partition"].as_str()).collect();
+                let message = match done.as_slice() {
+                    [] => place,
+                    done => format!("{place}; {} has it already, so ask again for the rest", done.join(" and ")),
+                };
+                return Err(ApiError::Declined { code, message });
+            }
+            Answer::Settled { .. } => json!({ "partition": partition.to_string() }),
+        };
+        if let Answer::Decided { sequence, .. } = answer {
+            reached(&app, partition, sequence).await;
+            last = Some(format!("{partition}:{sequence}"));
+        }
+        told.push(row);
+    }
+    let mut response = (status, Json(json!({ "level": wanted, "partitions": told }))).into_response();
+    say_position(&mut response, last);
+    Ok(response)
+}
+
+fn say_position(response: &mut Response, position: Option<String>) {
+    if let Some(value) = position.and_then(|position| HeaderValue::from_str(&position).ok()) {
+        response.headers_mut().insert(POSITION, value);
+    }
+}
+
+fn document(app: &App) -> Result<Value, ApiError> {
+    let mut all = app.site.components.present();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    let partitions: Vec<Value> = stands(app)?
+        .into_iter()
+        .map(|one| {
+            let partition = one.partition.to_string();
+            json!({ "partition": partition, "level": one.level, "position": format!("{partition}:{}", one.sequence) })
+        })
+        .collect();
+    let components: Vec<Value> = all
+        .iter()
+        .map(|one| {
+            json!({
+                "hostname": one.name,
+                "roles": one.roles,
+                "version": one.version,
+                "level": one.level,
+                "silent": one.silent,
+                "last_sign_ms": millis(one.last_sign),
+            })
+        })
+        .collect();
+    Ok(json!({ "version": GATELOG, "knows": LEVEL, "partitions": partitions, "components": components }))
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// `component/{role}/{name}/pause` and `…/resume`
+async fn component(
+    State(app): Shared,
+    path: Segments<(String, String, String)>,
+    method: Method,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+    sent: Sent,
+) -> Answered {
+    let (role, name, verb) = segments(path)?;
+    let nothing = || ApiError::NotFound("there is nothing at this path; /api lists what there is".into());
+    let role = [Pausable::Executor, Pausable::Merger].into_iter().find(|one| one.word() == role).ok_or_else(nothing)?;
+    let paused = match verb.as_str() {
+        "pause" => true,
+        "resume" => false,
+        _ => return Err(nothing()),
+    };
+    let asking = asking(app, headers, &method, POST, query, None).await?;
+    asking.need("pause-component", None, None)?;
+    let body = fields(sent)?;
+    body.only(&["reason"])?;
+    let reason = body.reason()?;
+    let app = Arc::clone(&asking.app);
+    let named = name.clone();
+    let partition = app.blocking(move |app| known(app, role, &named)).await?;
+    let asked = PauseAsked { role, component: name.clone(), paused, reason };
+    let answer = asking.put(partition, WHOLE, Input::from(CapacityInput::PauseAsked(asked))).await?;
+    let at = answer.taken()?;
+    let (document, status) = match at {
+        Some(_) => (json!({ "role": role.word(), "hostname": name, "paused": paused }), StatusCode::OK),
+        None => (json!({ "role": role.word(), "hostname": name, "paused": null }), StatusCode::ACCEPTED),
+    };
+    let mut response = (status, Json(document)).into_response();
+    if let Some(at) = at {
+        reached(&app, partition, at).await;
+        say_position(&mut response, Some(format!("{partition}:{at}")));
+    }
+    Ok(response)
+}
+
+/// Capacity's partition, where there is such a component: it gave a sign within a day, offers slots, or is paused.
+fn known(app: &App, role: Pausable, name: &str) -> Result<Partition, ApiError> {
+    let view = app.site.capacity.view();
+    let own = &view.live().own;
+    let offers = role == Pausable::Executor && own.workers.get(&name.to_owned())?.is_some();
+    if offers || own.pauses.get(&pause_key(role, name))?.is_some() {
+        return Ok(view.partition());
+    }
+    let mut there: Vec<String> = app
+        .site
+        .components
+        .present()
+        .into_iter()
+        .filter(|component| component.roles.iter().any(|one| one == role.word()))
+        .map(|component| component.name)
+        .collect();
+    if there.iter().any(|one| one == name) {
+        return Ok(view.partition());
+    }
+    there.sort();
+    let there = if there.is_empty() { "there is none".to_owned() } else { format!("there are: {}", there.join(", ")) };
+    Err(ApiError::NotFound(format!("there is no {} {name:?}; {there}", role.word())))
+}

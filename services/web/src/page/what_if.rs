@@ -1,0 +1,521 @@
+//! What would have been: asking, and the record beside what would have come of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::header::{AUTHORIZATION, REFRESH};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::response::{IntoResponse, Redirect, Response};
+use gatelog_replay::what_if::{Answer, Divergence, InputNear, ItemOutcome, OrderDifference};
+use serde_json::Value as Json;
+
+use super::frame::{Content, Frame, Tab, respond};
+use super::html::{Html, html, put};
+use super::parts::{crumbs, text};
+use super::words::{self, Stand};
+use super::{Segments, Shared, failed, failed_at};
+use crate::error::ApiError;
+use crate::query::Query;
+use crate::reading::{App, Needs, mark, moment, read};
+use crate::what_if::desk::{Case, State as Standing};
+use crate::what_if::{Question, permitted};
+
+/// How many inputs are offered.
+const OFFERED: usize = 60;
+/// How many differences of a kind are shown; the JSON has all.
+const SHOWN: usize = 200;
+
+fn content(main: Html) -> Content {
+    Content { title: "what if".into(), tab: Tab::WhatIf, kind: "what-if", main, item: None, live: false }
+}
+
+/// `what-if`: what can be asked near a moment, and what was asked.
+pub(crate) async fn ask_page(State(app): Shared, uri: Uri) -> Response {
+    let made = async {
+        let query = Query::read(uri.query(), &[])?;
+        let at = moment(&app, &query).await?;
+        let uri = uri.clone();
+        app.blocking(move |app| {
+            let newest = app.site.gate.position().sequence;
+            let inputs = app.site.what_ifs.inputs_near(at.unwrap_or(newest), OFFERED).map_err(ApiError::Internal)?;
+            read(app, at, Needs::History, |reading| {
+                let frame = Frame::new(reading, newest, at.is_some(), None, uri.path().to_owned())?;
+                Ok((reading.at, frame.page(content(form(app, &inputs, at)))))
+            })
+        })
+        .await
+    };
+    match made.await {
+        Ok((at, page)) => {
+            let mut response = respond(StatusCode::OK, page);
+            mark(&app, response.headers_mut(), at);
+            response
+        }
+        Err(error) => failed_at(&error, None, Some(&uri)),
+    }
+}
+
+fn form(app: &App, inputs: &[InputNear], at: Option<u64>) -> Html {
+    let mut rows = Html::new();
+    let mut seen = BTreeSet::new();
+    for input in inputs {
+        // One event of a forge may have gone to several tenants.
+        if !seen.insert(&input.place) {
+            continue;
+        }
+        put!(
+            rows,
+            r#"<tr><td data-label="leave out"><input type="checkbox" name="without" value="{}" aria-label="leave out {}"></td><th scope="row" data-label="input"><code>{}</code></th><td data-label="says">{}</td><td data-label="tenant">{}</td><td data-label="event" class="num">{}</td><td data-label="when">{}</td></tr>"#,
+            input.place,
+            input.place,
+            input.place,
+            input.says,
+            input.tenant,
+            input.sequence,
+            words::moment(input.at)
+        );
+    }
+    let inputs = if rows.is_empty() {
+        html!(r#"<p class="empty">Nothing from outside came up to here lately.</p>"#)
+    } else {
+        html!(
+            r#"<table class="rows"><caption>Had these never come</caption><thead><tr><th scope="col">Leave out</th><th scope="col">Input</th><th scope="col">What it said</th><th scope="col">Tenant</th><th scope="col">Event</th><th scope="col">When</th></tr></thead><tbody>{}</tbody></table>"#,
+            rows
+        )
+    };
+    let mut hidden = Html::new();
+    let mut until = html!("Looked at is everything there is.");
+    if let Some(at) = at {
+        put!(hidden, r#"<input type="hidden" name="at" value="{}">"#, at);
+        until = html!("Looked at is what there was up to event {}.", at);
+    }
+    let token = match app.site.authenticators.is_empty() {
+        true => Html::new(),
+        false => html!(
+            r#"<section class="card"><h2>Who asks</h2><p><label for="token">A token of an operator of every tenant (<code>admin</code>)</label> <input id="token" name="token" type="password" autocomplete="off" size="40"></p></section>"#
+        ),
+    };
+    let mut asked = Html::new();
+    for case in app.what_ifs.all() {
+        put!(
+            asked,
+            r#"<tr><th scope="row"><a href="/what-if/{}">{}</a></th><td>{}</td><td>{}</td></tr>"#,
+            case.id,
+            case.question.words(),
+            badge(&case.state()),
+            words::moment(case.asked_at)
+        );
+    }
+    let asked = if asked.is_empty() {
+        asked
+    } else {
+        html!(
+            r#"<section class="card"><table class="rows"><caption>Asked lately</caption><thead><tr><th scope="col">What if</th><th scope="col">Answer</th><th scope="col">Asked</th></tr></thead><tbody>{}</tbody></table></section>"#,
+            asked
+        )
+    };
+    html!(
+        r##"<h1>What would have been</h1><p class="muted">The record is decided again with something otherwise. Nothing is changed by it: it runs by itself, shut in. {}</p>{}<form class="what-if" method="post" action="/what-if">{}<section class="card">{}<p><label for="more">Or these, by where they stand</label> <input id="more" name="more" placeholder="intake:41, gate.inputs:7" autocomplete="off" size="40"></p></section><section class="card"><h2>Had an input said something else</h2><p><label for="change">Input</label> <input id="change" name="change" placeholder="gate.inputs:7" autocomplete="off"></p><p><label for="said">What of its body would have been otherwise, as JSON</label><textarea id="said" name="said" rows="4" spellcheck="false" placeholder='{}'></textarea></p></section><section class="card"><h2>Had the configuration been another</h2><p><label for="project">Project</label> <input id="project" name="project" placeholder="org/app" autocomplete="off"> <label for="path">File</label> <input id="path" name="path" placeholder=".zuul.yaml" autocomplete="off"></p><p><label for="content">Its text; it stands in place of all configuration of the project</label><textarea id="content" name="content" rows="8" spellcheck="false"></textarea></p></section>{}<p><button>Ask</button></p></form>"##,
+        until,
+        asked,
+        hidden,
+        inputs,
+        r#"{"result": "Failure"}"#,
+        token
+    )
+}
+
+/// The fields of a form.
+struct Form(Vec<(String, String)>);
+
+impl Form {
+    fn read(bytes: &[u8]) -> Result<Form, ApiError> {
+        let text = std::str::from_utf8(bytes).map_err(|_| ApiError::BadRequest("the form is not UTF-8".into()))?;
+        let uri: Result<Uri, _> = format!("/?{}", text.replace('+', "%20")).parse();
+        let pairs = match uri {
+            Ok(uri) if text.len() < 60_000 => super::pairs(&uri),
+            _ => {
+                let cure = "the form is too long: send it as JSON to /api/what-if";
+                return Err(ApiError::BadRequest(cure.into()));
+            }
+        };
+        Ok(Form(pairs))
+    }
+
+    fn one(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(field, value)| field == name && !value.trim().is_empty()).map(|(_, value)| value.as_str())
+    }
+
+    fn question(&self) -> Result<Question, ApiError> {
+        let mut question = Question::default();
+        let ticked = self
+            .0
+            .iter()
+            .filter(|(name, value)| name == "without" && !value.is_empty())
+            .map(|(_, value)| value.as_str());
+        let more = self.one("more").unwrap_or_default().split(',').map(str::trim).filter(|place| !place.is_empty());
+        question.without = ticked.chain(more).map(str::to_owned).collect();
+        match (self.one("change"), self.one("said")) {
+            (Some(place), Some(said)) => {
+                let said: Json = serde_json::from_str(said).map_err(|error| {
+                    ApiError::BadRequest(format!("what input {place} said instead is not JSON: {error}"))
+                })?;
+                question.change.insert(place.trim().to_owned(), said);
+            }
+            (None, None) => {}
+            _ => return Err(ApiError::BadRequest("an input and what it said instead go together".into())),
+        }
+        match (self.one("project"), self.one("path"), self.one("content")) {
+            (Some(project), path, Some(content)) => {
+                let path = path.unwrap_or(".zuul.yaml").trim().to_owned();
+                let files = BTreeMap::from([(path, content.replace("\r\n", "\n"))]);
+                question.config.insert(project.trim().to_owned(), files);
+            }
+            (None, None, None) => {}
+            _ => return Err(ApiError::BadRequest("a project and the text of its file go together".into())),
+        }
+        if let Some(at) = self.one("at") {
+            question.at = Some(at.parse().map_err(|_| ApiError::BadRequest(format!("at={at:?} is no event")))?);
+        }
+        question.checked()
+    }
+}
+
+/// Forms of other sites ask for nothing.
+fn from_here(headers: &HeaderMap) -> Result<(), ApiError> {
+    match headers.get("sec-fetch-site").and_then(|value| value.to_str().ok()) {
+        Some("cross-site" | "same-site") => Err(ApiError::BadRequest("this form was sent by another site".into())),
+        _ => Ok(()),
+    }
+}
+
+/// Who sends a form: by its field, as a browser sends no header.
+async fn sender(app: &Arc<App>, mut headers: HeaderMap, form: &Form) -> Result<String, ApiError> {
+    if let Some(token) = form.one("token") {
+        let value = HeaderValue::from_str(&format!("Bearer {}", token.trim()));
+        headers.insert(AUTHORIZATION, value.map_err(|_| ApiError::BadRequest("that is no token".into()))?);
+    }
+    permitted(app, &headers).await
+}
+
+/// `what-if`, sent.
+pub(crate) async fn ask(State(app): Shared, headers: HeaderMap, body: Bytes) -> Response {
+    let made = async {
+        from_here(&headers)?;
+        let form = Form::read(&body)?;
+        let by = sender(&app, headers, &form).await?;
+        app.what_ifs.ask(&app, form.question()?, by)
+    };
+    match made.await {
+        Ok(case) => Redirect::to(&format!("/what-if/{}", case.id)).into_response(),
+        Err(error) => failed(&error, None),
+    }
+}
+
+/// `what-if/{id}/cancel`, sent.
+pub(crate) async fn cancel(State(app): Shared, path: Segments<String>, headers: HeaderMap, body: Bytes) -> Response {
+    let made = async {
+        let id = crate::routes::segments(path)?;
+        from_here(&headers)?;
+        sender(&app, headers, &Form::read(&body)?).await?;
+        let case = app.what_ifs.find(&id)?;
+        case.cancel();
+        Ok::<_, ApiError>(case)
+    };
+    match made.await {
+        Ok(case) => Redirect::to(&format!("/what-if/{}", case.id)).into_response(),
+        Err(error) => failed(&error, None),
+    }
+}
+
+fn badge(state: &Standing) -> Html {
+    match state {
+        Standing::Waiting => Stand::Waiting.badge("waits for its turn"),
+        Standing::Running => Stand::Running.badge("is being answered"),
+        Standing::Answered(answer) if answer.is_same() => Stand::Good.badge("nothing would have been otherwise"),
+        Standing::Answered(_) => Stand::Good.badge("answered"),
+        Standing::Failed(_) => Stand::Bad.badge("no answer"),
+        Standing::Cancelled => Stand::Quiet.badge("cancelled"),
+    }
+}
+
+/// `what-if/{id}`: the question and its answer.
+pub(crate) async fn answer_page(State(app): Shared, path: Segments<String>, uri: Uri) -> Response {
+    let made = async {
+        Query::read_only(uri.query(), &[])?;
+        let case = app.what_ifs.find(&crate::routes::segments(path)?)?;
+        let asked = Arc::clone(&case);
+        let uri = uri.clone();
+        let page = app.blocking(move |app| {
+            let newest = app.site.gate.position().sequence;
+            read(app, None, Needs::History, |reading| {
+                let mut frame = Frame::new(reading, newest, false, None, uri.path().to_owned())?;
+                frame.timeless = true;
+                Ok(frame.page(content(told(app, &asked))))
+            })
+        });
+        Ok::<_, ApiError>((case, page.await?))
+    };
+    match made.await {
+        Ok((case, page)) => {
+            let mut response = respond(StatusCode::OK, page);
+            if case.state().is_open() {
+                // Without a script, too, the answer comes by itself.
+                response.headers_mut().insert(REFRESH, HeaderValue::from_static("1"));
+            }
+            response
+        }
+        Err(error) => failed_at(&error, None, Some(&uri)),
+    }
+}
+
+fn told(app: &App, case: &Case) -> Html {
+    let state = case.state();
+    let back = case.question.at.map_or_else(|| "/what-if".to_owned(), |at| format!("/what-if?at={at}"));
+    let mut main = html!(
+        r#"{}<div class="head"><h1>What if: {}</h1>{}</div><p class="muted">asked {}{}; <a href="/api/what-if/{}">as JSON</a>; kept for a day</p>"#,
+        crumbs(&[(back, html!("What would have been"))]),
+        case.question.words(),
+        badge(&state),
+        words::moment(case.asked_at),
+        if case.by.is_empty() { Html::new() } else { html!(" by {}", case.by) },
+        case.id
+    );
+    match &state {
+        Standing::Waiting | Standing::Running => {
+            let token = match app.site.authenticators.is_empty() {
+                true => Html::new(),
+                false => html!(r#"<label>token <input name="token" type="password" autocomplete="off"></label> "#),
+            };
+            put!(
+                main,
+                r#"<section class="card"><p>Every recorded input is decided again. That takes a moment; this page is loaded again by itself.</p><form method="post" action="/what-if/{}/cancel">{}<button class="quiet">Cancel</button></form></section>"#,
+                case.id,
+                token
+            );
+        }
+        Standing::Failed(why) => put!(main, r#"<p class="card bad-edge">{} {}</p>"#, Stand::Bad.mark(), why),
+        Standing::Cancelled => put!(main, r#"<p class="card">It was ended before there was an answer.</p>"#),
+        Standing::Answered(answer) => put!(main, "{}", answered(answer)),
+    }
+    main
+}
+
+fn answered(answer: &Answer) -> Html {
+    let until: Vec<String> = answer.until.iter().map(|(partition, last)| format!("{partition} event {last}")).collect();
+    let Some(first) = &answer.divergence else {
+        return html!(
+            r#"<p class="card good-edge">{} Nothing would have been otherwise: all {} decisions are the same. <span class="muted">Looked at up to {}.</span></p>"#,
+            Stand::Good.mark(),
+            answer.same_decisions,
+            until.join(", ")
+        );
+    };
+    let mut main = divergence(first, answer.same_decisions, &until.join(", "));
+    let of = &answer.difference;
+    if of.is_same() {
+        put!(
+            main,
+            r#"<p class="card good-edge">{} Items, jobs, merges and their order would have been the same all the same.</p>"#,
+            Stand::Good.mark()
+        );
+    }
+    put!(
+        main,
+        "{}{}{}{}{}",
+        numbers(answer),
+        items(answer),
+        jobs(answer),
+        order("merges", "Merges", &of.merges, &answer.recorded.merges, &answer.now.merges),
+        order("order", "Order of leaving", &of.order, &answer.recorded.left, &answer.now.left)
+    );
+    let mut rules = Html::new();
+    for rule in &answer.rules {
+        let used = match answer.assumed.get(rule) {
+            Some(times) => html!(r#" <span class="chip">{} times</span>"#, *times),
+            None => Html::new(),
+        };
+        put!(rules, "<li>{}{}</li>", rule, used);
+    }
+    put!(
+        main,
+        r#"<details class="card"><summary>How what did not happen is modelled</summary><ul class="plain small">{}</ul></details>"#,
+        rules
+    );
+    main
+}
+
+fn kinds(events: &[Json]) -> Html {
+    let mut out = Html::new();
+    for event in events {
+        put!(out, "<li><code>{}</code></li>", text(event, "kind"));
+    }
+    if out.is_empty() { html!(r#"<p class="empty">nothing</p>"#) } else { html!(r#"<ol class="plain">{}</ol>"#, out) }
+}
+
+fn divergence(first: &Divergence, same: u64, until: &str) -> Html {
+    let link = if first.partition == "gate/0" {
+        html!(r#"<a href="/?at={}">{} event {}</a>"#, first.sequence, first.partition, first.sequence)
+    } else {
+        html!("{} event {}", first.partition, first.sequence)
+    };
+    html!(
+        r#"<section class="card warn-edge" id="divergence"><h2>Otherwise from {} on</h2><p>{} <span class="chip">{}</span> <span class="muted">{}; input {} at offset {}. {} decisions before it are the same; looked at up to {}.</span></p><div class="sides"><div><h3>Recorded</h3>{}</div><div><h3>Would have been</h3>{}</div></div></section>"#,
+        link,
+        first.what,
+        first.why,
+        first.at,
+        first.input,
+        first.input_offset,
+        same,
+        until,
+        kinds(&first.recorded),
+        if first.why == "without" {
+            html!(r#"<p class="empty">nothing: it never came</p>"#)
+        } else {
+            kinds(&first.now)
+        }
+    )
+}
+
+/// Two numbers beside each other.
+fn pair(name: &str, was: &str, is: &str) -> Html {
+    let class = if was == is { "" } else { "other" };
+    html!(
+        r#"<tr class="{}"><th scope="row">{}</th><td class="num">{}</td><td class="num">{}</td></tr>"#,
+        class,
+        name,
+        was,
+        is
+    )
+}
+
+fn numbers(answer: &Answer) -> Html {
+    let (was, is) = (&answer.recorded, &answer.now);
+    let mut rows = pair("items", &was.items.len().to_string(), &is.items.len().to_string());
+    put!(rows, "{}", pair("merges", &was.merges.len().to_string(), &is.merges.len().to_string()));
+    let results: BTreeSet<&String> = was.attempts.keys().chain(is.attempts.keys()).collect();
+    for result in results {
+        let of = |attempts: &BTreeMap<String, u64>| attempts.get(result).copied().unwrap_or_default().to_string();
+        put!(rows, "{}", pair(&format!("attempts: {}", words::lower(result)), &of(&was.attempts), &of(&is.attempts)));
+    }
+    put!(rows, "{}", pair("leases", &was.leases.to_string(), &is.leases.to_string()));
+    let hours = |ms: i64| format!("{:.2}", ms as f64 / 3_600_000.0);
+    put!(rows, "{}", pair("node-hours", &hours(was.node_ms), &hours(is.node_ms)));
+    html!(
+        r#"<section class="card"><table class="rows" id="numbers"><caption>In numbers</caption><thead><tr><th scope="col">What</th><th scope="col">Recorded</th><th scope="col">Would have been</th></tr></thead><tbody>{}</tbody></table></section>"#,
+        rows
+    )
+}
+
+/// What became of an item, as a cell.
+fn outcome(item: Option<&ItemOutcome>) -> Html {
+    let Some(item) = item else { return html!(r#"<span class="muted">never came</span>"#) };
+    let mut out = match &item.result {
+        Some(result) => words::result_badge(result),
+        None => Stand::Waiting.badge("still there"),
+    };
+    if item.merged {
+        put!(out, r#" <span class="chip">merged</span>"#);
+    }
+    if item.resets > 0 {
+        put!(out, r#" <span class="muted small">{}</span>"#, words::many(item.resets as usize, "reset", "resets"));
+    }
+    if !item.code.is_empty() {
+        put!(out, r#" <span class="muted small">{}</span>"#, item.code);
+    }
+    out
+}
+
+fn table(id: &str, caption: &str, head: &str, rows: Html, left_out: usize) -> Html {
+    if rows.is_empty() {
+        return rows;
+    }
+    let more = match left_out {
+        0 => Html::new(),
+        many => html!(r#"<p class="small muted">and {} more, which the JSON has</p>"#, many),
+    };
+    html!(
+        r#"<section class="card"><table class="rows" id="{}"><caption>{}</caption><thead><tr><th scope="col">{}</th><th scope="col">Recorded</th><th scope="col">Would have been</th></tr></thead><tbody>{}</tbody></table>{}</section>"#,
+        id,
+        caption,
+        head,
+        rows,
+        more
+    )
+}
+
+fn items(answer: &Answer) -> Html {
+    let of = &answer.difference;
+    let otherwise = of.items.iter().map(|one| &one.item);
+    let names: BTreeSet<&String> = of.items_gone.iter().chain(&of.items_come).chain(otherwise).collect();
+    let mut rows = Html::new();
+    for name in names.iter().take(SHOWN) {
+        put!(
+            rows,
+            r#"<tr><th scope="row">{}</th><td data-label="recorded">{}</td><td data-label="would have been">{}</td></tr>"#,
+            name,
+            outcome(answer.recorded.items.get(*name)),
+            outcome(answer.now.items.get(*name))
+        );
+    }
+    table("items", "Items", "Tenant, pipeline, change", rows, names.len().saturating_sub(SHOWN))
+}
+
+fn jobs(answer: &Answer) -> Html {
+    let of = &answer.difference.jobs;
+    let cell = |job: &Option<gatelog_replay::what_if::JobOutcome>| match job {
+        None => html!(r#"<span class="muted">no such job</span>"#),
+        Some(job) => {
+            let result = job.result.as_deref().map_or_else(|| Stand::Waiting.badge("no result"), words::result_badge);
+            html!(
+                r#"{} <span class="muted small">{}</span>"#,
+                result,
+                words::many(job.attempts as usize, "attempt", "attempts")
+            )
+        }
+    };
+    let mut rows = Html::new();
+    for one in of.iter().take(SHOWN) {
+        put!(
+            rows,
+            r#"<tr><th scope="row">{} <span class="muted small">{}</span></th><td data-label="recorded">{}</td><td data-label="would have been">{}</td></tr>"#,
+            one.job,
+            one.item,
+            cell(&one.recorded),
+            cell(&one.now)
+        );
+    }
+    table("jobs", "Jobs of items in both", "Job", rows, of.len().saturating_sub(SHOWN))
+}
+
+/// Two orders beside each other, with what is only in one and what stands elsewhere marked.
+fn order(id: &str, head: &str, of: &OrderDifference, recorded: &[String], now: &[String]) -> Html {
+    if *of == OrderDifference::default() {
+        return Html::new();
+    }
+    let list = |names: &[String], only: &[String], moved: &[String], sign: &str| {
+        // What is alike at the beginning is passed over.
+        let alike = recorded.iter().zip(now).take_while(|(one, other)| one == other).count();
+        let from = alike.saturating_sub(2);
+        let mut out = Html::new();
+        for name in names.iter().skip(from).take(SHOWN) {
+            let (mark, class) = match () {
+                () if only.contains(name) => (sign, "other"),
+                () if moved.contains(name) => ("~", "other"),
+                () => ("", ""),
+            };
+            put!(out, r#"<li class="{}"><span class="sign" aria-hidden="true">{}</span> {}</li>"#, class, mark, name);
+        }
+        html!(r#"<ol start="{}">{}</ol>"#, from + 1, out)
+    };
+    html!(
+        r#"<section class="card" id="{}"><h2>{}</h2><div class="sides"><div><h3>Recorded</h3>{}</div><div><h3>Would have been</h3>{}</div></div></section>"#,
+        id,
+        head,
+        list(recorded, &of.only_recorded, &of.recorded, "−"),
+        list(now, &of.only_now, &of.now, "+")
+    )
+}
