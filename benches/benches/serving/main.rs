@@ -6,10 +6,14 @@
 //! processes that wait, without a sandbox) and on one real Kafka broker (a process for each role, workers that speak the
 //! protocol and run nothing).
 //!
-//! `./dev bench serving`; further words pick `embedded` or `kafka`; `builds=200` and `pages=500` make it smaller.
+//! `./dev bench serving`; further words pick `embedded` or `kafka`; `seconds=2` tries each rate for so long and measures
+//! three times as long (8), `builds=200` and `pages=500` make it smaller, `rate=20` looks for no rate and takes this.
 #![expect(clippy::print_stderr, reason = "a benchmark tells whoever runs it how far it is")]
 
+mod figures;
 mod forge;
+mod limits;
+mod load;
 mod null;
 mod pages;
 mod stage;
@@ -19,22 +23,18 @@ use std::time::{Duration, Instant};
 
 use gatelog_benches::Failure;
 use gatelog_benches::measure::scratch;
-use gatelog_benches::server::binary;
-use gatelog_benches::table::{Table, time};
+use gatelog_benches::server::{binary, memory_of};
+use gatelog_benches::table::{Table, per_second, time};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use figures::{Figures, Moment};
 use forge::{JOBS, Simulated};
+use load::Load;
 use pages::Pages;
 use stage::{Stage, Workers};
 
-/// How long a rate is tried.
-const STEP: Duration = Duration::from_secs(12);
-/// How long the highest rate that was held is measured.
-const HOLD: Duration = Duration::from_secs(45);
-/// The first rate, in changes a second.
-const FIRST: f64 = 2.0;
-/// How much higher the next rate is.
-const FACTOR: f64 = 1.6;
+/// How many times as long as a rate is tried the highest one is measured.
+const MEASURED: u32 = 3;
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// How much is asked for.
@@ -42,154 +42,88 @@ const PATIENCE: Duration = Duration::from_secs(600);
 struct Sizes {
     builds: usize,
     pages: usize,
-}
-
-/// Changes under way, and what has become of them.
-struct Load<'a> {
-    forge: &'a mut Simulated,
-    pages: &'a Pages,
-    proposed: usize,
-    /// Items that had left before the first of these changes.
-    before: usize,
-}
-
-impl Load<'_> {
-    /// Changes proposed whose items have not left.
-    fn under_way(&self) -> usize {
-        (self.proposed + self.before).saturating_sub(self.pages.count("item-dequeued"))
-    }
-
-    /// Proposes so many a second for a while. Says whether no more were under way in the second half than in the first,
-    /// and how many were.
-    fn propose(&mut self, rate: f64, lasts: Duration) -> Result<(bool, f64), Failure> {
-        let (began, before) = (Instant::now(), self.proposed);
-        let (mut halves, mut looked) = ([Vec::new(), Vec::new()], Duration::ZERO);
-        while began.elapsed() < lasts {
-            let due = (began.elapsed().as_secs_f64() * rate) as usize;
-            while self.proposed - before < due {
-                self.forge.propose_quick()?;
-                self.proposed += 1;
-            }
-            // The first fifth fills the way.
-            if began.elapsed() >= lasts / 5 && began.elapsed() - looked >= Duration::from_millis(200) {
-                looked = began.elapsed();
-                let half = usize::from(looked >= lasts * 3 / 5);
-                if let Some(half) = halves.get_mut(half) {
-                    half.push(self.under_way() as f64);
-                }
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let [first, second] = halves.map(|half| half.iter().sum::<f64>() / half.len().max(1) as f64);
-        // More than four seconds' worth under way is no flat lag, however slowly it grows.
-        Ok((second <= first * 1.25 + 3.0 && second <= rate * 4.0, second))
-    }
-
-    /// Waits until nothing is under way.
-    fn drain(&self) -> Result<(), Failure> {
-        let began = Instant::now();
-        while self.under_way() > 0 {
-            if began.elapsed() > PATIENCE {
-                return Err(format!("{} changes never come to an end", self.under_way()).into());
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        Ok(())
-    }
+    /// How long a rate is tried.
+    step: Duration,
+    /// The one rate, where it is not looked for.
+    rate: Option<usize>,
 }
 
 fn wait(stage: &mut Stage, what: &str, mut look: impl FnMut() -> bool) -> Result<(), Failure> {
     stage.web()?.until(what, PATIENCE, |_| look().then_some(()))
 }
 
-fn run(table: &mut Table, stage: &mut Stage, forge: &mut Simulated, sizes: Sizes) -> Result<(), Failure> {
-    let address = stage.web()?.address.clone();
-    let pages = Pages::open(&address)?;
-    wait(stage, "the configuration is in force", || pages.count("layout-activated") > 0)?;
-
-    // Builds that last.
+/// Brings builds to run that last.
+fn build(
+    table: &mut Table,
+    stage: &mut Stage,
+    forge: &mut Simulated,
+    pages: &Pages,
+    builds: usize,
+) -> Result<(), Failure> {
     let (began, before) = (Instant::now(), stage.taken()?);
-    for _ in 0..sizes.builds / JOBS {
+    for _ in 0..builds / JOBS {
         forge.propose_lasting()?;
     }
-    wait(stage, "all builds run", || pages.count("build-started") >= sizes.builds)?;
-    let spent: Duration = stage.taken()?.iter().zip(&before).map(|(now, then)| now.1.saturating_sub(then.1)).sum();
+    wait(stage, "all builds run", || pages.count("build-started") >= builds)?;
+    let took = began.elapsed();
+    let after = stage.taken()?;
+    // The last is who loads.
+    let spent: Duration =
+        after.iter().zip(&before).rev().skip(1).map(|(now, then)| now.own.saturating_sub(then.own)).sum();
     let running = match &stage.workers {
         Workers::Null(null) => null.running(),
         Workers::Own => pages.count("build-started") - pages.count("build-finished"),
     };
-    let each = time(spent / u32::try_from(sizes.builds)?.max(1));
     table.row("builds that run", running.to_string(), String::new(), String::new(), "2,000");
-    table.note("… brought to run in, processor time each", format!("{}, {each}", time(began.elapsed())));
+    let each = time(spent / u32::try_from(builds)?.max(1));
+    table.note("… brought to run in; processor time each", format!("{}; {each}", time(took)));
+    Ok(())
+}
 
-    let began = Instant::now();
-    pages.look(sizes.pages)?;
+/// Lets pages follow.
+fn look(table: &mut Table, stage: &mut Stage, pages: &Pages, count: usize) -> Result<(), Failure> {
+    let memory = |stage: &mut Stage| Ok::<u64, Failure>(memory_of(stage.web()?.pid())?.0);
+    let (began, before) = (Instant::now(), memory(stage)?);
+    pages.look(count)?;
     table.row("pages that follow", pages.connected().to_string(), String::new(), String::new(), "5,000");
-    table.note("… connected in", time(began.elapsed()));
+    let took = began.elapsed();
+    let each = memory(stage)?.saturating_sub(before) as f64 / count.max(1) as f64 / 1e3;
+    table.note("… connected in; memory of the server each", format!("{}; {each:.1} kB", time(took)));
+    Ok(())
+}
 
-    let mut load = Load { forge, pages: &pages, proposed: 0, before: pages.count("item-dequeued") };
-    let (mut rate, mut held) = (FIRST, 0.0);
-    let mut tried = Vec::new();
-    loop {
-        let (flat, under_way) = load.propose(rate, STEP)?;
-        eprintln!("{rate:.1} changes/s: {} with {under_way:.0} under way", if flat { "held" } else { "not held" });
-        tried.push(format!("{rate:.1} ({under_way:.0})"));
-        load.drain()?;
-        if !flat {
-            break;
+fn run(table: &mut Table, stage: &mut Stage, forge: &mut Simulated, sizes: Sizes, limit: f64) -> Result<(), Failure> {
+    let address = stage.web()?.address.clone();
+    let pages = Pages::open(&address)?;
+    wait(stage, "the configuration is in force", || pages.count("layout-activated") > 0)?;
+    build(table, stage, forge, &pages, sizes.builds)?;
+    look(table, stage, &pages, sizes.pages)?;
+    pages.ask();
+
+    let mut load = Load::new(forge, &pages);
+    let held = match sizes.rate {
+        Some(rate) => rate as f64,
+        None => {
+            let mut tried = Vec::new();
+            let held = load.highest(sizes.step, |rate, found| {
+                let how = if found.flat { "held" } else { "not held" };
+                eprintln!("{rate:.1} changes/s: {how} with {:.0} under way", found.under_way);
+                tried.push(format!("{rate:.1} ({:.0}{})", found.under_way, if found.flat { "" } else { ", not held" }));
+            })?;
+            table.note("changes a second tried (under way then)", tried.join(", "));
+            held
         }
-        held = rate;
-        rate *= FACTOR;
-    }
-    table.note("changes a second tried (under way then)", tried.join(", "));
-    if held == 0.0 {
-        return Err("not even the lowest rate is held".into());
-    }
+    };
 
     pages.forget();
-    let (before, threads, events) = (stage.taken()?, stage.threads()?, pages.events());
-    let began = Instant::now();
-    let (flat, _) = load.propose(held, HOLD)?;
-    let lasted = began.elapsed();
-    let (after, threads_after, counted) = (stage.taken()?, stage.threads()?, pages.events() - events);
-    let (staleness, (asked, failed)) = (pages.staleness(), pages.asked());
-    let how = if flat { "held with flat lag" } else { "held for a short time only" };
+    let before = Moment::now(stage, &pages)?;
+    let tried = load.propose(held, sizes.step * MEASURED)?;
+    let after = Moment::now(stage, &pages)?;
+    let how = if tried.flat { "held with flat lag" } else { "which is not held for so long" };
     table.row(&format!("changes a second, {how}"), format!("{held:.1}"), String::new(), String::new(), "");
-    let rate = counted as f64 / lasted.as_secs_f64();
-    table.row("… events of the gate a second", format!("{rate:.0}"), String::new(), String::new(), "500");
-    for (name, at, aim) in [("half of all", 0.5, ""), ("99 of 100", 0.99, "1 s"), ("the longest", 1.0, "")] {
-        table.row(
-            &format!("from an event to a page, {name}"),
-            time(staleness.delays.at(at)),
-            String::new(),
-            String::new(),
-            aim,
-        );
-    }
-    table.note("messages to pages a second", format!("{:.0}", staleness.messages as f64 / lasted.as_secs_f64()));
-    table.row("the API, 99 of 100", time(asked.at(0.99)), String::new(), String::new(), "200 ms");
-    table.note(
-        "the API, half of all; the longest; not answered well",
-        format!("{}; {}; {failed}", time(asked.median()), time(asked.at(1.0))),
-    );
-    for ((name, now, memory), (_, then, _)) in after.iter().zip(&before) {
-        let cores = now.saturating_sub(*then).as_secs_f64() / lasted.as_secs_f64();
-        let aim = if name == "all roles" { "2,147 MB" } else { "" };
-        table.row(
-            &format!("{name}: cores, memory"),
-            format!("{cores:.2}, {} MB", memory / 1_000_000),
-            String::new(),
-            String::new(),
-            aim,
-        );
-    }
-    for (name, now) in &threads_after {
-        let then = threads.iter().find(|(known, _)| known == name).map_or(Duration::ZERO, |(_, then)| *then);
-        let cores = now.saturating_sub(then).as_secs_f64() / lasted.as_secs_f64();
-        if cores >= 0.005 {
-            table.note(&format!("… of these, threads `{name}`"), format!("{cores:.2}"));
-        }
-    }
+    let way = Duration::from_secs_f64(tried.under_way / held);
+    table.note("… a change is under way for (mean)", time(way));
+    Figures { before, after, pages: &pages, limit }.tell(table);
     table.note("pages that were lost on the way", pages.lost().to_string());
     load.drain()
 }
@@ -217,19 +151,30 @@ fn on(log: &str, binary: &Path, sizes: Sizes) -> Result<(), Failure> {
     };
     let what = if kafka { "one Kafka broker, a process for each role" } else { "the embedded log, one process" };
     let mut table = Table::new(&format!("Under load: {what}"));
-    run(&mut table, &mut stage, &mut forge, sizes)?;
+    let (of, limit) = match &stage.broker {
+        Some((broker, _)) => ("transactions of one record on the same broker", limits::transactions(broker)?),
+        None => ("records written and synced on the same disk", limits::synced(root)?),
+    };
+    table.note(&format!("{of}, one after the other"), per_second(limit));
+    let ran = run(&mut table, &mut stage, &mut forge, sizes, limit);
+    // What was found before it went wrong is told, too.
     table.print();
-    Ok(())
+    ran
 }
 
 /// What a word of the command line sets.
-fn given(words: &[String], name: &str, otherwise: usize) -> usize {
-    words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('=')?.parse().ok()).unwrap_or(otherwise)
+fn given(words: &[String], name: &str) -> Option<usize> {
+    words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
 }
 
 fn main() -> Result<(), Failure> {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let sizes = Sizes { builds: given(&words, "builds", 2_000), pages: given(&words, "pages", 5_000) };
+    let sizes = Sizes {
+        builds: given(&words, "builds").unwrap_or(2_000),
+        pages: given(&words, "pages").unwrap_or(5_000),
+        step: Duration::from_secs(given(&words, "seconds").unwrap_or(8).max(1) as u64),
+        rate: given(&words, "rate"),
+    };
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
     let binary = binary()?;

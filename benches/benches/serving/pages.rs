@@ -1,4 +1,5 @@
-//! Those who look: pages that follow the status of a tenant, one that follows every event, and somebody who asks the API.
+//! Those who look: pages that follow the status of a tenant, a few that fetch themselves anew as browsers do, one who
+//! follows every event, and somebody who asks the API.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,20 +12,41 @@ use serde_json::Value as Json;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
+const STREAM: &str = "/api/tenant/load/status/stream?brief=1";
+const PAGE: &str = "/t/load/status";
 /// Of how many pages each message is noted, not only counted.
 const NOTED: usize = 50;
 /// How many pages connect at once.
 const CONNECTING: usize = 64;
-/// How long between two questions to the API.
+/// How long pages have to connect.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How many pages fetch themselves anew when they are told of something, as each does that somebody looks at.
+const LOOKED_AT: usize = 4;
+/// How long such a page rests, and how many times as long as it took: as `web/gatelog.js` has it.
+const REST: (Duration, u32) = (Duration::from_millis(400), 4);
+/// How long between two questions to the API, whether the last was answered or not.
 const ASK_EVERY: Duration = Duration::from_millis(50);
+/// What is asked, in turns.
+pub const ASKED: [(&str, &str); 5] = [
+    ("the status", "/api/tenant/load/status"),
+    ("builds", "/api/tenant/load/builds?limit=50"),
+    ("builds of a job", "/api/tenant/load/builds?job_name=quick&limit=20"),
+    ("buildsets", "/api/tenant/load/buildsets?limit=50"),
+    ("tenants", "/api/tenants"),
+];
 
-/// A message that a page took: of which event, and when, in microseconds since 1970.
+/// What is known of an event: a page has what is as of `sequence`, at a time in microseconds since 1970.
 #[derive(Clone, Copy)]
 struct Message {
     sequence: u64,
     at: i64,
 }
+
+/// What some pages had, page by page.
+type Noted = Mutex<BTreeMap<usize, Vec<Message>>>;
 
 #[derive(Default)]
 struct Seen {
@@ -32,12 +54,14 @@ struct Seen {
     events: Mutex<BTreeMap<u64, i64>>,
     /// How many events there were of a kind.
     kinds: Mutex<BTreeMap<String, usize>>,
-    /// What noted pages took, page by page.
-    messages: Mutex<BTreeMap<usize, Vec<Message>>>,
+    /// The messages that noted pages took.
+    messages: Noted,
+    /// The pages that were fetched anew.
+    fetched: Noted,
     taken: AtomicUsize,
     connected: AtomicUsize,
     lost: AtomicUsize,
-    asked: Mutex<Vec<Duration>>,
+    asked: Mutex<[Vec<Duration>; ASKED.len()]>,
     failed: AtomicUsize,
 }
 
@@ -50,17 +74,21 @@ fn now() -> i64 {
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// What the pages saw over a while.
-pub struct Staleness {
-    /// From an event to the message that has it, for every event and every noted page.
-    pub delays: Spread,
-    /// Messages that all pages took.
-    pub messages: usize,
+fn note(noted: &Noted, page: usize, sequence: u64) {
+    let mut noted = lock(noted);
+    let all = noted.entry(page).or_default();
+    // A page that was fetched twice as of the same event shows nothing new.
+    if all.last().is_none_or(|last| last.sequence < sequence) {
+        all.push(Message { sequence, at: now() });
+    }
 }
 
 /// Those who look.
 pub struct Pages {
-    runtime: Runtime,
+    /// Of the pages.
+    pages: Runtime,
+    /// Of whoever follows events and asks: not to be held up by the pages.
+    others: Runtime,
     seen: Arc<Seen>,
     address: String,
 }
@@ -78,28 +106,66 @@ async fn open(address: &str, path: &str) -> std::io::Result<BufReader<TcpStream>
     Ok(reader)
 }
 
+/// The next line that says which event a message is as of.
+async fn message(reader: &mut BufReader<TcpStream>, line: &mut String) -> Option<u64> {
+    loop {
+        line.clear();
+        if !matches!(reader.read_line(line).await, Ok(read) if read > 0) {
+            return None;
+        }
+        if let Some(sequence) = line.strip_prefix("id:") {
+            return sequence.trim().parse().ok();
+        }
+    }
+}
+
+/// A page: what is new is told to it.
 async fn page(seen: Arc<Seen>, address: String, number: usize) {
-    // As the page does: what is new is told, the document is fetched by who looks.
-    let Ok(mut reader) = open(&address, "/api/tenant/load/status/stream?brief=1").await else {
+    let Ok(mut reader) = open(&address, STREAM).await else {
         seen.lost.fetch_add(1, Ordering::Relaxed);
         return;
     };
     seen.connected.fetch_add(1, Ordering::Relaxed);
     let mut line = String::new();
-    loop {
-        line.clear();
-        match reader.read_line(&mut line).await {
-            Ok(read) if read > 0 => {}
-            _ => break,
-        }
-        let Some(sequence) = line.strip_prefix("id: ").or_else(|| line.strip_prefix("id:")) else { continue };
+    while let Some(sequence) = message(&mut reader, &mut line).await {
         seen.taken.fetch_add(1, Ordering::Relaxed);
-        if let (true, Ok(sequence)) = (number % NOTED == 0, sequence.trim().parse()) {
-            lock(&seen.messages).entry(number).or_default().push(Message { sequence, at: now() });
+        if number % NOTED == 0 {
+            note(&seen.messages, number, sequence);
         }
     }
     seen.connected.fetch_sub(1, Ordering::Relaxed);
     seen.lost.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A page that somebody looks at: it fetches itself anew when it is told of something.
+async fn looked_at(seen: Arc<Seen>, address: String, number: usize) {
+    let told = Arc::new(Notify::new());
+    let hears = Arc::clone(&told);
+    let stream = address.clone();
+    let lost = Arc::clone(&seen);
+    tokio::spawn(async move {
+        let Ok(mut reader) = open(&stream, STREAM).await else {
+            lost.lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        let mut line = String::new();
+        while message(&mut reader, &mut line).await.is_some() {
+            hears.notify_one();
+        }
+        lost.lost.fetch_add(1, Ordering::Relaxed);
+    });
+    loop {
+        // What was told while it fetched or rested is told once.
+        told.notified().await;
+        let began = Instant::now();
+        match ask(&address, PAGE, "text/html").await {
+            Ok(Some(sequence)) => note(&seen.fetched, number, sequence),
+            _ => {
+                seen.failed.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        sleep(REST.0.max(began.elapsed() * REST.1)).await;
+    }
 }
 
 /// Follows every event; comes back when its stream ends.
@@ -123,70 +189,86 @@ async fn events(seen: Arc<Seen>, address: String) {
                 line.clear();
             }
         }
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        sleep(Duration::from_millis(200)).await;
     }
 }
 
-async fn ask(address: &str, path: &str) -> std::io::Result<bool> {
+/// Asks and takes the whole answer. Says as of which event it is; none where that is not 200 or not said.
+async fn ask(address: &str, path: &str, accept: &str) -> std::io::Result<Option<u64>> {
     let mut stream = TcpStream::connect(address).await?;
-    let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\nAccept: application/json\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\nAccept: {accept}\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await?;
-    Ok(answer.get(9..12) == Some(b"200"))
+    let head = String::from_utf8_lossy(answer.get(..answer.len().min(1_024)).unwrap_or_default()).to_lowercase();
+    let position = head.lines().find_map(|line| line.strip_prefix("gatelog-position:")).unwrap_or_default();
+    let sequence = position.rsplit(':').next().and_then(|number| number.trim().parse().ok());
+    Ok(sequence.filter(|_| head.get(9..12) == Some("200")))
 }
 
 async fn asking(seen: Arc<Seen>, address: String) {
-    let paths = [
-        "/api/tenants",
-        "/api/tenant/load/builds?limit=50",
-        "/api/tenant/load/buildsets?limit=50",
-        "/api/tenant/load/status",
-        "/api/tenant/load/builds?job_name=quick&limit=20",
-        "/api/health",
-    ];
-    for path in paths.iter().cycle() {
-        let began = Instant::now();
-        match ask(&address, path).await {
-            Ok(true) => lock(&seen.asked).push(began.elapsed()),
-            _ => {
-                seen.failed.fetch_add(1, Ordering::Relaxed);
+    let mut due = interval(ASK_EVERY);
+    due.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    for (number, (_, path)) in ASKED.iter().enumerate().cycle() {
+        due.tick().await;
+        let (seen, address) = (Arc::clone(&seen), address.clone());
+        tokio::spawn(async move {
+            let began = Instant::now();
+            match ask(&address, path, "application/json").await {
+                Ok(Some(_)) => {
+                    if let Some(took) = lock(&seen.asked).get_mut(number) {
+                        took.push(began.elapsed());
+                    }
+                }
+                _ => {
+                    seen.failed.fetch_add(1, Ordering::Relaxed);
+                }
             }
-        }
-        tokio::time::sleep(ASK_EVERY.saturating_sub(began.elapsed())).await;
+        });
     }
+}
+
+fn runtime(name: &str) -> Result<Runtime, Failure> {
+    Ok(Builder::new_multi_thread().worker_threads(1).thread_name(name).enable_all().build()?)
 }
 
 impl Pages {
     /// Somebody follows every event.
     pub fn open(address: &str) -> Result<Pages, Failure> {
-        let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("pages").enable_all().build()?;
+        let (pages, others) = (runtime("pages")?, runtime("asks")?);
         let seen = Arc::new(Seen::default());
-        runtime.spawn(events(Arc::clone(&seen), address.to_owned()));
-        Ok(Pages { runtime, seen, address: address.to_owned() })
+        others.spawn(events(Arc::clone(&seen), address.to_owned()));
+        Ok(Pages { pages, others, seen, address: address.to_owned() })
     }
 
     /// So many pages look, and somebody asks the API.
     pub fn look(&self, pages: usize) -> Result<(), Failure> {
         let (seen, address) = (Arc::clone(&self.seen), self.address.clone());
-        self.runtime.spawn(async move {
+        self.pages.spawn(async move {
             for first in (0..pages).step_by(CONNECTING) {
                 for number in first..pages.min(first + CONNECTING) {
                     tokio::spawn(page(Arc::clone(&seen), address.clone(), number));
                 }
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                sleep(Duration::from_millis(20)).await;
             }
         });
         let began = Instant::now();
-        while self.seen.connected.load(Ordering::Relaxed) < pages {
-            if self.seen.lost.load(Ordering::Relaxed) > 0 || began.elapsed() > Duration::from_secs(120) {
+        while self.connected() < pages {
+            if self.lost() > 0 || began.elapsed() > PATIENCE {
                 let (there, lost) = (self.connected(), self.lost());
                 return Err(format!("only {there} of {pages} pages are connected, {lost} were refused or lost").into());
             }
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(10));
         }
-        self.runtime.spawn(asking(Arc::clone(&self.seen), self.address.clone()));
         Ok(())
+    }
+
+    /// Somebody asks the API, and a few pages are looked at.
+    pub fn ask(&self) {
+        self.others.spawn(asking(Arc::clone(&self.seen), self.address.clone()));
+        for number in 0..LOOKED_AT {
+            self.others.spawn(looked_at(Arc::clone(&self.seen), self.address.clone(), number));
+        }
     }
 
     /// How many pages are connected.
@@ -215,21 +297,22 @@ impl Pages {
 
     /// Forgets what was noted until now.
     pub fn forget(&self) {
-        lock(&self.seen.messages).values_mut().for_each(|noted| {
-            let last = noted.pop();
-            noted.clear();
-            noted.extend(last);
-        });
-        lock(&self.seen.asked).clear();
+        for noted in [&self.seen.messages, &self.seen.fetched] {
+            lock(noted).values_mut().for_each(|noted| {
+                noted.drain(..noted.len().saturating_sub(1));
+            });
+        }
+        lock(&self.seen.asked).iter_mut().for_each(Vec::clear);
         self.seen.failed.store(0, Ordering::Relaxed);
         self.seen.taken.store(0, Ordering::Relaxed);
     }
 
-    /// What pages saw since then. An event is seen with the first message of its or a later one.
-    pub fn staleness(&self) -> Staleness {
+    /// How old events were when a page had them, for every event and every page that is noted. An event is had with
+    /// what is as of it or a later one.
+    fn staleness(&self, noted: &Noted) -> Spread {
         let events = lock(&self.seen.events);
         let mut delays = Vec::new();
-        for noted in lock(&self.seen.messages).values() {
+        for noted in lock(noted).values() {
             for pair in noted.windows(2) {
                 let [before, message] = pair else { continue };
                 for (_, at) in events.range(before.sequence + 1..=message.sequence) {
@@ -237,11 +320,31 @@ impl Pages {
                 }
             }
         }
-        Staleness { delays: Spread::new(delays), messages: self.seen.taken.load(Ordering::Relaxed) }
+        Spread::new(delays)
     }
 
-    /// How long the API took since then, and how often it did not answer well.
-    pub fn asked(&self) -> (Spread, usize) {
-        (Spread::new(lock(&self.seen.asked).clone()), self.seen.failed.load(Ordering::Relaxed))
+    /// Since then, from an event to a page that is told of it.
+    pub fn told(&self) -> Spread {
+        self.staleness(&self.seen.messages)
+    }
+
+    /// Since then, from an event to a page that shows it.
+    pub fn shown(&self) -> Spread {
+        self.staleness(&self.seen.fetched)
+    }
+
+    /// How many messages all pages took since then.
+    pub fn messages(&self) -> usize {
+        self.seen.taken.load(Ordering::Relaxed)
+    }
+
+    /// How long the API took since then for each of [`ASKED`].
+    pub fn asked(&self) -> Vec<Vec<Duration>> {
+        lock(&self.seen.asked).to_vec()
+    }
+
+    /// How often it, or a page, did not answer well.
+    pub fn failed(&self) -> usize {
+        self.seen.failed.load(Ordering::Relaxed)
     }
 }

@@ -1,5 +1,6 @@
 //! The processes under load: one with all roles on the embedded log, or one for each role on a Kafka broker.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -160,23 +161,37 @@ impl Stage {
         Ok(&mut self.parts.last_mut().ok_or("nothing runs")?.server)
     }
 
-    /// What each process has taken of the processors so far, its children apart; and its memory now.
-    pub fn taken(&self) -> Result<Vec<(String, Duration, u64)>, Failure> {
+    /// What each process has taken of the machine so far; this one, with all who load, is the last.
+    pub fn taken(&self) -> Result<Vec<Taken>, Failure> {
         let own = self.parts.iter().map(|part| (part.name.clone(), part.server.pid()));
         let broker = self.broker.iter().map(|(_, pid)| ("the broker".to_owned(), *pid));
-        let pages = std::iter::once(("this benchmark: forge, pages, workers".to_owned(), std::process::id()));
-        let mut taken = Vec::new();
-        for (name, pid) in own.chain(broker).chain(pages) {
-            taken.push((name, cpu_of(pid)?.0, memory_of(pid)?.0));
-        }
-        Ok(taken)
+        let loading = std::iter::once((LOADING.to_owned(), std::process::id()));
+        own.chain(broker).chain(loading).map(|(name, pid)| Taken::of(name, pid)).collect()
     }
+}
 
-    /// What threads of the only process have taken of the processors, those of one kind together.
-    pub fn threads(&self) -> Result<Vec<(String, Duration)>, Failure> {
-        let [part] = self.parts.as_slice() else { return Ok(Vec::new()) };
-        let mut taken: Vec<(String, Duration)> = Vec::new();
-        for entry in std::fs::read_dir(format!("/proc/{}/task", part.server.pid()))? {
+/// What those who load are called: forge, workers and pages.
+pub const LOADING: &str = "this benchmark";
+
+/// What a process has taken of the machine.
+pub struct Taken {
+    /// What it is called.
+    pub name: String,
+    /// Of the processors, its children apart.
+    pub own: Duration,
+    /// Of the processors, its children that ended.
+    pub children: Duration,
+    /// Memory now.
+    pub memory: u64,
+    /// Of the processors, its threads of one name together.
+    pub threads: BTreeMap<String, Duration>,
+}
+
+impl Taken {
+    fn of(name: String, pid: u32) -> Result<Taken, Failure> {
+        let (own, children) = cpu_of(pid)?;
+        let mut threads: BTreeMap<String, Duration> = BTreeMap::new();
+        for entry in std::fs::read_dir(format!("/proc/{pid}/task"))? {
             let path = entry?.path();
             // One that ended meanwhile has nothing to tell.
             let (Ok(name), Ok(text)) =
@@ -186,13 +201,21 @@ impl Stage {
             };
             let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest);
             let ticks: u64 = fields.split_whitespace().skip(11).take(2).map(|field| field.parse().unwrap_or(0)).sum();
-            let (name, spent) = (name.trim().to_owned(), Duration::from_millis(ticks * 10));
-            match taken.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, sum)) => *sum += spent,
-                None => taken.push((name, spent)),
-            }
+            // Those that are many have a number at the end of their name.
+            let name = name.trim().trim_end_matches(|letter: char| letter.is_ascii_digit()).to_owned();
+            *threads.entry(name).or_default() += Duration::from_millis(ticks * 10);
         }
-        taken.sort();
-        Ok(taken)
+        Ok(Taken { name, own, children, memory: memory_of(pid)?.0, threads })
     }
+}
+
+/// What everybody on this machine has taken of the processors since it was started.
+pub fn machine() -> Result<Duration, Failure> {
+    let text = std::fs::read_to_string("/proc/stat")?;
+    let fields: Vec<u64> =
+        text.lines().next().unwrap_or_default().split_whitespace().filter_map(|field| field.parse().ok()).collect();
+    // Idle and waiting for disks are the fourth and the fifth; guests are in the first already.
+    let busy: u64 =
+        fields.iter().take(8).enumerate().filter(|(number, _)| !matches!(number, 3 | 4)).map(|(_, t)| t).sum();
+    Ok(Duration::from_millis(busy * 10))
 }
