@@ -3,8 +3,11 @@
 
 mod rolling;
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use gatelog_event_log::Presence;
 use gatelog_log_kafka::{KafkaConfig, KafkaPresence};
@@ -85,6 +88,31 @@ fn the_level_of_a_site_is_shown_and_raised_once_with_who_asked_and_why() {
     let (code, said) = gatelog(site.path(), &["log", "level", "--raise"]);
     assert_eq!(code, 6, "{said}");
     well(site.path(), &["replay", "verify"]);
+}
+
+#[test]
+fn more_pages_follow_than_the_shell_lets_a_program_have_files() {
+    let site = Site::new(&[("config", CONFIG), ("project", PROJECT)]);
+    let mut few = Command::new("sh");
+    few.args(["-c", r#"ulimit -Sn 200 && exec "$0" "$@""#]).arg(host::binary());
+    let mut server = Server::launch_by(few, site.path(), &[]);
+    eventually("the server answers", || server.is_ready().then_some(()));
+    server.wait_configured();
+    let mut followers: Vec<BufReader<TcpStream>> = (0..300)
+        .map(|_| {
+            let mut stream = TcpStream::connect(server.address()).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            let path = "/api/tenant/test/status/stream?brief=1";
+            write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", server.address()).unwrap();
+            BufReader::new(stream)
+        })
+        .collect();
+    for (number, follower) in followers.iter_mut().enumerate() {
+        let mut line = String::new();
+        follower.read_line(&mut line).unwrap();
+        assert_eq!(line.trim(), "HTTP/1.1 200 OK", "follower {number}: {}", server.log());
+    }
+    server.stop();
 }
 
 #[test]

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use crate::cli::{ServeArgs, SiteArgs};
 use crate::commands::failure::{Code, Failure};
 use crate::commands::stop::{self, Signals};
@@ -17,6 +19,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Runs the site.
 pub fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     logging();
+    open_files();
     #[cfg(debug_assertions)]
     crate::failpoints::arm()?;
     let arguments = SiteArgs { dir: args.dir.clone(), url: None };
@@ -36,6 +39,18 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     tracing::info!("stopping");
     server.stop();
     Ok(ExitCode::SUCCESS)
+}
+
+/// Lets this process have as many files and connections as its hard limit allows: what it is started with, often 1,024,
+/// is kept low for the sake of programs that cannot count further, and is less than there may be streams alone. Builds
+/// have a limit of their own.
+fn open_files() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum
+        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
+    {
+        tracing::warn!(%error, "the limit on open files cannot be raised");
+    }
 }
 
 /// Waits until the process is to end: since it was told to, or (an answer) since it cannot go on.

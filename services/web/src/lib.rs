@@ -41,6 +41,7 @@ mod console;
 mod error;
 mod estimate;
 mod filter;
+mod followed;
 mod health;
 mod keys;
 pub mod operators;

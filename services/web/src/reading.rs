@@ -24,18 +24,18 @@ use tokio::sync::Semaphore;
 use crate::auth::Person;
 use crate::console::lines::Indexes;
 use crate::error::ApiError;
+use crate::followed::Followed;
 use crate::operators::holds;
 use crate::query::Query;
 use crate::site::Site;
-use crate::stream::Newest;
 use crate::what_if::desk::Desk;
 
 /// The header with the position an answer is as of.
 pub(crate) const POSITION: HeaderName = HeaderName::from_static("gatelog-position");
 /// How many reads are answered at once; more wait.
 const READS: usize = 16;
-/// How many streams and waits are open at once; more are refused.
-const STREAMS: usize = 1_024;
+/// How many streams and waits are open at once; more are refused. 5,000 pages that are looked at have one each.
+const STREAMS: usize = 8_192;
 /// How long a read may take, its wait for a place among the reads included.
 const READ_TIME: Duration = Duration::from_secs(30);
 /// How long `after` waits.
@@ -57,8 +57,8 @@ pub(crate) struct App {
     pub(crate) keys: Arc<Semaphore>,
     /// Where the lines of consoles begin.
     pub(crate) indexes: Indexes,
-    /// The newest status documents.
-    pub(crate) newest: Newest,
+    /// The tenants whose status is followed.
+    pub(crate) followed: Followed,
     /// What would have been: what was asked.
     pub(crate) what_ifs: Desk,
     /// Places for requests of operators.
@@ -77,7 +77,7 @@ impl App {
             streams: Arc::new(Semaphore::new(STREAMS)),
             keys: Arc::new(Semaphore::new(crate::keys::AT_ONCE)),
             indexes: Indexes::default(),
-            newest: Newest::default(),
+            followed: Followed::default(),
             what_ifs: Desk::default(),
             asks: Arc::new(Semaphore::new(ASKS)),
             layouts: Mutex::default(),
@@ -402,12 +402,14 @@ pub(crate) async fn answer(
             {
                 return Ok((at, Ok(None)));
             }
-            read(app, asked, needs, |reading| {
+            let (at, made) = read(app, asked, needs, |reading| {
                 if had.as_deref().is_some_and(|had| matches(had, &app.etag(reading.at))) {
                     return Ok((reading.at, Ok(None)));
                 }
                 Ok((reading.at, render(reading, &query).map(Some)))
-            })
+            })?;
+            // Written down when folding need not wait for it.
+            Ok((at, made.map(|made| made.map(|document| document.to_string()))))
         })
         .await?;
     let document = match answer {
@@ -420,7 +422,7 @@ pub(crate) async fn answer(
         }
     };
     let status = if document.is_some() { StatusCode::OK } else { StatusCode::NOT_MODIFIED };
-    let mut response = Response::new(document.map_or_else(Body::empty, |json| Body::from(json.to_string())));
+    let mut response = Response::new(document.map_or_else(Body::empty, Body::from));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     mark(&app, headers, at);

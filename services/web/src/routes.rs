@@ -24,7 +24,8 @@ use crate::query::Query;
 use crate::reading::{App, Needs, Reading, answer, moment};
 use crate::site::Site;
 use crate::{
-    builds, buildsets, capacity, configuration, console, health, keys, operators, page, status, stream, what_if,
+    builds, buildsets, capacity, configuration, console, followed, health, keys, operators, page, status, stream,
+    what_if,
 };
 
 /// The longest path and query, in bytes.
@@ -330,8 +331,8 @@ async fn status_stream(
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Answered {
-    let query = Query::read_only(query.as_deref(), stream::STATUS_PARAMETERS)?;
-    stream::statuses(app, segments(path)?, headers, query).await
+    let query = Query::read_only(query.as_deref(), followed::PARAMETERS)?;
+    followed::statuses(app, segments(path)?, headers, query).await
 }
 
 async fn key_of(State(app): Shared, path: Segments<(String, String)>, RawQuery(query): RawQuery) -> Answered {

@@ -112,6 +112,11 @@ impl Server {
         std::fs::read_to_string(self.site.join("server.log")).unwrap_or_default()
     }
 
+    /// Where it listens, `host:port`.
+    pub fn address(&self) -> &str {
+        self.url.trim_start_matches("http://")
+    }
+
     /// The directory it serves.
     pub fn site(&self) -> &Path {
         &self.site

@@ -151,8 +151,8 @@ pub struct Facts {
     pub wall: Result<Wall, NoWall>,
     /// File systems.
     pub disks: Vec<DiskFacts>,
-    /// Soft and hard limit on open files.
-    pub open_files: (Option<u64>, Option<u64>),
+    /// The hard limit on open files.
+    pub open_files: Option<u64>,
     /// What the clock says, since 1970.
     pub clock: Duration,
     /// Whether the kernel says that something keeps the clock; `None`: it does not tell.
@@ -363,17 +363,14 @@ fn disk(disk: &DiskFacts) -> Finding {
 
 fn open_files(facts: &Facts) -> Finding {
     let at = ("site", "open files");
+    // The soft limit is raised to the hard one when a site is served.
     match facts.open_files {
-        (None, _) => ok("site", "open files", "no limit"),
-        (Some(soft), _) if soft >= FEW_FILES => ok("site", "open files", format!("limit {soft}")),
-        (Some(soft), hard) => {
-            let cure = match hard {
-                Some(hard) if hard < FEW_FILES => format!(
-                    "raise the hard limit too (it is {hard}): LimitNOFILE=65536 in the systemd unit, or nofile in /etc/security/limits.conf"
-                ),
-                _ => "run `ulimit -n 65536` before gatelog, or LimitNOFILE=65536 in the systemd unit".to_owned(),
-            };
-            not_ok(Level::Warning, at, format!("limit {soft}: enough for a few builds and readers only"), cure)
+        None => ok("site", "open files", "no limit"),
+        Some(hard) if hard >= FEW_FILES => ok("site", "open files", format!("limit {hard}")),
+        Some(hard) => {
+            let cure =
+                "raise the hard limit: LimitNOFILE=65536 in the systemd unit, or nofile in /etc/security/limits.conf";
+            not_ok(Level::Warning, at, format!("limit {hard}: enough for a few builds and readers only"), cure)
         }
     }
 }
@@ -636,7 +633,7 @@ impl Facts {
             cgroup: Delegated::look(&settings.cgroup),
             cgroup_off: section.cgroup == "off",
             disks: disks(&place, config.as_ref()),
-            open_files: (limit.current, limit.maximum),
+            open_files: limit.maximum,
             clock: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
             clock_kept: clock_kept(),
             ports: ports(config.as_ref(), &section),

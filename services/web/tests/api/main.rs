@@ -9,7 +9,8 @@ mod story;
 mod trace;
 mod what_if;
 
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use gatelog_event_log::{Blobs, MemoryBlobs};
 use gatelog_record::Timestamp;
@@ -570,6 +571,38 @@ async fn streams_of_the_status_are_resumed_brief_and_never_queue_for_the_slow() 
         assert_eq!(site.served.ask(path, &[("Last-Event-ID", header)]).await.status, status, "{header}");
     }
     assert_eq!(site.served.get(&format!("{path}?brief=perhaps")).await.status, 400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_is_made_anew_no_more_often_the_more_follow_it() {
+    let site = told(9).await;
+    let (_, layout, problems) = story::blobs();
+    let mut followers = Vec::new();
+    for _ in 0..20 {
+        followers.push(Messages::open(&site.served, "/api/tenant/demo/status/stream?brief=1", None).await);
+        // Left to themselves, they would all look at another time.
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let (mut last, began) = (9, Instant::now());
+    for event in story::events(layout, problems).into_iter().skip(8) {
+        last = site.keeper.say(event);
+        tokio::time::sleep(Duration::from_millis(15)).await;
+    }
+    let mut made = BTreeSet::new();
+    for follower in &mut followers {
+        let mut id = 0;
+        while id < last {
+            id = follower.next().await.0;
+            made.insert(id);
+        }
+    }
+    // The first, the last, and one for each time it has rested.
+    let most = 2 + began.elapsed().as_millis() / 200;
+    assert!(made.len() as u128 <= most, "{made:?} for {last} events, {most} at most");
+    // Nobody follows any more, and somebody comes again.
+    drop(followers);
+    let mut again = Messages::open(&site.served, "/api/tenant/demo/status/stream", None).await;
+    assert_eq!(again.next().await.0, last);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -30,7 +30,7 @@ fn good() -> Facts {
             writable: true,
             in_memory: false,
         }],
-        open_files: (Some(65_536), Some(524_288)),
+        open_files: Some(65_536),
         clock: EARLIEST + Duration::from_secs(86_400),
         clock_kept: Some(true),
         ports: vec![PortFacts { key: "web", address: "127.0.0.1:9000".parse().unwrap(), taken: None }],
@@ -126,8 +126,7 @@ const CASES: [Case; 25] = [
     (|f| f.disks[0].free = 5 << 20, "5 MiB free", "full disk", Code::No),
     (|f| f.disks[0].free_files = Some(12), "12 more files", "inodes", Code::No),
     (|f| f.disks[0].in_memory = true, "tmpfs", "on a disk", Code::Ok),
-    (|f| f.open_files = (Some(1024), Some(524_288)), "limit 1024", "ulimit -n", Code::Ok),
-    (|f| f.open_files = (Some(1024), Some(1024)), "limit 1024", "hard limit", Code::Ok),
+    (|f| f.open_files = Some(1024), "limit 1024", "hard limit", Code::Ok),
     (|f| f.clock = Duration::ZERO, "before 2026", "set-time", Code::No),
     (|f| f.clock_kept = None, "anything that keeps it", "chrony", Code::Ok),
     (
