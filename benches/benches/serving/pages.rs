@@ -129,7 +129,7 @@ async fn page(seen: Arc<Seen>, address: String, number: usize) {
     let mut line = String::new();
     while let Some(sequence) = message(&mut reader, &mut line).await {
         seen.taken.fetch_add(1, Ordering::Relaxed);
-        if number % NOTED == 0 {
+        if number.is_multiple_of(NOTED) {
             note(&seen.messages, number, sequence);
         }
     }

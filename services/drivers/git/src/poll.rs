@@ -292,7 +292,7 @@ impl Look<'_> {
             (_, None) => return EventKind::BranchDeleted { branch },
         };
         let forward = match (old, new) {
-            (Ok(old), Ok(new)) => contains(&self.repo, new, old).unwrap_or(false),
+            (Ok(old), Ok(new)) => contains(self.repo, new, old).unwrap_or(false),
             _ => false,
         };
         EventKind::BranchUpdated { branch, forced: !forward }
