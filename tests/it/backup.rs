@@ -162,7 +162,10 @@ fn of_a_site_on_kafka_all_but_its_topics_is_backed_up_and_its_log_is_adopted() {
     assert!(out.contains("generation 2"), "{out}");
     let (scheduler, executor) = kafka.start();
     scheduler.wait_configured();
-    let restored = site.events("gate.events").into_iter().find(|event| event["kind"] == "log-restored").unwrap();
+    // What is shown until the partition is claimed again is what was there before.
+    let restored = eventually("what was restored is told of", || {
+        site.events("gate.events").into_iter().find(|event| event["kind"] == "log-restored")
+    });
     assert_eq!(restored["body"]["generation"], 2, "{restored}");
     assert_eq!(told_one(site, "log-adopted")["detail"], "the disk of Monday");
     merge(site, &scheduler, "after");
