@@ -16,6 +16,11 @@ use crate::published::{Health, Published};
 
 /// How long a wait for the log lasts before the thread looks whether it should end.
 const LOOK_UP: Duration = Duration::from_millis(50);
+/// After a small batch the thread waits so long for more: under load it then commits some hundred times a second, and
+/// not after every event. What comes after a pause is folded at once.
+const PACE: Duration = Duration::from_millis(1);
+/// A batch of so many records is not small.
+const MANY: usize = 256;
 /// How many times as long the thread waits before it tries again to write to a full disk.
 const LOOKS_BEFORE_AGAIN: u32 = 10;
 
@@ -155,7 +160,15 @@ fn follow<S: DomainState>(
     while !end.load(Ordering::Acquire) {
         let stepped = folder.step();
         *warnings.lock().unwrap_or_else(PoisonError::into_inner) = folder.warnings();
-        let Stepped::AtEnd(beyond) = stepped? else { continue };
+        let beyond = match stepped? {
+            Stepped::AtEnd(beyond) => beyond,
+            Stepped::Read(records) => {
+                if records < MANY {
+                    std::thread::sleep(PACE);
+                }
+                continue;
+            }
+        };
         let mut grown = log.changed(stream, beyond);
         while !end.load(Ordering::Acquire) {
             match grown.wait_for(LOOK_UP) {

@@ -28,8 +28,9 @@ pub struct Fetched {
 }
 
 /// What a repository offers: one reading of its refs.
-struct Offer {
-    refs: BTreeMap<String, Oid>,
+pub(crate) struct Offer {
+    /// Branches, tags and what else was asked for, by their whole names.
+    pub(crate) refs: BTreeMap<String, Oid>,
     head: Option<String>,
 }
 
@@ -45,11 +46,16 @@ impl Mirrors {
     /// [`MergeError::MissingRef`], [`MergeError::Damaged`], [`MergeError::Locked`],
     /// [`MergeError::TooMany`].
     pub fn fetch(&self, project: &ProjectKey, refs: &[&str]) -> Result<Fetched, MergeError> {
-        let url = self.source(project)?;
         let names = refs.iter().map(|name| full_ref(name)).collect::<Result<Vec<_>, _>>()?;
+        self.fetch_all(project, &names).map(|offer| fetched(names, offer))
+    }
+
+    /// The same, and gives what was offered: what the mirror has now.
+    pub(crate) fn fetch_all(&self, project: &ProjectKey, names: &[String]) -> Result<Offer, MergeError> {
+        let url = self.source(project)?;
         let lock = self.lock(project)?;
         let source = self.source_of(project, &url)?;
-        let offer = read_offer(project, &source, &names, self.config.limits.refs)?;
+        let offer = read_offer(project, &source, names, self.config.limits.refs)?;
         let missing = names.iter().find(|name| !offer.refs.contains_key(*name));
         if let Some(name) = missing {
             return Err(MergeError::MissingRef { project: project.clone(), name: name.clone() });
@@ -60,7 +66,7 @@ impl Mirrors {
             if names.is_empty() {
                 let mirror = self.repository(project)?;
                 if is_up_to_date(project, &mirror, &offer)? {
-                    return Ok(fetched(names, offer));
+                    return Ok(offer);
                 }
             }
             // What is there is asked of the disk, and not of what was there when somebody looked before.
@@ -76,7 +82,7 @@ impl Mirrors {
                 update_refs(&lock, project, mirror, &offer)
             })?;
         }
-        Ok(fetched(names, offer))
+        Ok(offer)
     }
 
     /// The repository behind an address, which stays open as a mirror does.

@@ -7,7 +7,6 @@ use git2::Oid;
 use crate::error::MergeError;
 use crate::mirrors::Mirrors;
 use crate::names::ProjectKey;
-use crate::workspace::branches_and_tags;
 
 /// Branches and tags of one repository by their whole names, and the ids they name (of an annotated
 /// tag its own).
@@ -49,11 +48,8 @@ impl Mirrors {
         Ok(state)
     }
 
-    /// All branches and tags of one moment: nobody may fetch between reading one and the next.
+    /// All branches and tags of one moment.
     fn refs_now(&self, project: &ProjectKey) -> Result<BTreeMap<String, Oid>, MergeError> {
-        self.fetch(project, &[])?;
-        let repo = self.repository(project)?;
-        let _lock = self.lock(project)?;
-        branches_and_tags(&repo).map_err(|e| MergeError::git(project, "cannot read the refs", e))
+        self.fetch_all(project, &[]).map(|offer| offer.refs)
     }
 }

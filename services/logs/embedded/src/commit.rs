@@ -16,6 +16,9 @@ use crate::log::Shared;
 use crate::medium::Medium;
 use crate::recover::{Next, Tip, create_segment};
 
+/// A group of more appends than this is large enough without waiting for more.
+const FEW: usize = 6;
+
 /// Who is told of an append.
 pub(crate) enum Owed {
     Inputs(Completer<Result<Vec<Offset>, LogError>>),
@@ -90,6 +93,8 @@ pub(crate) struct Committer {
     pub(crate) hint: File,
     /// Whether the last write found no room.
     pub(crate) full: bool,
+    /// Whether the last group had several appends, and not many: then a short wait lets more of them share one sync.
+    pub(crate) several: bool,
 }
 
 /// Why a group was not written.
@@ -180,7 +185,7 @@ impl Committer {
     }
 
     /// Waits for work and takes as much as one commit may carry.
-    fn take_group(&self) -> Option<Vec<Item>> {
+    fn take_group(&mut self) -> Option<Vec<Item>> {
         let mut queue = self.shared.queue.lock();
         loop {
             if queue.abandoned {
@@ -195,6 +200,10 @@ impl Committer {
             }
             self.shared.queue_changed.wait(&mut queue);
         }
+        if self.several && !queue.closing {
+            let linger = self.shared.options.linger;
+            parking_lot::MutexGuard::unlocked(&mut queue, || std::thread::sleep(linger));
+        }
         let mut group = Vec::new();
         let mut bytes = 0;
         while let Some(item) = queue.items.front() {
@@ -206,6 +215,8 @@ impl Committer {
             queue.bytes = queue.bytes.saturating_sub(item.size());
             group.push(item);
         }
+        let appends = group.iter().filter(|item| matches!(item, Item::Append { .. })).count();
+        self.several = (2..=FEW).contains(&appends);
         Some(group)
     }
 

@@ -93,8 +93,14 @@ impl EmbeddedLog {
         write_hint(&hint, end).map_err(|error| system("writing the hint in", &home.dir, &error))?;
         let stats = Stats { cut_off: recovered.cut_off, ..Stats::default() };
         let shared = Shared::new(home, header, options, recovered.view, stats, None);
-        let committer =
-            Committer { shared: Arc::clone(&shared), tip: recovered.tip, next: recovered.next, hint, full: false };
+        let committer = Committer {
+            shared: Arc::clone(&shared),
+            tip: recovered.tip,
+            next: recovered.next,
+            hint,
+            full: false,
+            several: false,
+        };
         EmbeddedLog::start(shared, Some(lock), "log-commit", move || committer.run())
     }
 

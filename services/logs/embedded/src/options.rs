@@ -38,6 +38,9 @@ pub struct Options {
     pub queue_bytes: u64,
     /// The most bytes of records one commit takes, unless a single append has more.
     pub group_bytes: u64,
+    /// How long a commit waits for more after one that a few appends shared; who appends alone never waits.
+    /// (PostgreSQL: `commit_delay` with `commit_siblings`.)
+    pub linger: Duration,
     /// How many bytes of the newest records are kept in memory for readers at the tail.
     pub hot_bytes: u64,
     /// What is known to have been on this log.
@@ -54,6 +57,7 @@ impl Default for Options {
             max_append: MAX_APPEND,
             queue_bytes: 64 << 20,
             group_bytes: 1 << 20,
+            linger: Duration::from_micros(500),
             hot_bytes: 16 << 20,
             known: Vec::new(),
             medium: Arc::new(file_medium),
