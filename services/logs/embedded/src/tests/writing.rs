@@ -375,3 +375,35 @@ fn a_site_id_is_drawn_once() {
     assert_eq!(site.partitions, 3);
     assert_ne!(open(&other, usual()).describe().site, site.site);
 }
+
+#[test]
+fn after_a_few_came_together_the_next_ones_share_a_sync() {
+    let dir = TempDir::new().unwrap();
+    let log = open(&dir, Options { linger: std::time::Duration::from_secs(2), ..usual() });
+    put(&log, b"alone");
+    let (first, second) = {
+        // Both are there before the committer looks.
+        let mut queue = log.shared().queue.lock();
+        let mut one = |record: &[u8]| {
+            let (completer, result) = pending();
+            let owed = Owed::Inputs(completer);
+            queue.items.push_back(Item::Append { stream: INPUTS, records: vec![record.to_vec()], size: 0, owed });
+            result
+        };
+        let both = (one(b"first"), one(b"second"));
+        log.shared().queue_changed.notify_all();
+        both
+    };
+    arrived(first).unwrap();
+    arrived(second).unwrap();
+    let before = log.stats();
+    let third = log.append_inputs(INPUTS, vec![b"third".to_vec()]);
+    // Long enough for a sync of its own, had nobody waited.
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    let fourth = log.append_inputs(INPUTS, vec![b"fourth".to_vec()]);
+    arrived(third).unwrap();
+    arrived(fourth).unwrap();
+    let after = log.stats();
+    assert_eq!((after.appends - before.appends, after.syncs - before.syncs), (2, 1));
+    assert_eq!(contents(&log, INPUTS), [&b"alone"[..], b"first", b"second", b"third", b"fourth"]);
+}
