@@ -131,7 +131,7 @@ fn keep_following<S: DomainState>(
 ) -> Result<(), RunnerError> {
     let mut told = None;
     loop {
-        let error = match follow(folder, warnings, end) {
+        let error = match follow(folder, published, warnings, end) {
             Err(error) if folder.may_pass() => error,
             ended => return ended,
         };
@@ -152,6 +152,7 @@ fn keep_following<S: DomainState>(
 
 fn follow<S: DomainState>(
     folder: &mut Folder<S>,
+    published: &Published,
     warnings: &Mutex<Vec<StoreWarning>>,
     end: &AtomicBool,
 ) -> Result<(), RunnerError> {
@@ -164,7 +165,7 @@ fn follow<S: DomainState>(
             Stepped::AtEnd(beyond) => beyond,
             Stepped::Read(records) => {
                 if records < MANY {
-                    std::thread::sleep(PACE);
+                    published.wait_at_most(u64::MAX, PACE);
                 }
                 continue;
             }
