@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -96,6 +97,14 @@ pub struct WebConfig {
     /// How people reach it, for links in reports; the address it listens on if not set.
     #[serde(default)]
     pub root: Option<String>,
+    /// How many pages, programs and waits may follow what happens at once; more are refused. Each takes a file.
+    #[serde(default = "default_streams")]
+    pub streams: NonZeroU32,
+}
+
+fn default_streams() -> NonZeroU32 {
+    // 5,000 pages that are looked at have one each.
+    NonZeroU32::MIN.saturating_add(8_191)
 }
 
 fn default_listen() -> SocketAddr {
@@ -104,7 +113,7 @@ fn default_listen() -> SocketAddr {
 
 impl Default for WebConfig {
     fn default() -> Self {
-        WebConfig { listen: default_listen(), root: None }
+        WebConfig { listen: default_listen(), root: None, streams: default_streams() }
     }
 }
 
@@ -469,6 +478,15 @@ mod tests {
         assert_eq!(config.executor.slots, 2);
         let error = toml::from_str::<SiteConfig>("[executor]\nslot = 3\n").unwrap_err().to_string();
         assert!(error.contains("slot") && error.contains("line 2"), "{error}");
+    }
+
+    #[test]
+    fn there_is_room_for_streams_and_never_for_none() {
+        assert_eq!(WebConfig::default().streams.get(), 8_192);
+        let site: SiteConfig = toml::from_str("[web]\nstreams = 20\n").unwrap();
+        assert_eq!((site.web.streams.get(), site.web.listen), (20, default_listen()));
+        let none = said("[web]\nstreams = 0\n");
+        assert!(none.contains("streams = 0") && none.contains("nonzero"), "{none}");
     }
 
     /// A file's settings, or what is wrong with them.

@@ -75,6 +75,7 @@ pub fn site(
         }),
         operators: Arc::new(SiteOperators { log: Arc::clone(&process.log), keyring: Arc::clone(&process.keyring) }),
         drivers: process.config.connection.keys().map(|name| (name.clone(), "git".to_owned())).collect(),
+        streams: usize::try_from(process.config.web.streams.get()).unwrap_or(usize::MAX),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     }
 }

@@ -1,5 +1,5 @@
-//! What the status of a busy tenant costs: how large its document and its page are, how long they take to make,
-//! and what many followers cost. `cargo run --release -p gatelog-web --example status_load [ITEMS] [JOBS] [CLIENTS]`
+//! What the status of a busy tenant costs: how large its document and its page are, how long they take to make
+//! after an event, and what many followers cost. `cargo run --release -p gatelog-web --example status_load [ITEMS] [JOBS] [CLIENTS]`
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "it measures and says what it measured")]
 
 #[path = "../tests/api/site.rs"]
@@ -248,7 +248,16 @@ async fn main() {
     for path in ["/api/tenant/demo/status", "/t/demo/status", "/"] {
         let mut times: Vec<Duration> = Vec::new();
         let mut size = 0;
-        for _ in 0..20 {
+        for number in 0..20 {
+            // Something small is another each time: nothing is as it was told before.
+            last = keeper.say(GateEvent::WaitChanged(WaitChanged {
+                subject: WaitSubject::Item(ItemId(id(1, number, 0))),
+                code: Some(WaitCode::Jobs),
+                detail: format!("{path} is asked for"),
+                since: Timestamp(BEGAN * 1_000_000),
+                unblocks: "the last of them".into(),
+            }));
+            served.reached(last).await;
             let began = Instant::now();
             let answer = served.http.get(format!("{}{path}", served.base)).send().await.unwrap();
             assert_eq!(answer.status(), 200, "{path}");

@@ -1,12 +1,15 @@
 //! What the API says when it has no answer.
 
 use axum::Json;
-use axum::http::header::{ALLOW, WWW_AUTHENTICATE};
+use axum::http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use crate::auth::Refused;
+
+/// After how many seconds those who found no place for a stream are to come again.
+const COME_AGAIN: &str = "5";
 
 /// Why a request has no answer. Rendered as JSON: `error`, a code, and `description`, a sentence.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +46,12 @@ pub enum ApiError {
     /// Too much is going on.
     #[error("too many requests are being answered: ask again")]
     Busy,
+    /// As many streams and waits are open as may be.
+    #[error(
+        "{0} streams and waits are open, as many as this process holds (`streams` under [web] in its gatelog.toml): \
+         come again later, or ask for the document itself"
+    )]
+    Full(usize),
     /// What is there cannot be reached, such as a console whose worker is away.
     #[error("{0}")]
     Unreachable(String),
@@ -97,6 +106,7 @@ impl ApiError {
             ApiError::NotYet { .. } => (StatusCode::GATEWAY_TIMEOUT, "position-not-reached"),
             ApiError::TooWide(_) => (StatusCode::UNPROCESSABLE_ENTITY, "too-wide"),
             ApiError::Busy => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
+            ApiError::Full(_) => (StatusCode::SERVICE_UNAVAILABLE, "too-many-streams"),
             ApiError::Unreachable(_) => (StatusCode::BAD_GATEWAY, "unreachable"),
             ApiError::Timeout => (StatusCode::SERVICE_UNAVAILABLE, "timeout"),
             ApiError::Method(_) => (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed"),
@@ -127,6 +137,7 @@ impl ApiError {
             ApiError::NotYet { position, .. } | ApiError::Beyond { newest: position, .. } => {
                 put(crate::reading::POSITION, position.clone());
             }
+            ApiError::Full(_) => put(RETRY_AFTER, COME_AGAIN.to_owned()),
             ApiError::Method(allowed) => put(ALLOW, (*allowed).to_owned()),
             ApiError::Unauthorized { realm, refused: Refused::NoToken } => {
                 put(WWW_AUTHENTICATE, format!("Bearer realm=\"{}\"", quoted(realm)));

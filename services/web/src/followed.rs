@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -10,15 +10,14 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 use futures::stream;
-use gatelog_record::BlobHash;
-use serde_json::{Value as Json, json};
+use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::error::ApiError;
+use crate::newest::{self, Made};
 use crate::query::Query;
 use crate::reading::{App, Needs, mark, read};
-use crate::status;
 use crate::stream::{KEEP_ALIVE, resumed};
 
 /// The parameters. With `brief` only that something has changed is told, not what.
@@ -28,14 +27,27 @@ const REST: Duration = Duration::from_millis(200);
 /// How many times as long as it takes to make one it rests at least: following takes a fifth of a processor for a
 /// tenant at most, however large the document is.
 const REST_TIMES: u32 = 4;
+/// How long it rests for each who follows: to tell one takes about a fifth of it.
+const REST_EACH: Duration = Duration::from_micros(100);
 
 /// A tenant's status document as of an event, as it is sent.
 struct Told {
-    at: u64,
-    /// Of what does not change with every event.
-    lasting: BlobHash,
-    whole: Bytes,
+    made: Arc<Made>,
+    /// With all of it. Not made where nobody wants it.
+    whole: OnceLock<Bytes>,
     brief: Bytes,
+}
+
+impl Told {
+    fn new(app: &App, made: Arc<Made>) -> Told {
+        let brief = message(made.at, &json!({ "position": app.position(made.at) }).to_string());
+        Told { made, whole: OnceLock::new(), brief }
+    }
+
+    fn whole(&self) -> Bytes {
+        let message = || message(self.made.at, std::str::from_utf8(&self.made.text()).unwrap_or_default());
+        self.whole.get_or_init(message).clone()
+    }
 }
 
 /// The newest document of a tenant; none was made yet at first.
@@ -79,7 +91,6 @@ impl Followed {
 async fn make(app: Arc<App>, tenant: String, documents: Documents) {
     let mut fold = app.site.gate_fold.subscribe();
     loop {
-        let began = Instant::now();
         let told = match told(&app, &tenant).await {
             Ok(told) => told,
             Err(error) => {
@@ -87,9 +98,11 @@ async fn make(app: Arc<App>, tenant: String, documents: Documents) {
                 break;
             }
         };
-        let next = told.at.saturating_add(1);
+        let next = told.made.at.saturating_add(1);
+        let rest = REST.max(told.made.took * REST_TIMES);
         documents.send_replace(Some(Arc::new(told)));
-        let rested = Instant::now() + REST.max(began.elapsed() * REST_TIMES);
+        let followers = u32::try_from(documents.receiver_count()).unwrap_or(u32::MAX);
+        let rested = Instant::now() + rest.max(REST_EACH.saturating_mul(followers));
         let wait = async {
             sleep_until(rested).await;
             fold.reached(next).await
@@ -109,51 +122,19 @@ async fn make(app: Arc<App>, tenant: String, documents: Documents) {
 
 async fn told(app: &Arc<App>, tenant: &str) -> Result<Told, ApiError> {
     let tenant = tenant.to_owned();
-    let (at, document) = app
-        .blocking(move |app| {
-            read(app, None, Needs::Live, |reading| Ok((reading.at, status::document(reading, &tenant)?)))
-        })
-        .await?;
-    // The tables are not held any more.
-    let position = json!({ "position": app.position(at) });
-    let made = tokio::task::spawn_blocking(move || {
-        let whole = message(at, &document);
-        Told {
-            at,
-            lasting: BlobHash::of(lasting(document).to_string().as_bytes()),
-            whole,
-            brief: message(at, &position),
-        }
-    });
-    made.await.map_err(|error| ApiError::Internal(format!("a status document could not be written: {error}")))
+    app.blocking(move |app| Ok(Told::new(app, newest::status(app, &tenant)?))).await
 }
 
 /// A message of a stream, as the standard has it. JSON written in one line has no other.
-fn message(at: u64, data: &Json) -> Bytes {
+fn message(at: u64, data: &str) -> Bytes {
     Bytes::from(format!("event: status\nid: {at}\ndata: {data}\n\n"))
-}
-
-/// The document without what changes with every event.
-fn lasting(mut document: Json) -> Json {
-    fn without(json: &mut Json, names: &[&str]) {
-        match json {
-            Json::Object(map) => {
-                map.retain(|name, _| !names.contains(&name.as_str()));
-                map.values_mut().for_each(|value| without(value, names));
-            }
-            Json::Array(list) => list.iter_mut().for_each(|value| without(value, names)),
-            _ => {}
-        }
-    }
-    without(&mut document, &["position", "position_ms", "elapsed_time", "remaining_time"]);
-    document
 }
 
 /// One who follows.
 struct Follower {
     documents: watch::Receiver<Option<Arc<Told>>>,
     brief: bool,
-    had: Option<BlobHash>,
+    had: Option<u64>,
     spoken: Instant,
     _place: OwnedSemaphorePermit,
 }
@@ -167,7 +148,7 @@ pub(crate) async fn statuses(
     headers: HeaderMap,
     query: Query,
 ) -> Result<Response, ApiError> {
-    let place = Arc::clone(&app.streams).try_acquire_owned().map_err(|_| ApiError::Busy)?;
+    let place = app.stream()?;
     let (seen, newest) = resumed(&app, &headers, &query).await?;
     let brief = query.truth("brief")?.unwrap_or(false);
     // An unknown tenant is an answer, not a stream.
@@ -175,9 +156,9 @@ pub(crate) async fn statuses(
     app.blocking(move |app| read(app, None, Needs::History, |reading| reading.need_tenant(&named))).await?;
     let mut documents = Followed::follow(&app, &tenant);
     let (at, lasting) = {
-        let is_there = |told: &Option<Arc<Told>>| told.as_ref().is_some_and(|told| told.at >= newest);
+        let is_there = |told: &Option<Arc<Told>>| told.as_ref().is_some_and(|told| told.made.at >= newest);
         let told = documents.wait_for(is_there).await.map_err(|_| ApiError::Busy)?;
-        told.as_ref().map(|told| (told.at, told.lasting)).ok_or(ApiError::Busy)?
+        told.as_ref().map(|told| (told.made.at, told.made.lasting)).ok_or(ApiError::Busy)?
     };
     let had = (seen == Some(at)).then_some(lasting);
     let follower = Follower { documents, brief, had, spoken: Instant::now(), _place: place };
@@ -192,9 +173,9 @@ pub(crate) async fn statuses(
 async fn next(mut follower: Follower) -> Option<(Result<Bytes, Infallible>, Follower)> {
     loop {
         let told = follower.documents.borrow_and_update().clone()?;
-        let message = if follower.had != Some(told.lasting) {
-            follower.had = Some(told.lasting);
-            if follower.brief { told.brief.clone() } else { told.whole.clone() }
+        let message = if follower.had != Some(told.made.lasting) {
+            follower.had = Some(told.made.lasting);
+            if follower.brief { told.brief.clone() } else { told.whole() }
         } else {
             match timeout_at(follower.spoken + KEEP_ALIVE, follower.documents.changed()).await {
                 Ok(Ok(())) => continue,

@@ -5,7 +5,7 @@
 //! - `reading`: one request: which moment it asks about, which tables answer, how the answer is marked.
 //! - `status`, `builds`, `buildsets`, `configuration`: the documents.
 //! - `capacity`: workers, and what each attempt of a build waited for, by capacity's own position.
-//! - `stream`: events as they come; `console`: what a build says, by bytes, by lines, and where in it;
+//! - `newest`, `followed`: the status of now, made once for all who ask or follow; `stream`: events as they come; `console`: what a build says, by bytes, by lines, and where in it;
 //! - `estimate`: how long jobs take, by how long they took; `health`: who asks how the site is, and what is answered.
 //! - `keys`: what people encrypt secrets with; [`auth`]: who asks; [`operators`]: what they may ask for;
 //! - [`what_if`]: what would have been, had something been otherwise;
@@ -44,6 +44,7 @@ mod filter;
 mod followed;
 mod health;
 mod keys;
+mod newest;
 pub mod operators;
 mod page;
 mod past;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -18,13 +18,13 @@ use gatelog_runner::WaitError;
 use gatelog_store::{RocksBacking, View};
 use gatelog_tables::{Maps, Table};
 use serde::de::DeserializeOwned;
-use serde_json::Value as Json;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::auth::Person;
 use crate::console::lines::Indexes;
 use crate::error::ApiError;
 use crate::followed::Followed;
+use crate::newest::Newest;
 use crate::operators::holds;
 use crate::query::Query;
 use crate::site::Site;
@@ -34,8 +34,6 @@ use crate::what_if::desk::Desk;
 pub(crate) const POSITION: HeaderName = HeaderName::from_static("gatelog-position");
 /// How many reads are answered at once; more wait.
 const READS: usize = 16;
-/// How many streams and waits are open at once; more are refused. 5,000 pages that are looked at have one each.
-const STREAMS: usize = 8_192;
 /// How long a read may take, its wait for a place among the reads included.
 const READ_TIME: Duration = Duration::from_secs(30);
 /// How long `after` waits.
@@ -52,13 +50,15 @@ pub(crate) struct App {
     pub(crate) site: Site,
     partition: String,
     reads: Semaphore,
-    pub(crate) streams: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
     /// Places for those who ask for keys.
     pub(crate) keys: Arc<Semaphore>,
     /// Where the lines of consoles begin.
     pub(crate) indexes: Indexes,
     /// The tenants whose status is followed.
     pub(crate) followed: Followed,
+    /// The newest status of tenants that are looked at.
+    pub(crate) newest: Newest,
     /// What would have been: what was asked.
     pub(crate) what_ifs: Desk,
     /// Places for requests of operators.
@@ -70,19 +70,26 @@ pub(crate) struct App {
 impl App {
     pub(crate) fn new(site: Site) -> App {
         let partition = site.gate.view().partition().to_string();
+        let streams = site.streams.min(Semaphore::MAX_PERMITS);
         App {
             site,
             partition,
             reads: Semaphore::new(READS),
-            streams: Arc::new(Semaphore::new(STREAMS)),
+            streams: Arc::new(Semaphore::new(streams)),
             keys: Arc::new(Semaphore::new(crate::keys::AT_ONCE)),
             indexes: Indexes::default(),
             followed: Followed::default(),
+            newest: Newest::default(),
             what_ifs: Desk::default(),
             asks: Arc::new(Semaphore::new(ASKS)),
             layouts: Mutex::default(),
             rules: Mutex::default(),
         }
+    }
+
+    /// A place among the streams and waits that are open.
+    pub(crate) fn stream(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        Arc::clone(&self.streams).try_acquire_owned().map_err(|_| ApiError::Full(self.site.streams))
     }
 
     /// The position as it stands in headers.
@@ -343,7 +350,7 @@ fn asked(app: &App, query: &Query) -> Result<Option<u64>, ApiError> {
 /// Waits until the fold has reached what `after` names.
 async fn wait(app: &Arc<App>, query: &Query) -> Result<(), ApiError> {
     let Some(wanted) = query.number("after", u64::MAX)? else { return Ok(()) };
-    let _place = app.streams.try_acquire().map_err(|_| ApiError::Busy)?;
+    let _place = app.stream()?;
     let mut fold = app.site.gate_fold.subscribe();
     let reached = tokio::time::timeout(AFTER_TIME, fold.reached(wanted)).await;
     let not_yet = |at: u64| ApiError::NotYet { wanted, at, position: app.position(at) };
@@ -383,36 +390,46 @@ pub(crate) fn read<T>(
     render(&Reading { app, at, now, view: &view, then })
 }
 
+/// What an answer says, as of which event: `None` where who asks has it already.
+pub(crate) type Said = (u64, Result<Option<Bytes>, ApiError>);
+
 /// Answers a read with a document.
-pub(crate) async fn answer(
+pub(crate) async fn answer<T: ToString>(
     app: Arc<App>,
     headers: HeaderMap,
     query: Query,
     needs: Needs,
-    render: impl FnOnce(&Reading<'_>, &Query) -> Result<Json, ApiError> + Send + 'static,
+    render: impl FnOnce(&Reading<'_>, &Query) -> Result<T, ApiError> + Send + 'static,
+) -> Result<Response, ApiError> {
+    answer_with(app, headers, query, move |app, had, query| {
+        let asked = asked(app, query)?;
+        // The past is not fetched for those who have it.
+        if let Some(at) = asked
+            && had.has(app, at)
+        {
+            return Ok((at, Ok(None)));
+        }
+        let (at, made) = read(app, asked, needs, |reading| match had.has(app, reading.at) {
+            true => Ok((reading.at, Ok(None))),
+            false => Ok((reading.at, render(reading, query).map(Some))),
+        })?;
+        // Written down when folding need not wait for it.
+        Ok((at, made.map(|made| made.map(|document| document.to_string().into()))))
+    })
+    .await
+}
+
+/// Answers a read with what is said to it.
+pub(crate) async fn answer_with(
+    app: Arc<App>,
+    headers: HeaderMap,
+    query: Query,
+    say: impl FnOnce(&App, &Had, &Query) -> Result<Said, ApiError> + Send + 'static,
 ) -> Result<Response, ApiError> {
     wait(&app, &query).await?;
-    let had = headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let (at, answer) = app
-        .blocking(move |app| {
-            let asked = asked(app, &query)?;
-            // The past is not fetched for those who have it.
-            if let Some(at) = asked
-                && had.as_deref().is_some_and(|had| matches(had, &app.etag(at)))
-            {
-                return Ok((at, Ok(None)));
-            }
-            let (at, made) = read(app, asked, needs, |reading| {
-                if had.as_deref().is_some_and(|had| matches(had, &app.etag(reading.at))) {
-                    return Ok((reading.at, Ok(None)));
-                }
-                Ok((reading.at, render(reading, &query).map(Some)))
-            })?;
-            // Written down when folding need not wait for it.
-            Ok((at, made.map(|made| made.map(|document| document.to_string()))))
-        })
-        .await?;
-    let document = match answer {
+    let had = Had(headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()).map(str::to_owned));
+    let (at, said) = app.blocking(move |app| say(app, &had, &query)).await?;
+    let document = match said {
         Ok(document) => document,
         Err(error) => {
             // That there is nothing is an answer too, as of a position.
@@ -432,6 +449,16 @@ pub(crate) async fn answer(
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
     }
     Ok(response)
+}
+
+/// The tags of documents that who asks has already.
+pub(crate) struct Had(Option<String>);
+
+impl Had {
+    /// Whether the document as of an event is among them.
+    pub(crate) fn has(&self, app: &App, at: u64) -> bool {
+        self.0.as_deref().is_some_and(|had| matches(had, &app.etag(at)))
+    }
 }
 
 /// Marks an answer with its position.

@@ -21,11 +21,12 @@ use crate::auth::guard::guard;
 use crate::error::ApiError;
 use crate::paths::{Paths, ReadPath};
 use crate::query::Query;
-use crate::reading::{App, Needs, Reading, answer, moment};
+use crate::reading::{App, Needs, Reading, answer, answer_with, moment};
 use crate::site::Site;
+use crate::status::Pieces;
 use crate::{
-    builds, buildsets, capacity, configuration, console, followed, health, keys, operators, page, status, stream,
-    what_if,
+    builds, buildsets, capacity, configuration, console, followed, health, keys, newest, operators, page, status,
+    stream, what_if,
 };
 
 /// The longest path and query, in bytes.
@@ -140,10 +141,7 @@ fn reads() -> Paths {
                 Some(tenant)
             )),
         )
-        .read(
-            "/api/tenant/{tenant}/status",
-            of_tenant!(Live, &[], |reading: R<'_, '_>, tenant: &String, _| status::document(reading, tenant)),
-        )
+        .read("/api/tenant/{tenant}/status", get(status_of))
         .read_now("/api/tenant/{tenant}/status/stream", OF_STREAM, get(status_stream))
         .read("/api/tenant/{tenant}/status/change/{*change}", of_one!(Live, status::change))
         .read("/api/tenant/{tenant}/builds", of_tenant!(History, builds::PARAMETERS, builds::list))
@@ -323,6 +321,21 @@ async fn leases_of(State(app): Shared, path: Segments<(String, String)>, RawQuer
 async fn events(State(app): Shared, headers: HeaderMap, RawQuery(query): RawQuery) -> Answered {
     let query = Query::read_only(query.as_deref(), stream::PARAMETERS)?;
     stream::events(app, headers, query).await
+}
+
+async fn status_of(
+    State(app): Shared,
+    path: Segments<String>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Answered {
+    let tenant = segments(path)?;
+    let query = Query::read(query.as_deref(), &[])?;
+    if query.one("at")?.is_none() {
+        return answer_with(app, headers, query, move |app, had, _| newest::said(app, had, &tenant)).await;
+    }
+    let then = move |reading: &Reading<'_>, _: &Query| status::document(reading, &tenant, &mut Pieces::default());
+    answer(app, headers, query, Needs::Live, then).await
 }
 
 async fn status_stream(

@@ -50,6 +50,8 @@ pub struct Site {
     pub what_ifs: Arc<dyn WhatIfs>,
     /// The driver of each connection.
     pub drivers: BTreeMap<String, String>,
+    /// How many streams and waits are open at once; more are refused.
+    pub streams: usize,
     /// The version told to clients.
     pub version: String,
 }

@@ -64,7 +64,7 @@ struct Events {
 
 /// `events`: one message for each event of the gate, its id the event's sequence.
 pub(crate) async fn events(app: Arc<App>, headers: HeaderMap, query: Query) -> Result<Response, ApiError> {
-    let place = Arc::clone(&app.streams).try_acquire_owned().map_err(|_| ApiError::Busy)?;
+    let place = app.stream()?;
     let (last, newest) = resumed(&app, &headers, &query).await?;
     let until = moment(&app, &query).await?;
     let last = last.unwrap_or(if until.is_some() { 0 } else { newest });

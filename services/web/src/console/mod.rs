@@ -68,7 +68,7 @@ pub(crate) async fn answer(app: Arc<App>, tenant: String, uuid: String, query: Q
         Some(number) => Some(u32::try_from(number).map_err(|_| ApiError::BadRequest("no such attempt".into()))?),
         None => None,
     };
-    let place = Arc::clone(&app.streams).try_acquire_owned().map_err(|_| ApiError::Busy)?;
+    let place = app.stream()?;
     let at = moment(&app, &query).await?;
     let (sequence, build, attempt, source) = loop {
         let mut fold = app.site.gate_fold.subscribe();
@@ -217,7 +217,7 @@ pub(crate) async fn wanted_lines(app: &Arc<App>, opened: &Opened, query: &Query)
     let wait = query.truth("wait")?.unwrap_or(false);
     // Only those who wait hold a place among the streams.
     let _place = match wait {
-        true => Some(app.streams.try_acquire().map_err(|_| ApiError::Busy)?),
+        true => Some(app.stream()?),
         false => None,
     };
     let from = match query.one("line")? {

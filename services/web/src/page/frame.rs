@@ -1,5 +1,6 @@
 //! What every page has: head, navigation, the way through time, the headers.
 
+use axum::body::Body;
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
@@ -350,8 +351,8 @@ pub(crate) fn error_page(error: &ApiError, tenant: Option<&str>, at: Option<&str
 }
 
 /// A page with its headers.
-pub(crate) fn respond(status: StatusCode, page: Html) -> Response {
-    let mut response = (status, page.into_string()).into_response();
+pub(crate) fn respond(status: StatusCode, page: impl Into<Body>) -> Response {
+    let mut response = (status, page.into()).into_response();
     guard(&mut response);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
+use axum::body::Body;
+
 /// A piece of finished HTML.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Html(String);
@@ -23,6 +25,12 @@ impl Html {
 
     pub(crate) fn into_string(self) -> String {
         self.0
+    }
+}
+
+impl From<Html> for Body {
+    fn from(html: Html) -> Body {
+        Body::from(html.0)
     }
 }
 

@@ -43,10 +43,13 @@ use crate::builds;
 use crate::buildsets;
 use crate::capacity;
 use crate::error::ApiError;
+use crate::newest;
 use crate::paths::Paths;
 use crate::query::Query;
 use crate::reading::{App, Needs, Reading, mark, moment, read};
 use crate::routes::{OF_PROGRAM, OF_WHAT_IF};
+use crate::status::{Pieces, document};
+pub(crate) use status::JobHtml;
 pub(crate) use words::took;
 
 use frame::{Content, Frame, error_page, respond};
@@ -200,10 +203,47 @@ async fn tenants(State(app): Shared, uri: Uri) -> Response {
 async fn status_page(State(app): Shared, path: Segments<String>, uri: Uri) -> Response {
     let tenant = segments!(path);
     let of = Some(tenant.clone());
-    answer(app, uri, of, Needs::Live, status::PARAMETERS, move |reading, frame, query| {
-        status::page(reading, frame, &tenant, query)
-    })
-    .await
+    let query = match Query::read(uri.query(), status::PARAMETERS) {
+        Ok(query) => query,
+        Err(error) => return failed(&error, of.as_deref()),
+    };
+    if pairs(&uri).iter().any(|(name, _)| name == "at") {
+        return answer(app, uri, of, Needs::Live, status::PARAMETERS, move |reading, frame, query| {
+            let document = document(reading, &tenant, &mut Pieces::default())?;
+            let beside = status::beside(reading, frame, &tenant)?;
+            status::page(frame, &tenant, query, &document, &beside)
+        })
+        .await;
+    }
+    let own = kept(&uri);
+    let made = async {
+        // `after` is waited for.
+        moment(&app, &query).await?;
+        app.blocking(move |app| {
+            // However the tenant is spelled in the address, it is one page.
+            let path = format!("/t/{}/status", html::segment(&tenant));
+            let shared = own.is_empty();
+            let look = |reading: &Reading<'_>| {
+                let mut frame = Frame::new(reading, reading.at, false, Some(tenant.clone()), path)?;
+                frame.kept = own;
+                let beside = status::beside(reading, &frame, &tenant)?;
+                Ok((frame, beside))
+            };
+            newest::page(app, &tenant, shared, look, |(frame, beside), document| {
+                let content = status::page(&frame, &tenant, &query, document, &beside)?;
+                Ok(frame.page(content).into_string())
+            })
+        })
+        .await
+    };
+    match made.await {
+        Ok((at, page)) => {
+            let mut response = respond(StatusCode::OK, page);
+            mark(&app, response.headers_mut(), at);
+            response
+        }
+        Err(error) => failed_at(&error, of.as_deref(), None),
+    }
 }
 
 async fn builds_page(State(app): Shared, path: Segments<String>, uri: Uri) -> Response {

@@ -13,7 +13,7 @@ use crate::error::ApiError;
 use crate::estimate::Estimate;
 use crate::query::Query;
 use crate::reading::Reading;
-use crate::status;
+use crate::status::{Document, Item, Job, Pipeline, Queue};
 
 /// The most places of a window that are drawn one by one.
 const DRAWN: usize = 40;
@@ -21,18 +21,41 @@ const DRAWN: usize = 40;
 /// The parameters beside the moment: a text that items must have.
 pub(crate) const PARAMETERS: &[&str] = &["filter"];
 
-pub(crate) fn page(reading: &Reading<'_>, frame: &Frame, tenant: &str, query: &Query) -> Result<Content, ApiError> {
-    let document = status::document(reading, tenant)?;
+/// What the page shows beside the queues.
+pub(crate) struct Beside {
+    /// Whether changes can be pushed to one of the connections.
+    by_git: bool,
+    kept: Html,
+    lately: Html,
+}
+
+/// Looks up what the queues do not tell.
+pub(crate) fn beside(reading: &Reading<'_>, frame: &Frame, tenant: &str) -> Result<Beside, ApiError> {
+    Ok(Beside {
+        by_git: reading.app.site.drivers.values().any(|driver| driver == "git"),
+        kept: asked::kept(reading, frame, tenant)?,
+        lately: lists::lately(reading, frame, tenant)?,
+    })
+}
+
+pub(crate) fn page(
+    frame: &Frame,
+    tenant: &str,
+    query: &Query,
+    document: &Document,
+    beside: &Beside,
+) -> Result<Content, ApiError> {
     let wanted = Wanted(query.one("filter")?.unwrap_or_default().to_lowercase());
-    let count: usize = list(&document, "pipelines").iter().map(items_of).sum();
+    let pipelines = &document.pipelines;
+    let count: usize = pipelines.iter().map(items_of).sum();
     let own = if count > 1 || !wanted.0.is_empty() {
-        filter(frame, query.one("filter")?.unwrap_or_default(), &wanted, &document, count)
+        filter(frame, query.one("filter")?.unwrap_or_default(), &wanted, document, count)
     } else {
         Html::new()
     };
-    let mut main = html!(r#"<div class="head"><h1>Status</h1>{}{}</div>"#, summary(&document), own);
-    put!(main, "{}", asked::intake(&document));
-    if let Some(wait) = document.get("wait").filter(|wait| !wait.is_null()) {
+    let mut main = html!(r#"<div class="head"><h1>Status</h1>{}{}</div>"#, summary(document), own);
+    put!(main, "{}", asked::intake(&document.json));
+    if let Some(wait) = document.json.get("wait").filter(|wait| !wait.is_null()) {
         put!(main, r#"<div class="card note">The tenant waits: {}</div>"#, waiting(frame, wait));
     }
     if frame.errors > 0 {
@@ -44,20 +67,20 @@ pub(crate) fn page(reading: &Reading<'_>, frame: &Frame, tenant: &str, query: &Q
             words::many(usize::try_from(frame.errors).unwrap_or(usize::MAX), "error", "errors")
         );
     }
-    let pipelines = list(&document, "pipelines");
     if pipelines.is_empty() {
         put!(main, r#"<p class="card empty">No pipelines yet: the tenant's configuration is not loaded.</p>"#);
     } else if count == 0 {
-        put!(main, "{}", nothing_queued(reading, frame, pipelines));
+        put!(main, "{}", nothing_queued(beside, frame, pipelines));
     }
     // What is going on comes first; pipelines without items make one line each.
-    let (busy, idle): (Vec<&Json>, Vec<&Json>) = pipelines.iter().partition(|pipeline| items_of(pipeline) > 0);
+    let (busy, idle): (Vec<&Pipeline>, Vec<&Pipeline>) = pipelines.iter().partition(|pipeline| items_of(pipeline) > 0);
     for pipeline in busy {
-        put!(main, "{}", pipeline_section(frame, pipeline, &wanted));
+        pipeline_section(&mut main, frame, pipeline, &wanted);
     }
     if !idle.is_empty() {
         let mut rows = Html::new();
         for pipeline in idle {
+            let pipeline = &pipeline.json;
             put!(
                 rows,
                 r#"<li data-key="idle-{}"><h2>{}</h2> {} <span class="muted">{}</span><a class="end" href="{}">past buildsets</a></li>"#,
@@ -75,7 +98,7 @@ pub(crate) fn page(reading: &Reading<'_>, frame: &Frame, tenant: &str, query: &Q
             rows
         );
     }
-    put!(main, "{}{}", asked::kept(reading, frame, tenant)?, lists::lately(reading, frame, tenant)?);
+    put!(main, "{}{}", beside.kept, beside.lately);
     Ok(Content { title: format!("{tenant} status"), tab: Tab::Status, kind: "status", main, item: None, live: true })
 }
 
@@ -83,22 +106,23 @@ pub(crate) fn page(reading: &Reading<'_>, frame: &Frame, tenant: &str, query: &Q
 struct Wanted(String);
 
 impl Wanted {
-    fn fits(&self, pipeline: &str, item: &Json) -> bool {
+    fn fits(&self, pipeline: &str, item: &Item) -> bool {
         let has = |text: &str| text.to_lowercase().contains(&self.0);
         self.0.is_empty()
             || has(pipeline)
-            || list(item, "refs")
+            || list(&item.piece.json, "refs")
                 .iter()
                 .any(|one| ["project", "id", "branch", "url"].iter().any(|name| has(text(one, name))))
-            || list(item, "jobs").iter().any(|job| has(text(job, "name")))
+            || item.jobs.iter().any(|job| has(text(&job.piece.json, "name")))
     }
 }
 
 /// The field where people look for their change.
-fn filter(frame: &Frame, asked: &str, wanted: &Wanted, document: &Json, count: usize) -> Html {
-    let fit: usize = list(document, "pipelines")
+fn filter(frame: &Frame, asked: &str, wanted: &Wanted, document: &Document, count: usize) -> Html {
+    let fit: usize = document
+        .pipelines
         .iter()
-        .map(|pipeline| items(pipeline).filter(|item| wanted.fits(text(pipeline, "name"), item)).count())
+        .map(|pipeline| pipeline.items().filter(|item| wanted.fits(text(&pipeline.json, "name"), item)).count())
         .sum();
     let said = if wanted.0.is_empty() {
         Html::new()
@@ -121,13 +145,12 @@ fn filter(frame: &Frame, asked: &str, wanted: &Wanted, document: &Json, count: u
 }
 
 /// What is said when all queues are empty: how something gets into them.
-fn nothing_queued(reading: &Reading<'_>, frame: &Frame, pipelines: &[Json]) -> Html {
+fn nothing_queued(beside: &Beside, frame: &Frame, pipelines: &[Pipeline]) -> Html {
     if frame.then {
         return html!(r#"<div class="card empty-state"><p class="lead">Nothing was queued.</p></div>"#);
     }
-    let by_git = reading.app.site.drivers.values().any(|driver| driver == "git");
-    let triggered = pipelines.iter().any(|pipeline| !list(pipeline, "triggers").is_empty());
-    let how = if by_git {
+    let triggered = pipelines.iter().any(|pipeline| !list(&pipeline.json, "triggers").is_empty());
+    let how = if beside.by_git {
         html!(
             "Push to <code>refs/for/&lt;branch&gt;/&lt;name&gt;</code> of a project to propose a change, and to <code>refs/approved/&lt;branch&gt;/&lt;name&gt;</code> to approve it."
         )
@@ -139,24 +162,17 @@ fn nothing_queued(reading: &Reading<'_>, frame: &Frame, pipelines: &[Json]) -> H
     html!(r#"<div class="card empty-state"><p class="lead">Nothing is queued.</p><p class="muted">{}</p></div>"#, how)
 }
 
-fn items(pipeline: &Json) -> impl Iterator<Item = &Json> {
-    list(pipeline, "change_queues")
-        .iter()
-        .flat_map(|queue| list(queue, "heads"))
-        .flat_map(|head| head.as_array().map(Vec::as_slice).unwrap_or_default())
-}
-
-fn items_of(pipeline: &Json) -> usize {
-    items(pipeline).count()
+fn items_of(pipeline: &Pipeline) -> usize {
+    pipeline.items().count()
 }
 
 /// One sentence, read aloud when it changes.
-fn summary(document: &Json) -> Html {
+fn summary(document: &Document) -> Html {
     let (mut count, mut failing, mut running) = (0, 0, 0);
-    for item in list(document, "pipelines").iter().flat_map(items) {
+    for item in document.pipelines.iter().flat_map(Pipeline::items) {
         count += 1;
         failing += usize::from(stand(item) == Stand::Bad);
-        running += list(item, "jobs").iter().filter(|job| is_running(job)).count();
+        running += item.jobs.iter().filter(|job| is_running(&job.piece.json)).count();
     }
     let mut out = html!("{}", words::many(count, "item", "items"));
     if running > 0 {
@@ -165,7 +181,7 @@ fn summary(document: &Json) -> Html {
     if failing > 0 {
         put!(out, ", {} failing", failing);
     }
-    match document["trigger_event_queue"]["length"].as_u64() {
+    match document.json["trigger_event_queue"]["length"].as_u64() {
         None | Some(0) => {}
         Some(triggers) => put!(out, ", {} waiting to be looked at", triggers),
     }
@@ -179,49 +195,50 @@ fn manager(pipeline: &Json) -> Html {
     }
 }
 
-fn pipeline_section(frame: &Frame, pipeline: &Json, wanted: &Wanted) -> Html {
-    let name = text(pipeline, "name");
-    if !items(pipeline).any(|item| wanted.fits(name, item)) {
-        return Html::new();
+fn pipeline_section(out: &mut Html, frame: &Frame, pipeline: &Pipeline, wanted: &Wanted) {
+    let name = text(&pipeline.json, "name");
+    if !pipeline.items().any(|item| wanted.fits(name, item)) {
+        return;
     }
-    let mut out = html!(
+    put!(
+        out,
         r#"<section class="pipeline card" data-key="pipeline-{}" aria-label="Pipeline {}"><header><h2>{}</h2> {} <span class="count">{}</span><span class="muted desc">{}</span><a class="end" href="{}">past buildsets</a></header>"#,
         name,
         name,
         name,
-        manager(pipeline),
+        manager(&pipeline.json),
         items_of(pipeline),
-        text(pipeline, "description"),
+        text(&pipeline.json, "description"),
         frame.to_with("/buildsets", &[("pipeline", name)])
     );
-    for queue in list(pipeline, "change_queues") {
-        put!(out, "{}", queue_section(frame, pipeline, queue, wanted));
+    for queue in &pipeline.queues {
+        queue_section(out, frame, &pipeline.json, queue, wanted);
     }
     put!(out, "</section>");
-    out
 }
 
-fn queue_section(frame: &Frame, pipeline: &Json, queue: &Json, wanted: &Wanted) -> Html {
+fn queue_section(out: &mut Html, frame: &Frame, pipeline: &Json, queue: &Queue, wanted: &Wanted) {
     let name = text(pipeline, "name");
-    let heads = list(queue, "heads");
-    let all: Vec<&Json> = heads.iter().flat_map(|head| head.as_array().into_iter().flatten()).collect();
+    let all: Vec<&Item> = queue.heads.iter().flatten().collect();
     if !all.iter().any(|item| wanted.fits(name, item)) {
-        return Html::new();
+        return;
     }
-    let names: BTreeMap<&str, &Json> = all.iter().map(|item| (text(item, "uuid"), *item)).collect();
-    let window = queue["window"].as_u64().unwrap_or_default();
+    let names: BTreeMap<&str, &Json> =
+        all.iter().map(|item| (text(&item.piece.json, "uuid"), &item.piece.json)).collect();
+    let window = queue.json["window"].as_u64().unwrap_or_default();
     // Where each item has a queue of its own, the queue has nothing to say.
     let (key, header) = if pipeline["manager"] == "independent" {
-        (all.last().map_or("", |item| text(item, "uuid")), Html::new())
+        (all.last().map_or("", |item| text(&item.piece.json, "uuid")), Html::new())
     } else {
-        let name = text(queue, "name");
+        let name = text(&queue.json, "name");
         (name, html!("<header><h3>{}</h3>{}</header>", name, window_meter(window, &all)))
     };
-    let mut out = html!(r#"<section class="queue" data-key="queue-{}">{}<ol class="items">"#, key, header);
+    put!(out, r#"<section class="queue" data-key="queue-{}">{}<ol class="items">"#, key, header);
     let mut before: Option<&str> = None;
     let mut outside_window = false;
     for item in &all {
-        if item["active"] == false && !outside_window {
+        let json = &item.piece.json;
+        if json["active"] == false && !outside_window {
             outside_window = true;
             put!(
                 out,
@@ -230,16 +247,15 @@ fn queue_section(frame: &Frame, pipeline: &Json, queue: &Json, wanted: &Wanted) 
             );
         }
         if wanted.fits(name, item) {
-            put!(out, "{}", item_row(frame, item, before, &names));
+            item_row(out, frame, item, before, &names);
         }
-        before = Some(text(item, "uuid"));
+        before = Some(text(json, "uuid"));
     }
     put!(out, "</ol></section>");
-    out
 }
 
 /// The window, drawn: a square for each place, filled where an item stands.
-fn window_meter(window: u64, items: &[&Json]) -> Html {
+fn window_meter(window: u64, items: &[&Item]) -> Html {
     if window == 0 {
         return html!(r#"<span class="muted small">no window: every item at once</span>"#);
     }
@@ -262,7 +278,7 @@ fn window_meter(window: u64, items: &[&Json]) -> Html {
         width,
         width,
         cells,
-        items.iter().filter(|item| item["active"] == true).count(),
+        items.iter().filter(|item| item.piece.json["active"] == true).count(),
         window
     )
 }
@@ -272,23 +288,24 @@ fn is_running(job: &Json) -> bool {
 }
 
 /// How an item stands.
-fn stand(item: &Json) -> Stand {
-    if !list(item, "failing_reasons").is_empty() || item["result"].is_string() {
+fn stand(item: &Item) -> Stand {
+    let json = &item.piece.json;
+    if !list(json, "failing_reasons").is_empty() || json["result"].is_string() {
         return Stand::Bad;
     }
-    let jobs = list(item, "jobs");
-    if jobs.iter().any(is_running) {
+    if item.jobs.iter().any(|job| is_running(&job.piece.json)) {
         return Stand::Running;
     }
-    if !jobs.is_empty() && jobs.iter().all(|job| job["result"].is_string()) {
+    if !item.jobs.is_empty() && item.jobs.iter().all(|job| job.piece.json["result"].is_string()) {
         return Stand::Good;
     }
     Stand::Waiting
 }
 
-fn item_row(frame: &Frame, item: &Json, before: Option<&str>, names: &BTreeMap<&str, &Json>) -> Html {
+fn item_row(out: &mut Html, frame: &Frame, whole: &Item, before: Option<&str>, names: &BTreeMap<&str, &Json>) {
+    let item = &whole.piece.json;
     let uuid = text(item, "uuid");
-    let stand = stand(item);
+    let stand = stand(whole);
     let ahead = item["item_ahead"].as_str();
     let mut refs = Html::new();
     let mut outsides = Html::new();
@@ -305,7 +322,8 @@ fn item_row(frame: &Frame, item: &Json, before: Option<&str>, names: &BTreeMap<&
         Stand::Running => "running",
         _ => "waiting",
     };
-    let mut out = html!(
+    put!(
+        out,
         r#"<li class="item {}{}" data-key="item-{}"><span class="rail" aria-hidden="true"></span><article><header><h4><a href="{}">{}</a></h4>{}{}"#,
         stand.class(),
         chained,
@@ -325,7 +343,7 @@ fn item_row(frame: &Frame, item: &Json, before: Option<&str>, names: &BTreeMap<&
     put!(
         out,
         r#"<span class="end small muted">{}<span>in the queue for {}</span>{}</span></header>"#,
-        eta(item),
+        eta(whole),
         words::since(enqueued, frame.clock_ms()),
         buildset
     );
@@ -363,11 +381,10 @@ fn item_row(frame: &Frame, item: &Json, before: Option<&str>, names: &BTreeMap<&
     if let Some(wait) = item.get("wait").filter(|wait| !wait.is_null()) {
         put!(out, r#"<p class="reason">{}</p>"#, waiting(frame, wait));
     }
-    let jobs = list(item, "jobs");
-    if !jobs.is_empty() {
+    if !whole.jobs.is_empty() {
         put!(out, r#"<ul class="jobs" aria-label="Jobs">"#);
-        for job in jobs {
-            put!(out, "{}", job_row(frame, job));
+        for job in &whole.jobs {
+            job_row(out, frame, job);
         }
         put!(out, "</ul>");
     }
@@ -380,12 +397,11 @@ fn item_row(frame: &Frame, item: &Json, before: Option<&str>, names: &BTreeMap<&
         );
     }
     put!(out, "</article></li>");
-    out
 }
 
 /// How long an item is thought to need.
-fn eta(item: &Json) -> Html {
-    match item["remaining_time"].as_i64() {
+fn eta(item: &Item) -> Html {
+    match item.remaining {
         Some(left) if left > 0 => html!(
             r#"<span title="the longest way through its jobs, by the mean of their last successes">about {} left</span> · "#,
             words::took(left / 1_000 * 1_000)
@@ -408,52 +424,74 @@ fn waiting(frame: &Frame, wait: &Json) -> Html {
     out
 }
 
-fn job_row(frame: &Frame, job: &Json) -> Html {
-    let uuid = text(job, "uuid");
-    let start_ms = job["start_time"].as_f64().map(|seconds| (seconds * 1_000.0) as i64);
-    let estimate = Estimate::read(&job["estimate"]);
-    let (stand, says, bar) = match (job["result"].as_str(), is_running(job)) {
-        (Some(result), _) => {
-            let length = job["elapsed_time"].as_i64().map_or_else(String::new, words::took);
-            let says = html!(r#"{} <span class="num muted">{}</span>"#, words::result_badge(result), length);
-            (Stand::of_result(result), says, Html::new())
+/// A job's row, as far as it stays as it is while nothing happens to the job.
+#[derive(Debug)]
+pub(crate) struct JobHtml {
+    before: Html,
+    /// The bar and what is left of a job that runs come before it.
+    runs: bool,
+}
+
+impl JobHtml {
+    fn of(frame: &Frame, job: &Job) -> JobHtml {
+        let (json, uuid) = (&job.piece.json, text(&job.piece.json, "uuid"));
+        let runs = is_running(json);
+        let (stand, says) = match (json["result"].as_str(), runs) {
+            (Some(result), _) => {
+                let length = job.elapsed.map_or_else(String::new, words::took);
+                let says = html!(r#"{} <span class="num muted">{}</span>"#, words::result_badge(result), length);
+                (Stand::of_result(result), says)
+            }
+            (None, true) => (Stand::Running, Stand::Running.badge("running")),
+            (None, false) => (Stand::Waiting, html!("{} {}", Stand::Waiting.badge("waiting"), why(&json["wait"]))),
+        };
+        let mut more = Html::new();
+        if json["voting"] == false {
+            put!(more, r#" <span class="chip">non-voting</span>"#);
         }
-        (None, true) => {
-            let (bar, left) = meter(frame, text(job, "name"), start_ms.unwrap_or_default(), estimate);
-            (Stand::Running, html!("{}{}", Stand::Running.badge("running"), left), bar)
+        if let Some(tries) = json["tries"].as_u64().filter(|tries| *tries > 1) {
+            put!(more, r#" <span class="chip">attempt {}</span>"#, tries);
         }
-        (None, false) => {
-            let wait = &job["wait"];
-            let why = match text(wait, "detail") {
+        let mut before = html!(
+            r#"<li class="job {}" data-key="job-{}"><span class="name"><a href="{}">{}</a>{}</span><span class="says">{}"#,
+            stand.class(),
+            uuid,
+            frame.to(&format!("/build/{uuid}")),
+            text(json, "name"),
+            more,
+            says
+        );
+        if !runs {
+            put!(before, r#"</span><span class="meter"></span></li>"#);
+        }
+        JobHtml { before, runs }
+    }
+}
+
+/// What a job waits for.
+fn why(wait: &Json) -> Html {
+    match text(wait, "detail") {
+        "" => html!(""),
+        detail => html!(
+            r#"<span class="muted"><code>{}</code> {}{}</span>"#,
+            text(wait, "code"),
+            detail,
+            match text(wait, "unblocks") {
                 "" => html!(""),
-                detail => html!(
-                    r#"<span class="muted"><code>{}</code> {}{}</span>"#,
-                    text(wait, "code"),
-                    detail,
-                    match text(wait, "unblocks") {
-                        "" => html!(""),
-                        unblocks => html!(" · goes on with: {}", unblocks),
-                    }
-                ),
-            };
-            (Stand::Waiting, html!("{} {}", Stand::Waiting.badge("waiting"), why), Html::new())
-        }
-    };
-    let mut more = Html::new();
-    if job["voting"] == false {
-        put!(more, r#" <span class="chip">non-voting</span>"#);
+                unblocks => html!(" · goes on with: {}", unblocks),
+            }
+        ),
     }
-    if let Some(tries) = job["tries"].as_u64().filter(|tries| *tries > 1) {
-        put!(more, r#" <span class="chip">attempt {}</span>"#, tries);
+}
+
+fn job_row(out: &mut Html, frame: &Frame, job: &Job) {
+    let html = job.piece.html.get_or_init(|| JobHtml::of(frame, job));
+    put!(out, "{}", html.before);
+    if html.runs {
+        let json = &job.piece.json;
+        let start_ms = json["start_time"].as_f64().map(|seconds| (seconds * 1_000.0) as i64);
+        let estimate = Estimate::read(&json["estimate"]);
+        let (bar, left) = meter(frame, text(json, "name"), start_ms.unwrap_or_default(), estimate);
+        put!(out, r#"{}</span><span class="meter">{}</span></li>"#, left, bar);
     }
-    html!(
-        r#"<li class="job {}" data-key="job-{}"><span class="name"><a href="{}">{}</a>{}</span><span class="says">{}</span><span class="meter">{}</span></li>"#,
-        stand.class(),
-        uuid,
-        frame.to(&format!("/build/{uuid}")),
-        text(job, "name"),
-        more,
-        says,
-        bar
-    )
 }

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up shall fail")]
 
 mod moments;
+mod newest;
 #[expect(dead_code, reason = "shared with the tests of the page")]
 mod site;
 mod story;

@@ -35,6 +35,9 @@ const CAPACITY: Partition = Partition { domain: Domain::Capacity, index: 0 };
 /// When the first event is recorded: 2026-01-01T00:00:00Z. Each later one comes a second after.
 pub const BEGAN: i64 = 1_767_225_600;
 
+/// How many streams a site has room for where a test does not say.
+const STREAMS: usize = 8_192;
+
 /// One who appends events of one partition.
 struct Teller {
     writer: Box<dyn EventWriter>,
@@ -338,6 +341,17 @@ impl Answer {
 impl Served {
     /// Serves what a gate says, from projections below a directory.
     pub async fn start(keeper: &Gatekeeper, blobs: &MemoryBlobs, dir: &Path, rung_every: u64) -> Served {
+        Served::start_with(keeper, blobs, dir, rung_every, (STREAMS, Authenticators::none())).await
+    }
+
+    /// The same, with room for so many streams, and with those who can say who somebody is.
+    pub async fn start_with(
+        keeper: &Gatekeeper,
+        blobs: &MemoryBlobs,
+        dir: &Path,
+        rung_every: u64,
+        (streams, authenticators): (usize, Authenticators),
+    ) -> Served {
         let config = RunnerConfig { rung_every, ..RunnerConfig::new(dir) };
         let gate = Runner::<Gate>::start(keeper.log(), GATE, config.clone()).unwrap();
         let capacity = Runner::<Capacity>::start(keeper.log(), CAPACITY, config).unwrap();
@@ -376,10 +390,11 @@ impl Served {
                 PublicKey::ProjectSsh { connection, project } => Ok(format!("ssh-rsa {project} on {connection}\n")),
                 PublicKey::TenantSsh { tenant } => Ok(format!("ssh-rsa {tenant}\n")),
             }),
-            authenticators: Arc::new(Authenticators::none()),
+            authenticators: Arc::new(authenticators),
             operators: Arc::new(NoOperators),
             what_ifs: Arc::new(WhatIfsOfTheStory),
             drivers: BTreeMap::from([("forge".to_owned(), "git".to_owned())]),
+            streams,
             version: "1.2.3".into(),
         };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -543,6 +543,45 @@ async fn queues_are_filtered_and_empty_ones_say_how_something_gets_in() {
     assert!(own.text.contains("<option value=\"g*\" selected>"), "{}", own.text);
 }
 
+/// The queues of a status page, without the moment in its links.
+fn queues(page: &Page, at: u64) -> String {
+    let main = page.part("<main", "</main>").replace(&format!("?at={at}"), "").replace(&format!("&amp;at={at}"), "");
+    let queues = main.split("<section class=\"queue\"").skip(1);
+    queues.map(|queue| queue.split("</section>").next().unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_everybody_sees_follows_each_event_and_is_never_taken_for_a_moment_or_a_filter() {
+    let site = told(9).await;
+    let (_, layout, problems) = story::blobs();
+    let (mut shown, mut filtered) = (BTreeSet::new(), 0);
+    for event in story::events(layout, problems).into_iter().skip(8) {
+        let last = site.keeper.say(event);
+        site.served.reached(last).await;
+        let ask = |path: &'static str| site.ok(path);
+        let (one, other) = tokio::join!(ask("/t/demo/status"), ask("/t/d%65mo/status"));
+        let then = site.ok(&format!("/t/demo/status?at={last}")).await;
+        let mine = site.ok("/t/demo/status?filter=show-miles").await;
+        for page in [&one, &other, &mine, &then] {
+            assert_eq!(page.header("gatelog-position"), format!("gate/0:{last}"));
+            assert_eq!(page.header("cache-control"), "no-cache");
+        }
+        for page in [&one, &other] {
+            assert!(page.text.contains("data-then=\"0\"") && !page.text.contains("id=\"banner\""));
+            assert!(!page.text.contains("show-miles\" placeholder") && !page.text.contains("d%65mo"));
+            // What was kept of it is as what is made of nothing that was kept.
+            assert_eq!(skeleton(&queues(page, last)), skeleton(&queues(&then, last)), "event {last}");
+            assert_eq!(page.part("id=\"summary\"", "</p>"), then.part("id=\"summary\"", "</p>"), "event {last}");
+        }
+        assert!(then.text.contains("data-then=\"1\"") && then.text.contains("id=\"banner\""));
+        assert!(mine.text.contains("value=\"show-miles\"") && mine.text.contains("data-live=\"1\""));
+        let items = |page: &Page| page.text.matches("data-key=\"item-").count();
+        filtered += usize::from(items(&mine) < items(&one));
+        shown.insert(skeleton(&queues(&one, last)).join(" "));
+    }
+    assert!(shown.len() > 10 && filtered > 10, "{} different pages, {filtered} with a filter", shown.len());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_there_is_shown_now_and_not_in_the_past() {
     let site = told(40).await;

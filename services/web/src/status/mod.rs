@@ -1,15 +1,19 @@
 //! The live queues of a tenant, now or then.
 
+mod document;
+mod pieces;
+
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use gatelog_gate_state::GateLive;
 use gatelog_gate_state::live::{
-    BuildRow, BuildState, BuildsetRow, ItemRow, ProblemKind, QueueRow, WaitKey, subject_name,
+    BuildRow, BuildState, BuildsetRow, ItemRow, ProblemKind, QueueRow, WaitKey, WaitRow, subject_name,
 };
 use gatelog_record::draft::gate::{BuildResult, Subject, TriggerIntake, WaitSubject};
 use gatelog_record::{BuildId, ItemId};
-use gatelog_rules_config::Pipeline;
+use gatelog_rules_config::Pipeline as Configured;
 use gatelog_tables::{Backing, Table, TableError};
 use serde_json::{Value as Json, json};
 
@@ -18,21 +22,29 @@ use crate::estimate::{Ahead, Estimate, Estimates, longest};
 use crate::reading::{Live, Reading};
 use crate::shape::{git_ref, ms, queue_name, ref_id, seconds, short, wait_row};
 
-/// `status`
-pub(crate) fn document(reading: &Reading<'_>, tenant: &str) -> Result<Json, ApiError> {
+pub(crate) use document::{Document, Item, Job, Pipeline, Queue};
+use document::{ItemPiece, JobPiece};
+pub(crate) use pieces::Pieces;
+use pieces::{OfItem, OfJob};
+
+/// `status`, of pieces made before where they are the same.
+pub(crate) fn document(reading: &Reading<'_>, tenant: &str, pieces: &mut Pieces) -> Result<Document, ApiError> {
     reading.need_tenant(tenant)?;
-    match reading.live() {
-        Live::Now(live) => Status::new(reading, live, tenant)?.document(),
-        Live::Then(live) => Status::new(reading, &*live, tenant)?.document(),
-    }
+    pieces.begin();
+    let document = match reading.live() {
+        Live::Now(live) => Status::new(reading, live, tenant, pieces)?.document(),
+        Live::Then(live) => Status::new(reading, &*live, tenant, pieces)?.document(),
+    }?;
+    pieces.end();
+    Ok(document)
 }
 
 /// `status/change/{change}`
 pub(crate) fn change(reading: &Reading<'_>, tenant: &str, change: &str) -> Result<Json, ApiError> {
     reading.need_tenant(tenant)?;
     match reading.live() {
-        Live::Now(live) => Status::new(reading, live, tenant)?.change(change),
-        Live::Then(live) => Status::new(reading, &*live, tenant)?.change(change),
+        Live::Now(live) => Status::new(reading, live, tenant, &mut Pieces::default())?.change(change),
+        Live::Then(live) => Status::new(reading, &*live, tenant, &mut Pieces::default())?.change(change),
     }
 }
 
@@ -59,7 +71,8 @@ fn queued<B: Backing>(live: &GateLive<B>, tenant: &str) -> Result<usize, ApiErro
     Ok(items)
 }
 
-struct Queue {
+/// A queue in the tables.
+struct Queued {
     pipeline: String,
     name: String,
     row: QueueRow,
@@ -69,12 +82,18 @@ struct Status<'r, B: Backing> {
     reading: &'r Reading<'r>,
     live: &'r GateLive<B>,
     tenant: &'r str,
-    queues: Vec<Queue>,
+    queues: Vec<Queued>,
     estimates: Estimates,
+    pieces: &'r mut Pieces,
 }
 
 impl<'r, B: Backing> Status<'r, B> {
-    fn new(reading: &'r Reading<'r>, live: &'r GateLive<B>, tenant: &'r str) -> Result<Self, ApiError> {
+    fn new(
+        reading: &'r Reading<'r>,
+        live: &'r GateLive<B>,
+        tenant: &'r str,
+        pieces: &'r mut Pieces,
+    ) -> Result<Self, ApiError> {
         let from = (tenant.to_owned(), String::new(), String::new());
         let mut queues = Vec::new();
         for entry in live.gate.queues.range(Bound::Included(&from), Bound::Unbounded)? {
@@ -82,12 +101,12 @@ impl<'r, B: Backing> Status<'r, B> {
             if of != tenant {
                 break;
             }
-            queues.push(Queue { pipeline, name, row: row.into_owned() });
+            queues.push(Queued { pipeline, name, row: row.into_owned() });
         }
-        Ok(Status { reading, live, tenant, queues, estimates: Estimates::default() })
+        Ok(Status { reading, live, tenant, queues, estimates: Estimates::default(), pieces })
     }
 
-    fn document(mut self) -> Result<Json, ApiError> {
+    fn document(mut self) -> Result<Document, ApiError> {
         let layout = self.reading.layout(self.tenant)?;
         let in_force = self.reading.history().layout(self.tenant, self.reading.at)?;
         let mut pipelines = Vec::new();
@@ -109,14 +128,14 @@ impl<'r, B: Backing> Status<'r, B> {
             }
             triggers += 1;
         }
-        let wait = self.wait(WaitSubject::Tenant(self.tenant.to_owned()))?;
+        let wait = self.wait(WaitSubject::Tenant(self.tenant.to_owned()))?.map_or(Json::Null, |row| wait_row(&row));
         let row = self.live.gate.tenants.get(&self.tenant.to_owned())?;
         let (intake, reason) =
             row.map_or_else(Default::default, |row| (row.triggers, Some(row.triggers_reason.clone())));
-        Ok(json!({
+        let json = json!({
             "zuul_version": self.reading.app.site.version,
-            "position": self.reading.app.position(self.reading.at),
-            "position_ms": ms(self.reading.now),
+            "position": null,
+            "position_ms": null,
             "trigger_event_queue": { "length": triggers },
             "management_event_queue": { "length": 0 },
             "connection_event_queues": {},
@@ -129,8 +148,10 @@ impl<'r, B: Backing> Status<'r, B> {
             },
             "last_reconfigured": in_force.map(|entry| ms(entry.activated_at)),
             "wait": wait,
-            "pipelines": pipelines,
-        }))
+            "pipelines": [],
+        });
+        let position = self.reading.app.position(self.reading.at);
+        Ok(Document { json, position, position_ms: ms(self.reading.now), pipelines })
     }
 
     fn change(mut self, change: &str) -> Result<Json, ApiError> {
@@ -143,14 +164,14 @@ impl<'r, B: Backing> Status<'r, B> {
                         || subject.commit.as_deref() == Some(change)
                 });
                 if here {
-                    found.push(self.item(&item)?);
+                    found.push(self.item(item)?.json());
                 }
             }
         }
         Ok(Json::Array(found))
     }
 
-    fn pipeline(&mut self, name: &str, pipeline: Option<&Pipeline>) -> Result<Json, ApiError> {
+    fn pipeline(&mut self, name: &str, pipeline: Option<&Configured>) -> Result<Pipeline, ApiError> {
         let drivers = &self.reading.app.site.drivers;
         let triggers: Vec<Json> = pipeline
             .into_iter()
@@ -163,7 +184,7 @@ impl<'r, B: Backing> Status<'r, B> {
                 queues.push(self.queue(number)?);
             }
         }
-        Ok(json!({
+        let json = json!({
             "name": name,
             "description": pipeline.map(|pipeline| pipeline.description.as_str()),
             "state": "normal",
@@ -172,47 +193,51 @@ impl<'r, B: Backing> Status<'r, B> {
             "trigger_events": 0,
             "result_events": 0,
             "management_events": 0,
-            "change_queues": queues,
-        }))
+            "change_queues": [],
+        });
+        Ok(Pipeline { json, queues })
     }
 
-    fn queue(&mut self, number: usize) -> Result<Json, ApiError> {
+    fn queue(&mut self, number: usize) -> Result<Queue, ApiError> {
         let items = self.items(number)?;
-        let mut heads: Vec<Vec<Json>> = Vec::new();
-        for item in &items {
-            let json = self.item(item)?;
-            match heads.last_mut() {
-                // Zuul: an item that stands behind nothing begins a row of its own.
-                Some(head) if item.ahead.is_some() => head.push(json),
-                _ => heads.push(vec![json]),
-            }
-        }
         let queue = self.queues.get(number);
         let subject = items.last().and_then(|item| item.row.subjects.first());
-        Ok(json!({
+        let json = json!({
             "name": queue.map(|queue| queue_name(&queue.name, subject)),
             "branch": null,
             "window": queue.map_or(0, |queue| queue.row.window),
-            "heads": heads,
-        }))
+            "heads": [],
+        });
+        let mut heads: Vec<Vec<Item>> = Vec::new();
+        for placed in items {
+            let behind_another = placed.ahead.is_some();
+            let item = self.item(placed)?;
+            match heads.last_mut() {
+                // Zuul: an item that stands behind nothing begins a row of its own.
+                Some(head) if behind_another => head.push(item),
+                _ => heads.push(vec![item]),
+            }
+        }
+        Ok(Queue { json, heads })
     }
 
     /// The items of a queue with where each stands.
-    fn items(&self, number: usize) -> Result<Vec<Placed>, ApiError> {
+    fn items(&self, number: usize) -> Result<Vec<Placed<'r>>, ApiError> {
         let Some(queue) = self.queues.get(number) else { return Ok(Vec::new()) };
-        let mut items: Vec<Placed> = Vec::new();
+        let mut items: Vec<Placed<'r>> = Vec::new();
+        let live = self.live;
         let mut places: BTreeMap<ItemId, usize> = BTreeMap::new();
         // The nearest item ahead that is not failing.
         let mut sound = None;
         for (place, id) in queue.row.items.iter().enumerate() {
-            let Some(row) = self.live.gate.items.get(id)?.map(|row| row.into_owned()) else {
+            let Some(row) = live.gate.items.get(id)? else {
                 return Err(ApiError::Internal(format!(
                     "queue {} names item {id}, which is not in the tables",
                     queue.name
                 )));
             };
             let buildset = match &row.buildset {
-                Some(buildset) => self.live.gate.buildsets.get(buildset)?.map(|row| row.into_owned()),
+                Some(buildset) => live.gate.buildsets.get(buildset)?,
                 None => None,
             };
             let ahead = match &buildset {
@@ -237,70 +262,41 @@ impl<'r, B: Backing> Status<'r, B> {
         Ok(items)
     }
 
-    fn item(&mut self, item: &Placed) -> Result<Json, ApiError> {
+    fn item(&mut self, item: Placed<'r>) -> Result<Item, ApiError> {
+        let live = self.live;
         let mut jobs = Vec::new();
         let mut ahead = Vec::new();
         for id in item.buildset.iter().flat_map(|buildset| &buildset.builds) {
-            let Some(build) = self.live.gate.builds.get(id)?.map(|row| row.into_owned()) else { continue };
-            let (json, left) = self.job(*id, &build, &item.row)?;
+            let Some(build) = live.gate.builds.get(id)? else { continue };
+            let (job, left) = self.job(*id, &build, &item.row)?;
             let after = build.job.dependencies.iter().map(|(job, _)| job.clone()).collect();
             ahead.push(Ahead { name: build.job.name.clone(), after, left });
-            jobs.push(json);
+            jobs.push(job);
         }
-        let remaining = longest(&ahead);
-        let problem = item.buildset.as_ref().and_then(|buildset| buildset.problem.as_ref());
-        let result = problem.map(|problem| match problem.kind {
-            ProblemKind::Conflict => "MERGE_CONFLICT",
-            ProblemKind::Config => "CONFIG_ERROR",
-            ProblemKind::NoJobs => "NO_JOBS",
-            ProblemKind::Error => "ERROR",
-        });
-        let refs: Result<Vec<Json>, ApiError> =
-            item.row.subjects.iter().map(|subject| self.reference(subject)).collect();
-        Ok(json!({
-            "id": item.id.to_string(),
-            "uuid": item.id.to_string(),
-            "active": item.active,
-            "live": item.row.live,
-            "refs": refs?,
-            "item_ahead": item.ahead.map(|ahead| ahead.to_string()),
-            "items_behind": item.behind.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            "failing_reasons": item.row.failing,
-            "zuul_ref": item.row.buildset.map(|buildset| format!("Z{buildset}")),
-            "buildset": item.row.buildset.map(|buildset| buildset.to_string()),
-            "enqueue_time": ms(item.row.enqueued_at),
-            "remaining_time": remaining,
-            "result": result,
-            "problem": problem.map(|problem| json!({ "code": problem.code, "message": problem.message })),
-            "reason": item.row.reason,
-            "resets": item.row.resets,
-            "wait": self.wait(WaitSubject::Item(item.id))?,
-            "jobs": jobs,
-        }))
+        let wait = self.wait(WaitSubject::Item(item.id))?;
+        let owners: Result<Vec<Option<String>>, ApiError> =
+            item.row.subjects.iter().map(|subject| self.owner(subject)).collect();
+        let of = OfItem {
+            row: &item.row,
+            problem: item.buildset.as_ref().and_then(|buildset| buildset.problem.as_ref()),
+            ahead: item.ahead,
+            behind: &item.behind,
+            active: item.active,
+            wait: wait.as_deref(),
+            owners: &owners?,
+        };
+        let piece = self.pieces.item(item.id, &of, || item_piece(item.id, &of));
+        Ok(Item { piece, remaining: longest(&ahead), jobs })
     }
 
-    fn reference(&self, subject: &Subject) -> Result<Json, ApiError> {
+    /// The owner of a change, by an opaque id: the name is under seal.
+    fn owner(&self, subject: &Subject) -> Result<Option<String>, ApiError> {
         let key = (self.tenant.to_owned(), subject.project.clone(), subject_name(subject));
-        // The owner is told by its opaque id: the name is under seal.
-        let owner = self.live.gate.changes.get(&key)?.map(|row| row.facts.owner.to_string());
-        let mut json = json!({
-            "id": ref_id(subject),
-            "url": subject.url,
-            "ref": subject.git_ref,
-            "project": short(&subject.project),
-            "project_canonical": subject.project,
-            "owner": owner,
-        });
-        if let (Json::Object(own), Json::Object(more)) = (&mut json, git_ref(subject)) {
-            for (name, value) in more {
-                own.entry(name).or_insert(value);
-            }
-        }
-        Ok(json)
+        Ok(self.live.gate.changes.get(&key)?.map(|row| row.facts.owner.to_string()))
     }
 
     /// A job, and how much longer it is thought to take, in milliseconds.
-    fn job(&mut self, id: BuildId, build: &BuildRow, item: &ItemRow) -> Result<(Json, Option<i64>), ApiError> {
+    fn job(&mut self, id: BuildId, build: &BuildRow, item: &ItemRow) -> Result<(Job, Option<i64>), ApiError> {
         let estimate = self.estimates.of(self.reading, self.tenant, &build.job.name)?;
         let estimated_ms = estimate.map(|estimate| estimate.mean_ms);
         let running = build.state == BuildState::Running;
@@ -314,54 +310,111 @@ impl<'r, B: Backing> Status<'r, B> {
             (None, Some(estimated)) => Some((estimated - elapsed.filter(|_| running).unwrap_or(0)).max(0)),
             (None, None) => None,
         };
-        let result = build.result.map(|result| result.word());
-        let uuid = id.to_string();
-        let console = format!("/api/tenant/{}/build/{uuid}/console", segment(self.tenant));
         let wait = self.wait(WaitSubject::Build(id))?;
-        // What ran without a worker has no console.
-        let said = build.attempt > 0;
-        let json = json!({
-            "name": build.job.name,
-            "dependencies": build.job.dependencies.iter().map(|(job, _)| job).collect::<Vec<_>>(),
-            "elapsed_time": elapsed,
-            "remaining_time": remaining.filter(|_| item.live),
-            "url": said.then_some(&console),
-            "report_url": build.log_url.as_ref().filter(|_| result.is_some()).or(said.then_some(&console)),
-            "result": result,
-            "voting": build.job.voting,
-            "uuid": uuid,
-            "execute_time": build.started_at.map(seconds),
-            "start_time": build.started_at.map(seconds),
-            "end_time": build.finished_at.filter(|_| !running).map(seconds),
-            "estimate": estimate.map(Estimate::json),
-            "estimated_time": estimated_ms.map(|estimated| (estimated + 500) / 1_000),
-            "pipeline": item.pipeline,
-            "canceled": build.result == Some(BuildResult::Canceled),
-            "paused": build.paused,
-            "pre_fail": build.pre_fail,
-            "retry": build.attempt > 1,
-            "snapshotting": false,
-            "tries": build.attempt,
-            "queued": result.is_none() && !running,
-            "waiting_status": wait.get("detail"),
-            "worker": build.worker,
-            "detail": build.detail,
-            "settled": build.settled,
-            "wait": wait,
-        });
-        Ok((json, remaining))
+        let of = OfJob { build, pipeline: &item.pipeline, wait: wait.as_deref(), estimate };
+        let tenant = self.tenant;
+        let piece = self.pieces.job(id, &of, || job_piece(tenant, id, &of));
+        Ok((Job { piece, elapsed, remaining: remaining.filter(|_| item.live) }, remaining))
     }
 
-    fn wait(&self, subject: WaitSubject) -> Result<Json, TableError> {
-        Ok(self.live.gate.waits.get(&WaitKey(subject))?.map_or(Json::Null, |row| wait_row(&row)))
+    fn wait(&self, subject: WaitSubject) -> Result<Option<Cow<'r, WaitRow>>, TableError> {
+        self.live.gate.waits.get(&WaitKey(subject))
     }
 }
 
+fn item_piece(id: ItemId, of: &OfItem<'_>) -> ItemPiece {
+    let row = of.row;
+    let result = of.problem.map(|problem| match problem.kind {
+        ProblemKind::Conflict => "MERGE_CONFLICT",
+        ProblemKind::Config => "CONFIG_ERROR",
+        ProblemKind::NoJobs => "NO_JOBS",
+        ProblemKind::Error => "ERROR",
+    });
+    let refs = row.subjects.iter().zip(of.owners).map(|(subject, owner)| reference(subject, owner.as_deref()));
+    ItemPiece::new(json!({
+        "id": id.to_string(),
+        "uuid": id.to_string(),
+        "active": of.active,
+        "live": row.live,
+        "refs": refs.collect::<Vec<_>>(),
+        "item_ahead": of.ahead.map(|ahead| ahead.to_string()),
+        "items_behind": of.behind.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "failing_reasons": row.failing,
+        "zuul_ref": row.buildset.map(|buildset| format!("Z{buildset}")),
+        "buildset": row.buildset.map(|buildset| buildset.to_string()),
+        "enqueue_time": ms(row.enqueued_at),
+        "remaining_time": null,
+        "result": result,
+        "problem": of.problem.map(|problem| json!({ "code": problem.code, "message": problem.message })),
+        "reason": row.reason,
+        "resets": row.resets,
+        "wait": of.wait.map_or(Json::Null, wait_row),
+        "jobs": [],
+    }))
+}
+
+fn reference(subject: &Subject, owner: Option<&str>) -> Json {
+    let mut json = json!({
+        "id": ref_id(subject),
+        "url": subject.url,
+        "ref": subject.git_ref,
+        "project": short(&subject.project),
+        "project_canonical": subject.project,
+        "owner": owner,
+    });
+    if let (Json::Object(own), Json::Object(more)) = (&mut json, git_ref(subject)) {
+        for (name, value) in more {
+            own.entry(name).or_insert(value);
+        }
+    }
+    json
+}
+
+fn job_piece(tenant: &str, id: BuildId, of: &OfJob<'_>) -> JobPiece {
+    let (build, estimate) = (of.build, of.estimate);
+    let running = build.state == BuildState::Running;
+    let result = build.result.map(|result| result.word());
+    let uuid = id.to_string();
+    let console = format!("/api/tenant/{}/build/{uuid}/console", segment(tenant));
+    let wait = of.wait.map_or(Json::Null, wait_row);
+    // What ran without a worker has no console.
+    let said = build.attempt > 0;
+    JobPiece::new(json!({
+        "name": build.job.name,
+        "dependencies": build.job.dependencies.iter().map(|(job, _)| job).collect::<Vec<_>>(),
+        "elapsed_time": null,
+        "remaining_time": null,
+        "url": said.then_some(&console),
+        "report_url": build.log_url.as_ref().filter(|_| result.is_some()).or(said.then_some(&console)),
+        "result": result,
+        "voting": build.job.voting,
+        "uuid": uuid,
+        "execute_time": build.started_at.map(seconds),
+        "start_time": build.started_at.map(seconds),
+        "end_time": build.finished_at.filter(|_| !running).map(seconds),
+        "estimate": estimate.map(Estimate::json),
+        "estimated_time": estimate.map(|estimate| (estimate.mean_ms + 500) / 1_000),
+        "pipeline": of.pipeline,
+        "canceled": build.result == Some(BuildResult::Canceled),
+        "paused": build.paused,
+        "pre_fail": build.pre_fail,
+        "retry": build.attempt > 1,
+        "snapshotting": false,
+        "tries": build.attempt,
+        "queued": result.is_none() && !running,
+        "waiting_status": wait.get("detail"),
+        "worker": build.worker,
+        "detail": build.detail,
+        "settled": build.settled,
+        "wait": wait,
+    }))
+}
+
 /// An item with its place in its queue.
-struct Placed {
+struct Placed<'r> {
     id: ItemId,
-    row: ItemRow,
-    buildset: Option<BuildsetRow>,
+    row: Cow<'r, ItemRow>,
+    buildset: Option<Cow<'r, BuildsetRow>>,
     ahead: Option<ItemId>,
     behind: Vec<ItemId>,
     active: bool,
