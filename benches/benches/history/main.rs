@@ -22,8 +22,12 @@ use gatelog_benches::table::{Table, per_second};
 use gatelog_log_embedded::{EmbeddedLog, ReaderOptions};
 use gatelog_writer::registry_digest;
 
+/// As in the binary: to decide and to fold is to make and drop many small things.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Raised whenever the same number of events would be another history.
-const GENERATOR: u32 = 1;
+const GENERATOR: u32 = 2;
 /// How many events without a word about it.
 const EVENTS: u64 = 1_000_000;
 
@@ -68,9 +72,7 @@ fn history(events: u64) -> Result<History, Failure> {
     }
     eprintln!("making {events} events in {}", site.display());
     std::fs::create_dir_all(&site)?;
-    let made = OpenDev::make(&site.join("log"), events, |count, seconds| {
-        eprintln!("{count} events after {seconds:.0} s");
-    })?;
+    let made = OpenDev::make(&site.join("log"), events, |progress| eprintln!("{progress}"))?;
     std::fs::write(site.join("tenants.yaml"), TENANT_FILE)?;
     std::fs::write(&told, serde_json::to_string(&made)?)?;
     Ok(History { site, made })
