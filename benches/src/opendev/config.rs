@@ -103,6 +103,23 @@ fn check_jobs(tenant: &Tenant, index: usize) -> Vec<(String, bool)> {
     jobs
 }
 
+/// The tenant file: what a site is served with, and what its log names as the one in force.
+///
+/// # Errors
+/// Never: a text takes whatever is written to it.
+pub fn tenant_file() -> Result<String, std::fmt::Error> {
+    let mut text = String::new();
+    for tenant in &TENANTS {
+        let name = tenant.name;
+        writeln!(text, "- tenant:\n    name: {name}\n    source:\n      {CONNECTION}:")?;
+        writeln!(text, "        config-projects: [{}]\n        untrusted-projects:", config_project(tenant))?;
+        for index in 0..tenant.projects {
+            writeln!(text, "          - {}", project(tenant, index))?;
+        }
+    }
+    Ok(text)
+}
+
 /// A tenant's configuration: one file of its configuration project.
 ///
 /// # Errors

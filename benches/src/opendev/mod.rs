@@ -18,7 +18,8 @@ pub mod life;
 mod site;
 
 pub use chance::Chance;
-pub use site::{Made, OpenDev, Progress, TENANT_FILE};
+pub use config::tenant_file;
+pub use site::{Made, OpenDev, Progress};
 
 use gatelog_record::{Domain, Partition};
 

@@ -28,15 +28,13 @@ use serde::{Deserialize, Serialize};
 
 use super::answers::Answers;
 use super::chance::Chance;
-use super::config::{CONNECTION, TENANTS, canonical, config_project, project, seconds, spread_of, text};
+use super::config::{CONNECTION, TENANTS, canonical, config_project, project, seconds, spread_of, tenant_file, text};
 use super::forge::{Change, number};
 use super::host::{Host, InFlight, timers_set};
 use super::life::{self, End, HOUR, MINUTE, Next, SECOND};
 use super::{CAPACITY, GATE};
 use crate::Failure;
 
-/// What stands in the tenant file of a site that is to be served on this history.
-pub const TENANT_FILE: &str = "# The tenants of the made-up site stand on its log.\n";
 /// After how many events what was taken and decided is written down.
 const WRITE_EVERY: u64 = 2_000;
 /// How often it is told how far it is, in events.
@@ -459,34 +457,35 @@ impl OpenDev {
     }
 
     fn load_tenants(&mut self) -> Result<(), Failure> {
+        let text = tenant_file()?;
+        let (specs, problems) = rules_config::parse_tenant_file(&text);
+        if let Some(problem) = problems.first() {
+            return Err(format!("the site's own tenant file: {problem}").into());
+        }
         let mut tenants = Vec::new();
-        for tenant in &TENANTS {
-            let mut settings =
-                rules_config::TenantSettings { name: tenant.name.into(), ..rules_config::TenantSettings::default() };
+        for spec in specs {
+            let mut settings = spec.settings;
             settings.connections = vec![CONNECTION.into()];
             settings.drivers = BTreeMap::from([(CONNECTION.to_owned(), "plain-git".to_owned())]);
             let mut projects = Vec::new();
-            let own = (0..tenant.projects).map(|index| (project(tenant, index), false));
-            for (name, trusted) in std::iter::once((config_project(tenant), true)).chain(own) {
-                let mut known = rules_config::TenantProject::new(CONNECTION, &name, trusted);
-                known.canonical_name = canonical(&name);
-                settings.projects.push(known);
+            for known in &mut settings.projects {
+                known.canonical_name = canonical(&known.name);
                 projects.push(TenantProject {
-                    connection: CONNECTION.into(),
-                    project: canonical(&name),
-                    trusted,
+                    connection: known.connection.clone(),
+                    project: known.canonical_name.clone(),
+                    trusted: known.trusted,
                     reads_config: true,
                 });
             }
             tenants.push(TenantLoaded {
-                tenant: tenant.name.into(),
+                tenant: settings.name.clone(),
                 version: 1,
                 settings: self.answers.kept.put(&codec::encode(&settings)?)?,
                 projects,
                 web_root: "https://zuul.opendev.example".into(),
             });
         }
-        let file = self.answers.kept.put(TENANT_FILE.as_bytes())?;
+        let file = self.answers.kept.put(text.as_bytes())?;
         self.route(IntakeInput::TenantFile(TenantFile { version: 1, file, tenants }))
     }
 
