@@ -134,7 +134,7 @@ pub fn verify(history: &History, table: &mut Table, home: &Path) -> Result<(), F
     // The same history from its beginning, but shorter.
     let dir = tempfile::tempdir_in(home)?;
     let part = PART.min(history.events());
-    let made = OpenDev::make(&dir.path().join("log"), part, |_, _| {})?;
+    let made = OpenDev::make(&dir.path().join("log"), part, |_| {})?;
     let log = EmbeddedLog::open_reader(dir.path().join("log"), ReaderOptions::default())?;
     let blobs = FileBlobs::open_reader(dir.path().join("log").join("blobs"));
     let (before, began) = (thread_cpu(), Instant::now());

@@ -56,9 +56,9 @@ pub fn seconds(job: &str) -> u64 {
     let spread = |from: u64, to: u64| from + spread_of(job) % (to - from);
     match job.split('-').next().unwrap_or_default() {
         "style" | "docs" => spread(180, 480),
-        "unit" => spread(360, 1_500),
-        "functional" => spread(1_200, 3_600),
-        "tempest" => spread(3_000, 7_800),
+        "unit" => spread(240, 1_200),
+        "functional" => spread(900, 2_700),
+        "tempest" => spread(2_400, 6_000),
         _ => spread(120, 600),
     }
 }
@@ -89,8 +89,8 @@ fn check_jobs(tenant: &Tenant, index: usize) -> Vec<(String, bool)> {
         draw += 1;
         let seed = spread_of(&format!("{} {index} {draw}", tenant.name));
         let (sort, of) = match seed % 100 {
-            0..=39 => SORTS[1],
-            40..=74 => SORTS[2],
+            0..=59 => SORTS[1],
+            60..=87 => SORTS[2],
             _ => SORTS[3],
         };
         let job = format!("{sort}-{:02}", (seed / 100) as usize % of);
@@ -101,6 +101,23 @@ fn check_jobs(tenant: &Tenant, index: usize) -> Vec<(String, bool)> {
         }
     }
     jobs
+}
+
+/// The tenant file: what a site is served with, and what its log names as the one in force.
+///
+/// # Errors
+/// Never: a text takes whatever is written to it.
+pub fn tenant_file() -> Result<String, std::fmt::Error> {
+    let mut text = String::new();
+    for tenant in &TENANTS {
+        let name = tenant.name;
+        writeln!(text, "- tenant:\n    name: {name}\n    source:\n      {CONNECTION}:")?;
+        writeln!(text, "        config-projects: [{}]\n        untrusted-projects:", config_project(tenant))?;
+        for index in 0..tenant.projects {
+            writeln!(text, "          - {}", project(tenant, index))?;
+        }
+    }
+    Ok(text)
 }
 
 /// A tenant's configuration: one file of its configuration project.

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gatelog_event_log::Log;
 use gatelog_gate_state::live::Work;
@@ -28,19 +28,47 @@ use serde::{Deserialize, Serialize};
 
 use super::answers::Answers;
 use super::chance::Chance;
-use super::config::{CONNECTION, TENANTS, canonical, config_project, project, seconds, spread_of, text};
+use super::config::{CONNECTION, TENANTS, canonical, config_project, project, seconds, spread_of, tenant_file, text};
 use super::forge::{Change, number};
 use super::host::{Host, InFlight, timers_set};
 use super::life::{self, End, HOUR, MINUTE, Next, SECOND};
 use super::{CAPACITY, GATE};
 use crate::Failure;
 
-/// What stands in the tenant file of a site that is to be served on this history.
-pub const TENANT_FILE: &str = "# The tenants of the made-up site stand on its log.\n";
 /// After how many events what was taken and decided is written down.
 const WRITE_EVERY: u64 = 2_000;
 /// How often it is told how far it is, in events.
-const TELL_EVERY: u64 = 1_000_000;
+const TELL_EVERY: u64 = 100_000;
+
+/// How far a history is that is being made.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Events so far.
+    pub events: u64,
+    /// How long making them took, in seconds.
+    pub seconds: f64,
+    /// Days of the site's own time.
+    pub days: f64,
+    /// Items in the pipelines.
+    pub items: usize,
+    /// Builds that wait for a slot.
+    pub waiting: usize,
+    /// Builds that run.
+    pub running: usize,
+    /// Builds that ended, attempts that do not count among them.
+    pub attempts: u64,
+}
+
+impl std::fmt::Display for Progress {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Progress { events, seconds, days, items, waiting, running, attempts } = self;
+        write!(
+            to,
+            "{events} events after {seconds:.0} s: day {days:.2}, {attempts} builds ended, {running} run, {waiting} wait; \
+             {items} items"
+        )
+    }
+}
 
 /// A history that was made.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -107,7 +135,7 @@ impl OpenDev {
     ///
     /// # Errors
     /// When the log cannot be written, or something does not hold together.
-    pub fn make(dir: &Path, events: u64, tell: impl Fn(u64, f64)) -> Result<Made, Failure> {
+    pub fn make(dir: &Path, events: u64, tell: impl Fn(Progress)) -> Result<Made, Failure> {
         let began = Instant::now();
         let mut site = OpenDev::new(dir)?;
         let (mut written, mut told) = (0, TELL_EVERY);
@@ -118,7 +146,7 @@ impl OpenDev {
                 written = count;
             }
             if count >= told {
-                tell(count, began.elapsed().as_secs_f64());
+                tell(site.progress(count, began.elapsed()));
                 told += TELL_EVERY;
             }
             if count >= events {
@@ -133,7 +161,7 @@ impl OpenDev {
             inputs: site.gate.taken() + site.capacity.taken(),
             attempts: site.attempts,
             running: site.runs.len(),
-            days: (site.now - life::BEGINNING) as f64 / life::DAY as f64,
+            days: site.days(),
             seconds: began.elapsed().as_secs_f64(),
         })
     }
@@ -179,6 +207,22 @@ impl OpenDev {
         site.later(0, Task::Arrive);
         site.settle()?;
         Ok(site)
+    }
+
+    fn days(&self) -> f64 {
+        (self.now - life::BEGINNING) as f64 / life::DAY as f64
+    }
+
+    fn progress(&self, events: u64, took: Duration) -> Progress {
+        Progress {
+            events,
+            seconds: took.as_secs_f64(),
+            days: self.days(),
+            items: self.gate.state().gate.items.rows.len(),
+            waiting: self.asked.len().saturating_sub(self.runs.len()),
+            running: self.runs.len(),
+            attempts: self.attempts,
+        }
     }
 
     fn write(&mut self) -> Result<(), Failure> {
@@ -413,34 +457,35 @@ impl OpenDev {
     }
 
     fn load_tenants(&mut self) -> Result<(), Failure> {
+        let text = tenant_file()?;
+        let (specs, problems) = rules_config::parse_tenant_file(&text);
+        if let Some(problem) = problems.first() {
+            return Err(format!("the site's own tenant file: {problem}").into());
+        }
         let mut tenants = Vec::new();
-        for tenant in &TENANTS {
-            let mut settings =
-                rules_config::TenantSettings { name: tenant.name.into(), ..rules_config::TenantSettings::default() };
+        for spec in specs {
+            let mut settings = spec.settings;
             settings.connections = vec![CONNECTION.into()];
             settings.drivers = BTreeMap::from([(CONNECTION.to_owned(), "plain-git".to_owned())]);
             let mut projects = Vec::new();
-            let own = (0..tenant.projects).map(|index| (project(tenant, index), false));
-            for (name, trusted) in std::iter::once((config_project(tenant), true)).chain(own) {
-                let mut known = rules_config::TenantProject::new(CONNECTION, &name, trusted);
-                known.canonical_name = canonical(&name);
-                settings.projects.push(known);
+            for known in &mut settings.projects {
+                known.canonical_name = canonical(&known.name);
                 projects.push(TenantProject {
-                    connection: CONNECTION.into(),
-                    project: canonical(&name),
-                    trusted,
+                    connection: known.connection.clone(),
+                    project: known.canonical_name.clone(),
+                    trusted: known.trusted,
                     reads_config: true,
                 });
             }
             tenants.push(TenantLoaded {
-                tenant: tenant.name.into(),
+                tenant: settings.name.clone(),
                 version: 1,
                 settings: self.answers.kept.put(&codec::encode(&settings)?)?,
                 projects,
                 web_root: "https://zuul.opendev.example".into(),
             });
         }
-        let file = self.answers.kept.put(TENANT_FILE.as_bytes())?;
+        let file = self.answers.kept.put(text.as_bytes())?;
         self.route(IntakeInput::TenantFile(TenantFile { version: 1, file, tenants }))
     }
 

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 
-use gatelog_capacity_state::{LeaseRow, WorkerRow, pause_key};
+use gatelog_capacity_state::{LeaseRow, WorkerRow};
 use gatelog_deciding::Refusal;
 use gatelog_record::LeaseId;
 use gatelog_record::draft::capacity::{LeaseGranted, LeaseWaitChanged, NodeGrant, Pausable};
@@ -19,6 +19,9 @@ use crate::{Limits, Making};
 /// How many leases are told in one decision that what they wait for changed. The rest keep the reason
 /// they have until the next decision: a decision has a budget, and being granted does not depend on it.
 const MAX_TOLD: usize = 5_000;
+
+/// Waits for a slot.
+const NO_SLOT: &str = "no-slot";
 
 /// How many executors are named in one reason.
 const MAX_NAMED: usize = 3;
@@ -34,6 +37,7 @@ struct Waits {
 /// reason even if it is too far back to be looked at.
 pub(crate) fn grant(making: &mut Making<'_>, limits: &Limits, newest: Option<LeaseId>) -> Result<(), Refusal> {
     let mut kept: BTreeMap<String, u32> = BTreeMap::new();
+    let paused = paused(making);
     let mut ahead = 0_u64;
     let mut told = 0;
     for (_, tenants) in considered(making, limits) {
@@ -42,9 +46,10 @@ pub(crate) fn grant(making: &mut Making<'_>, limits: &Limits, newest: Option<Lea
             waiting.keys().map(|tenant| (last_grant(making, tenant), tenant.clone())).collect();
         while let Some((turn, tenant)) = turns.pop_first() {
             let Some(lease) = waiting.get_mut(&tenant).and_then(VecDeque::pop_front) else { continue };
-            let Some(row) = making.state.own.leases.row(&lease).cloned() else { continue };
-            match choose(making, &kept, &row, ahead) {
+            let Some(row) = making.state.own.leases.row(&lease) else { continue };
+            match choose(making, &paused, &kept, row, ahead) {
                 Ok(worker) => {
+                    let row = row.clone();
                     give(making, lease, &row, &worker)?;
                     turns.insert((last_grant(making, &tenant), tenant));
                 }
@@ -56,8 +61,10 @@ pub(crate) fn grant(making: &mut Making<'_>, limits: &Limits, newest: Option<Lea
                         }
                         ahead += 1;
                     }
-                    if row.wait.is_none() || told < MAX_TOLD {
-                        told += usize::from(say(making, lease, &row, waits)?);
+                    let may = row.wait.is_none() || told < MAX_TOLD;
+                    if may && !is_said(row, waits.code, &waits.subject) {
+                        say(making, lease, waits)?;
+                        told += 1;
                     }
                     turns.insert((turn, tenant));
                 }
@@ -67,12 +74,11 @@ pub(crate) fn grant(making: &mut Making<'_>, limits: &Limits, newest: Option<Lea
     if let Some(lease) = newest
         && let Some(row) = making.state.own.leases.row(&lease).filter(|row| row.grant.is_none() && row.wait.is_none())
     {
-        let row = row.clone();
         let detail = format!(
             "tenant {} has {} requests of this priority before it, and no more are looked at",
             row.ask.tenant, limits.considered
         );
-        say(making, lease, &row, Waits { code: "fair-share", subject: String::new(), detail })?;
+        say(making, lease, Waits { code: "fair-share", subject: String::new(), detail })?;
     }
     Ok(())
 }
@@ -100,8 +106,20 @@ fn last_grant(making: &Making<'_>, tenant: &String) -> u64 {
     making.state.own.turns.row(tenant).map_or(0, |turn| turn.last_grant)
 }
 
+/// The executors that are paused, and why. Asked once for all leases that are looked at: there may be hundreds.
+fn paused(making: &Making<'_>) -> BTreeMap<String, String> {
+    let executors = making.state.own.pauses.every().filter(|((role, _), _)| role == Pausable::Executor.word());
+    executors.map(|((_, component), pause)| (component.clone(), pause.reason.clone())).collect()
+}
+
 /// The worker for a lease, or what it waits for.
-fn choose(making: &Making<'_>, kept: &BTreeMap<String, u32>, row: &LeaseRow, ahead: u64) -> Result<WorkerRow, Waits> {
+fn choose(
+    making: &Making<'_>,
+    pauses: &BTreeMap<String, String>,
+    kept: &BTreeMap<String, u32>,
+    row: &LeaseRow,
+    ahead: u64,
+) -> Result<WorkerRow, Waits> {
     let own = &making.state.own;
     let labels = || row.ask.nodes.iter().map(|node| node.label.as_str());
     let able: Vec<&WorkerRow> = own
@@ -120,12 +138,12 @@ fn choose(making: &Making<'_>, kept: &BTreeMap<String, u32>, row: &LeaseRow, ahe
         };
         return Err(Waits { code: "no-worker", subject: wanted, detail });
     }
-    let pause_of = |worker: &WorkerRow| own.pauses.row(&pause_key(Pausable::Executor, &worker.offer.worker));
+    let pause_of = |worker: &WorkerRow| pauses.get(&worker.offer.worker);
     let (paused, able): (Vec<&WorkerRow>, Vec<&WorkerRow>) =
         able.into_iter().partition(|worker| pause_of(worker).is_some());
     if able.is_empty() {
         let told = paused.iter().take(MAX_NAMED).map(|worker| {
-            let reason = pause_of(worker).map(|pause| pause.reason.as_str()).unwrap_or_default();
+            let reason = pause_of(worker).map(String::as_str).unwrap_or_default();
             format!("{} ({})", worker.offer.worker, if reason.is_empty() { "no reason given" } else { reason })
         });
         let mut told = told.collect::<Vec<_>>().join(", ");
@@ -155,13 +173,17 @@ fn choose(making: &Making<'_>, kept: &BTreeMap<String, u32>, row: &LeaseRow, ahe
     // The one with the most free slots; of equals the first by name.
     let best = able.iter().filter(|worker| worker.free() > 0).min_by_key(|worker| u32::MAX - worker.free());
     best.map(|worker| (*worker).clone()).ok_or_else(|| {
+        if is_said(row, NO_SLOT, "") {
+            // Nobody will read the sentence.
+            return Waits { code: NO_SLOT, subject: String::new(), detail: String::new() };
+        }
         let slots: u64 = able.iter().map(|worker| u64::from(worker.offer.slots)).sum();
         let mut detail = format!("all {slots} slots that would do are taken; {ahead} requests are ahead");
         if !paused.is_empty() {
             let paused: u64 = paused.iter().map(|worker| u64::from(worker.offer.slots)).sum();
             detail.push_str(&format!("; {paused} more are on executors that are paused"));
         }
-        Waits { code: "no-slot", subject: String::new(), detail }
+        Waits { code: NO_SLOT, subject: String::new(), detail }
     })
 }
 
@@ -183,11 +205,13 @@ fn give(making: &mut Making<'_>, lease: LeaseId, row: &LeaseRow, worker: &Worker
     }))
 }
 
-/// Says what a lease waits for, if that is news; gives whether it was.
-fn say(making: &mut Making<'_>, lease: LeaseId, row: &LeaseRow, waits: Waits) -> Result<bool, Refusal> {
-    if row.wait.as_ref().is_some_and(|wait| wait.code == waits.code && wait.subject == waits.subject) {
-        return Ok(false);
-    }
+/// Whether a lease was told already that it waits for this.
+fn is_said(row: &LeaseRow, code: &str, subject: &str) -> bool {
+    row.wait.as_ref().is_some_and(|wait| wait.code == code && wait.subject == subject)
+}
+
+/// Says what a lease waits for.
+fn say(making: &mut Making<'_>, lease: LeaseId, waits: Waits) -> Result<(), Refusal> {
     let since = making.now;
     making.emit(CapacityEvent::WaitChanged(LeaseWaitChanged {
         lease,
@@ -195,6 +219,5 @@ fn say(making: &mut Making<'_>, lease: LeaseId, row: &LeaseRow, waits: Waits) ->
         subject: waits.subject,
         detail: waits.detail,
         since,
-    }))?;
-    Ok(true)
+    }))
 }
