@@ -169,23 +169,6 @@ impl Decision<'_> {
         }))
     }
 
-    /// Whether something of what is wrong with an item's configuration stands where only what it needs changed
-    /// something. Zuul: such a change is told of no line, also where its own is wrong as well.
-    fn is_of_those_ahead(&self, item: ItemId, buildset: BuildsetId, introduced: &[ConfigRemark]) -> bool {
-        let Some(set) = self.buildset(buildset) else { return false };
-        let touches = set.state.as_ref().is_some_and(|state| state.item_touches_config);
-        let chain = self.gate().chains.row(&buildset).map(|steps| &**steps).unwrap_or_default();
-        let at = |remark: &ConfigRemark, own: bool| {
-            chain.iter().filter(|step| (step.item == item) == own).any(|step| {
-                let live = self.item(step.item).is_some_and(|row| row.live);
-                step.subject.project == remark.project
-                    && step.subject.branch.as_ref() == Some(&remark.branch)
-                    && live == own
-            })
-        };
-        introduced.iter().any(|remark| at(remark, false) && !(touches && at(remark, true)))
-    }
-
     /// A layout was made for an item.
     pub(crate) fn item_layout_made(
         &mut self,
@@ -206,8 +189,6 @@ impl Decision<'_> {
                         "The configuration depends on a change to a config project and can not be used until that \
                          is merged.\n\n{message}"
                     );
-                } else if self.is_of_those_ahead(item, buildset, introduced) {
-                    message = format!("{AHEAD_INVALID}\n\n{message}");
                 }
                 Some(message)
             }
