@@ -48,7 +48,12 @@ async fn follow(reader: ConsoleReader, step: usize) -> String {
 }
 
 fn files_below(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
+    let entries = match std::fs::read_dir(folder) {
+        // Cleared away since it was seen.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
+        entries => entries.unwrap(),
+    };
+    for entry in entries {
         let path = entry.unwrap().path();
         // The socket of an agent that ended holds nothing.
         if path.is_dir() {
