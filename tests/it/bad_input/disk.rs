@@ -13,6 +13,22 @@ fn health(server: &Server) -> Option<(bool, String)> {
     Some((well, answer.body))
 }
 
+/// Waits until health says what a full disk leads to, in these words, and gives it.
+fn turns_yellow(site: &Site, server: &Server, words: &[&str]) -> String {
+    // The last block of a file may have room for a little more: for a start, or for one change, but not for many.
+    let (mut pushed, mut more) = (Instant::now(), 0);
+    eventually("health turns yellow", || {
+        if pushed.elapsed() > Duration::from_secs(3) {
+            more += 1;
+            let name = format!("more-{more}");
+            site.push("project", &name, &name, &[(&format!("{name}.txt"), "a")]);
+            pushed = Instant::now();
+        }
+        health(server).filter(|(well, body)| !well && words.iter().all(|word| body.contains(word)))
+    })
+    .1
+}
+
 /// What a full disk under a directory must lead to: health says so with these words; once there is
 /// room the site goes on by itself, with everything that was pushed meanwhile. Of so many megabytes, some are taken by
 /// something else from the beginning.
@@ -36,18 +52,7 @@ fn full(directory: &str, megabytes: u32, taken: u32, words: &[&str]) {
     room.fill();
     site.push("project", "during", "during", &[("during.txt", "a")]);
     if !words.is_empty() {
-        // The last block of a file may have room for a little more: then for no second change.
-        let (mut pushed, mut more) = (Instant::now(), 0);
-        let body = eventually("health turns yellow", || {
-            if pushed.elapsed() > Duration::from_secs(3) {
-                more += 1;
-                let name = format!("during-{more}");
-                site.push("project", &name, &name, &[(&format!("{name}.txt"), "a")]);
-                pushed = Instant::now();
-            }
-            health(&server).filter(|(well, body)| !well && words.iter().all(|word| body.contains(word)))
-        });
-        println!("{test}: {}", body.1);
+        println!("{test}: {}", turns_yellow(&site, &server, words));
     } else {
         eventually("it is said that there is no room", || {
             let told = room.records("gate.inputs").contains("No space left");
@@ -133,11 +138,7 @@ fn a_start_on_a_full_disk_says_so_and_works_once_there_is_room() {
     room.fill();
     // It serves what it knows, and says what it cannot do.
     let server = room.start();
-    let body = eventually("health turns yellow", || {
-        health(&server).filter(|(well, body)| !well && body.contains("No space left on device"))
-    });
-    println!("{test}: {}", body.1);
-    contains(&body.1, &["make room"]);
+    println!("{test}: {}", turns_yellow(&site, &server, &["No space left on device", "make room"]));
     room.empty();
     site.push("project", "after", "after", &[("after.txt", "a")]);
     assert_eq!(server.wait_verdict("check", "project", "after"), "SUCCESS", "{}", server.log());
