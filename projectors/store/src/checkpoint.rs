@@ -3,14 +3,19 @@
 //! A checkpoint is made by RocksDB (files that never change again are linked, not copied) and is
 //! whole once `metadata.json` stands in it. The two newest are kept.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use gatelog_record::Partition;
 use gatelog_tables::DomainState;
 use rocksdb::checkpoint::Checkpoint;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
-use crate::disk::{copy, is_there, make, names, read, remove, rename, size, sync_dir, write_whole};
+use crate::disk::{
+    copy, each_piece, is_there, link, make, names, read, remove, rename, same_file, size, sync_dir, write_whole,
+};
+use crate::engine::Engine;
 use crate::error::{StoreError, StoreWarning};
 use crate::layout::Layout;
 use crate::position::{Position, SchemaVersion};
@@ -22,6 +27,8 @@ pub const KEEP: usize = 2;
 pub const FORMAT: u32 = 1;
 const METADATA: &str = "metadata.json";
 const UNFINISHED: &str = ".unfinished";
+/// How the names of RocksDB's tables of rows end.
+const TABLE: &str = ".sst";
 /// The largest `metadata.json` read, in bytes.
 const MAX_METADATA: u64 = 1 << 20;
 
@@ -51,6 +58,9 @@ pub struct Metadata {
     pub live_digest: String,
     /// The files and their sizes in bytes.
     pub files: Vec<(String, u64)>,
+    /// SHA-256 of each file, in hex. Older checkpoints have none.
+    #[serde(default)]
+    pub sums: BTreeMap<String, String>,
 }
 
 impl Metadata {
@@ -101,6 +111,7 @@ pub fn create<S: DomainState>(projection: &Projection<S>) -> Result<PathBuf, Sto
         schema,
         live_digest: hex::encode(projection.live_digest()?),
         files: files(&unfinished)?,
+        sums: sums(&unfinished, list(projection.layout(), schema)?.first())?,
     };
     let path = unfinished.join(METADATA);
     let json = serde_json::to_vec_pretty(&metadata)
@@ -135,8 +146,10 @@ pub fn restore<S: DomainState>(
 ) -> Result<Option<Projection<S>>, StoreError> {
     let layout = Layout::new(root, partition);
     let schema = SchemaVersion::of::<S>();
+    // Where a read came upon damage it may be older than the sums, which then say nothing.
+    let summed = !Engine::is_marked(&layout.database(schema));
     for path in list(&layout, schema)? {
-        match restore_one::<S>(root, partition, &layout, &path) {
+        match restore_one::<S>(root, partition, &layout, &path, summed) {
             Ok(projection) => return Ok(Some(projection)),
             Err(error @ (StoreError::System { .. } | StoreError::InUse { .. })) => return Err(error),
             Err(error) => {
@@ -156,6 +169,7 @@ fn restore_one<S: DomainState>(
     partition: Partition,
     layout: &Layout,
     path: &Path,
+    summed: bool,
 ) -> Result<Projection<S>, StoreError> {
     let damaged = |message: String| StoreError::StoreDamaged { path: path.to_owned(), message };
     let metadata = metadata(path)?;
@@ -168,19 +182,29 @@ fn restore_one<S: DomainState>(
     if files(path)? != metadata.files {
         return Err(damaged("its files are not those it was made with".to_owned()));
     }
-    // Copied, not linked: what the open database does to its files must not reach the checkpoint.
     let database = layout.database(metadata.schema);
+    let summed = summed && metadata.files.iter().all(|(name, _)| metadata.sums.contains_key(name));
+    for (name, said) in &metadata.sums {
+        if summed && sum(&path.join(name))? != *said {
+            return Err(damaged(format!("{name} is not what it was made with")));
+        }
+    }
+    // Tables of rows never change, and RocksDB links them itself. All others are copied: what the open database does to
+    // them must not reach the checkpoint.
     let copied = database.with_extension("restoring");
     remove(&copied)?;
     make(&copied)?;
     for (name, _) in &metadata.files {
-        copy(&path.join(name), &copied.join(name))?;
+        let (from, to) = (path.join(name), copied.join(name));
+        if name.ends_with(TABLE) { link(&from, &to)? } else { copy(&from, &to)? }
     }
     remove(&database)?;
     rename(&copied, &database)?;
     let (projection, _) = Projection::<S>::open(root, partition)?;
     // Files are linked between database and checkpoint: what damaged the one may have damaged the other.
-    projection.engine().check()?;
+    if !summed {
+        projection.engine().check()?;
+    }
     if !metadata.fits(projection.position()) || hex::encode(projection.live_digest()?) != metadata.live_digest {
         return Err(damaged("its tables are not those it was made with".to_owned()));
     }
@@ -206,6 +230,33 @@ fn files(dir: &Path) -> Result<Vec<(String, u64)>, StoreError> {
         found.push((name, bytes));
     }
     Ok(found)
+}
+
+/// The sum of every file. Those that another checkpoint shares are as it has them: to read them all each time would cost
+/// more with every event there ever was.
+fn sums(dir: &Path, before: Option<&PathBuf>) -> Result<BTreeMap<String, String>, StoreError> {
+    let known = before.and_then(|path| Some((path, metadata(path).ok()?.sums)));
+    let mut found = BTreeMap::new();
+    for (name, _) in files(dir)? {
+        let path = dir.join(&name);
+        let shared = known.as_ref().and_then(|(before, sums)| {
+            let said = sums.get(&name)?;
+            same_file(&before.join(&name), &path).then(|| said.clone())
+        });
+        let sum = match shared {
+            Some(said) => said,
+            None => sum(&path)?,
+        };
+        found.insert(name, sum);
+    }
+    Ok(found)
+}
+
+/// SHA-256 of a file, in hex.
+fn sum(path: &Path) -> Result<String, StoreError> {
+    let mut sum = Sha256::new();
+    each_piece(path, |piece| sum.update(piece))?;
+    Ok(hex::encode(sum.finalize()))
 }
 
 fn prune(dir: &Path) -> Result<(), StoreError> {

@@ -1,7 +1,8 @@
 //! Files. The only place in this crate that touches them, other than RocksDB itself.
 #![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "what is stored is stored in files")]
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::error::StoreError;
@@ -66,6 +67,30 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, StoreErro
 /// Copies a file.
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), StoreError> {
     std::fs::copy(from, to).map(|_| ()).map_err(|error| StoreError::system("cannot copy", from, &error))
+}
+
+/// Gives a file another name.
+pub(crate) fn link(from: &Path, to: &Path) -> Result<(), StoreError> {
+    std::fs::hard_link(from, to).map_err(|error| StoreError::system("cannot link", from, &error))
+}
+
+/// Whether two names are those of one file.
+pub(crate) fn same_file(one: &Path, other: &Path) -> bool {
+    let id = |path: &Path| std::fs::metadata(path).map(|known| (known.dev(), known.ino()));
+    matches!((id(one), id(other)), (Ok(one), Ok(other)) if one == other)
+}
+
+/// Gives a file's bytes, a piece at a time.
+pub(crate) fn each_piece(path: &Path, mut take: impl FnMut(&[u8])) -> Result<(), StoreError> {
+    let failed = |error: std::io::Error| StoreError::system("cannot read", path, &error);
+    let mut file = std::fs::File::open(path).map_err(failed)?;
+    let mut piece = vec![0; 256 << 10];
+    loop {
+        match file.read(&mut piece).map_err(failed)? {
+            0 => return Ok(()),
+            length => take(piece.get(..length).unwrap_or_default()),
+        }
+    }
 }
 
 /// Moves a file or directory.

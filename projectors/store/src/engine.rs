@@ -95,6 +95,11 @@ impl Engine {
         crate::disk::write_whole(&self.path.join(MARK), message.as_bytes())
     }
 
+    /// Whether a database was found damaged while it was open.
+    pub fn is_marked(path: &Path) -> bool {
+        crate::disk::is_there(&path.join(MARK))
+    }
+
     /// Reads everything there is, so that damage in any block is found.
     pub fn check(&self) -> Result<(), StoreError> {
         for entry in self.db.iterator(IteratorMode::Start) {

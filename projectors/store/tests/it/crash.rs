@@ -1,8 +1,11 @@
 //! Whatever dies, state and position agree, and the log gives the rest again.
 
+use std::collections::BTreeMap;
+
 use gatelog_record::{Domain, Partition};
 use gatelog_store::{Layout, Opened, Projection, SchemaVersion, StoreError, checkpoint, known};
 use gatelog_tables::TableKey;
+use sha2::{Digest, Sha256};
 
 use crate::lending::{Lending, PARTITION, Story};
 use crate::{copy_dir, files_ending};
@@ -183,6 +186,48 @@ fn a_checkpoint_that_shares_the_damage_is_passed_over() {
     let mut warnings = Vec::new();
     assert!(checkpoint::restore::<Lending>(dir.path(), PARTITION, &mut warnings).unwrap().is_none());
     assert_eq!(warnings.len(), 1, "{warnings:?}");
+}
+
+#[test]
+fn a_checkpoint_made_of_what_was_damaged_before_is_passed_over() {
+    let story = Story::long(40);
+    let dir = tempfile::tempdir().unwrap();
+    let mut projection = open(dir.path());
+    projection.fold(&story.events, 40, 0).unwrap();
+    let database = projection.layout().database(SCHEMA);
+    let made = checkpoint::create(&projection).unwrap();
+    drop(projection);
+    // As if it had been damaged when its sums were taken, and a read had come upon that.
+    let mut metadata = checkpoint::metadata(&made).unwrap();
+    for table in files_ending(&made, ".sst") {
+        let mut bytes = std::fs::read(&table).unwrap();
+        bytes[20] ^= 0x55;
+        std::fs::write(&table, &bytes).unwrap();
+        let name = table.file_name().unwrap().to_str().unwrap().to_owned();
+        assert!(metadata.sums.insert(name, hex::encode(Sha256::digest(&bytes))).is_some());
+    }
+    std::fs::write(made.join("metadata.json"), serde_json::to_vec(&metadata).unwrap()).unwrap();
+    std::fs::write(database.join("DAMAGED"), "a read").unwrap();
+    let mut warnings = Vec::new();
+    assert!(checkpoint::restore::<Lending>(dir.path(), PARTITION, &mut warnings).unwrap().is_none());
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+}
+
+#[test]
+fn a_checkpoint_without_sums_is_read_through() {
+    let story = Story::long(40);
+    let dir = tempfile::tempdir().unwrap();
+    let mut projection = open(dir.path());
+    projection.fold(&story.events, 40, 0).unwrap();
+    let digest = projection.digest().unwrap();
+    let made = checkpoint::create(&projection).unwrap();
+    drop(projection);
+    let metadata = checkpoint::metadata(&made).unwrap();
+    assert_eq!(metadata.sums.len(), metadata.files.len());
+    let older = checkpoint::Metadata { sums: BTreeMap::new(), ..metadata };
+    std::fs::write(made.join("metadata.json"), serde_json::to_vec(&older).unwrap()).unwrap();
+    let restored = checkpoint::restore::<Lending>(dir.path(), PARTITION, &mut Vec::new()).unwrap().unwrap();
+    assert_eq!(restored.digest().unwrap(), digest);
 }
 
 #[test]
