@@ -111,6 +111,12 @@ pub enum ReplayError {
         /// The offset.
         offset: u64,
     },
+    /// A tenant file that would have been in place of the recorded ones makes no sense with the record.
+    #[error("the tenant file cannot stand in place of the recorded ones: {message}")]
+    TenantFile {
+        /// What is wrong with it.
+        message: String,
+    },
     /// What a model says cannot be written down.
     #[error("an input of the model cannot be written: {message}")]
     NotWritable {

@@ -13,6 +13,7 @@ mod inputs;
 mod merging;
 mod sim;
 mod tally;
+mod tenants;
 mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,6 +37,7 @@ use crate::sealed::SealedBlobs;
 use book::Book;
 use sim::{Shells, Sim};
 use tally::Tally;
+use tenants::Tenants;
 use walk::Walk;
 
 pub use inputs::{InputNear, inputs_near};
@@ -58,7 +60,7 @@ const FROZEN_AGAIN: &str =
     "jobs that were not frozen in the record are frozen again; pins of other repositories are left out";
 
 /// How what did not happen is modelled.
-pub const RULES: [&str; 12] = [
+pub const RULES: [&str; 13] = [
     "what comes from outside comes as recorded, when it was recorded: forge events, requests, signs of workers",
     "what a forge tells of gatelog's own merges comes after the merge, as long after it as recorded, if it is made",
     RECORDED_BUILD,
@@ -70,6 +72,7 @@ pub const RULES: [&str; 12] = [
     KNOWN_FILES,
     KNOWN_FACTS,
     FROZEN_AGAIN,
+    "events are routed to tenants as they were; what no tenant wanted then does not come, whatever its tenant file says",
     "merging succeeds unless the same was refused in the record; reports are delivered; nobody else moves branches",
 ];
 
@@ -85,6 +88,8 @@ pub struct Changes {
     pub changed: BTreeMap<InputPlace, Input>,
     /// Configuration files by project (its canonical name or the end of it) and path, in place of all of its.
     pub config: BTreeMap<String, BTreeMap<String, String>>,
+    /// The text of a tenant file in place of each that was loaded. Tenants that it does not have stay as they were.
+    pub tenants: Option<String>,
 }
 
 /// Configuration files by project, kept as blobs.
@@ -116,7 +121,7 @@ pub struct Divergence {
     pub input_offset: u64,
     /// That input's kind.
     pub input: String,
-    /// Why: `without`, `changed`, `config`, `rules`.
+    /// Why: `without`, `changed`, `config`, `tenants`, `rules`.
     pub why: String,
     /// In one sentence.
     pub what: String,
@@ -180,7 +185,8 @@ pub fn what_if(
     };
     let sealed = SealedBlobs::over(blobs);
     let config = Config::keep(&changes.config, &sealed)?;
-    let mut asker = Asker { log, changes, config: &config, met: BTreeSet::new() };
+    let tenants = changes.tenants.as_deref().map(Tenants::read).transpose()?;
+    let mut asker = Asker { log, blobs: &sealed, changes, config: &config, tenants, met: BTreeSet::new() };
     let (mut gates, mut capacities) = (BTreeMap::new(), BTreeMap::new());
     for partition in cut.keys() {
         match partition.domain {
@@ -320,8 +326,10 @@ impl Fate {
 /// Knows what becomes of recorded inputs.
 struct Asker<'a> {
     log: &'a dyn Log,
+    blobs: &'a dyn Blobs,
     changes: &'a Changes,
     config: &'a Config,
+    tenants: Option<Tenants>,
     /// The inputs asked about that were met.
     met: BTreeSet<InputPlace>,
 }
@@ -332,7 +340,7 @@ impl Asker<'_> {
         let header = decision.records.first().and_then(|record| record.decision.as_ref());
         let Some(header) = header else { return Ok(Fate::Same) };
         let nothing = self.changes.without.is_empty() && self.changes.changed.is_empty();
-        if nothing && self.changes.config.is_empty() {
+        if nothing && self.changes.config.is_empty() && self.tenants.is_none() {
             return Ok(Fate::Same);
         }
         let place = (Stream::Inputs(partition), header.input_offset);
@@ -368,6 +376,12 @@ impl Asker<'_> {
                 return Ok(Fate::Other(Box::new(input), "config"));
             }
         }
+        if let (Input::Gate(GateInput::TenantLoaded(loaded)), Some(tenants)) = (&mut input.input, &mut self.tenants)
+            && let Some(other) = tenants.other(loaded, self.blobs)?
+        {
+            *loaded = other;
+            return Ok(Fate::Other(Box::new(input), "tenants"));
+        }
         Ok(Fate::Same)
     }
 
@@ -381,6 +395,7 @@ impl Asker<'_> {
         let what = match why {
             "without" => format!("left out: {said}"),
             "config" => format!("other configuration than was read: {said}"),
+            "tenants" => format!("another tenant file: {said}"),
             _ => format!("changed: {said}"),
         };
         Ok(Divergence {
@@ -447,8 +462,9 @@ impl Asker<'_> {
         Ok(tally)
     }
 
-    /// Every input that was asked about was met.
+    /// Every input that was asked about was met, and a tenant of the tenant file.
     fn all_met(&self) -> Result<(), ReplayError> {
+        self.tenants.as_ref().map_or(Ok(()), Tenants::any_met)?;
         let asked = self.changes.without.iter().chain(self.changes.changed.keys());
         match asked.into_iter().find(|place| !self.met.contains(place)) {
             Some((stream, offset)) => Err(ReplayError::NoSuchInput { stream: *stream, offset: *offset }),

@@ -175,6 +175,39 @@ fn other_configuration_gives_other_jobs() {
 }
 
 #[test]
+fn another_tenant_file_is_taken_for_those_that_were_loaded() {
+    let file = |tenant: &str, others: &str| {
+        Some(format!(
+            "- tenant: {{name: {tenant}, source: {{git: {{config-projects: [config-{tenant}], untrusted-projects: {others}}}}}}}\n"
+        ))
+    };
+    // Settings that were those of the record: nothing is otherwise.
+    let same = ask(&Changes { tenants: file("acme", "[lib, app]"), ..Changes::default() });
+    assert!(same.is_same() && same.same_decisions == as_it_was().same_decisions, "{:?}", same.divergence);
+    // A project that was never in the tenant has nothing there; the other tenant goes on as it did.
+    let answer = ask(&Changes { tenants: file("acme", "[lib]"), ..Changes::default() });
+    let divergence = answer.divergence.unwrap();
+    assert_eq!((divergence.why.as_str(), divergence.input.as_str()), ("tenants", "gate.in.tenant-loaded"));
+    assert!(divergence.what.starts_with("another tenant file: ") && !divergence.recorded.is_empty());
+    let (recorded, now) = (&answer.recorded.items, &answer.now.items);
+    let of = |items: &BTreeMap<String, gatelog_replay::what_if::ItemOutcome>, tenant: &str, project: &str| {
+        items.keys().filter(|item| item.starts_with(tenant) && item.contains(&format!("/{project} "))).count()
+    };
+    assert!(of(recorded, "acme ", "app") > 0 && of(now, "acme ", "app") == 0, "{:?}", now.keys());
+    assert!(of(now, "acme ", "lib") > 0 && of(now, "beta ", "far") > 0, "{:?}", now.keys());
+    // What makes no sense with the record is named.
+    for (tenants, why) in [
+        (file("acme", "{lib"), "line"),
+        (file("nowhere", "[lib]"), "the record has none of its tenants (nowhere)"),
+        (Some("- tenant: {name: acme, source: {elsewhere: {untrusted-projects: [x]}}}".into()), "elsewhere"),
+        (Some(String::new()), "it has no tenant"),
+    ] {
+        let error = what_if(&day().log, &day().blobs, &Changes { tenants, ..Changes::default() }, None).unwrap_err();
+        assert!(matches!(&error, ReplayError::TenantFile { message } if message.contains(why)), "{why}: {error}");
+    }
+}
+
+#[test]
 fn an_input_that_was_never_decided_is_named() {
     let changes = Changes { without: [(Stream::Inputs(GATE), 9_999_999)].into(), ..Changes::default() };
     let error = what_if(&day().log, &day().blobs, &changes, None).unwrap_err();

@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use gatelog_effects::connection::{Connections, chain};
 use gatelog_event_log::{Blobs, Log, LogError};
-use gatelog_record::draft::gate::{TenantLoaded, TenantProject};
+use gatelog_record::draft::gate::TenantLoaded;
 use gatelog_record::draft::intake::TenantFile;
 use gatelog_record::input::IntakeInput;
 use gatelog_record::{BlobHash, InputId, InputRecord, Stream, codec};
 use gatelog_rules_config::tenant::TenantSpec;
 use gatelog_rules_config::{Problem, Severity, check_sources, parse_tenant_file};
+use gatelog_rules_gate::{routed_projects, tenant_settings};
 
 /// Why the tenant file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -116,33 +117,15 @@ pub fn load(
     let version = newest.map_or(1, |(version, _)| version + 1);
     let mut tenants = Vec::with_capacity(specs.len());
     let names: Vec<String> = connections.iter().map(|(name, _)| name.clone()).collect();
-    for mut spec in specs {
-        for file in &mut spec.settings.included {
-            file.text = included.get(&file.path).cloned();
-        }
-        spec.imply_projects(&names);
-        let mut settings = spec.settings;
-        settings.connections.clone_from(&names);
-        settings.drivers = drivers.clone().into_iter().filter(|(_, driver)| !driver.is_empty()).collect();
-        let projects = settings
-            .projects
-            .iter()
-            .filter_map(|project| {
-                let host = match connections.get(&project.connection) {
-                    Ok(connection) => connection.canonical_hostname(),
-                    Err(trouble) => {
-                        tracing::warn!(tenant = settings.name, project = project.name, %trouble, "a project is left out");
-                        return None;
-                    }
-                };
-                Some(TenantProject {
-                    connection: project.connection.clone(),
-                    project: format!("{host}/{}", project.name),
-                    trusted: project.trusted,
-                    reads_config: !project.include.is_empty(),
-                })
-            })
-            .collect();
+    for spec in specs {
+        let settings = tenant_settings(spec, &names, &drivers, &included);
+        let projects = routed_projects(&settings, |connection| match connections.get(connection) {
+            Ok(connection) => Some(connection.canonical_hostname().to_owned()),
+            Err(trouble) => {
+                tracing::warn!(tenant = settings.name, %trouble, "a project is left out");
+                None
+            }
+        });
         let bytes = codec::encode(&settings).map_err(|error| failed(&error))?;
         let blob = blobs.put(&bytes).map_err(|error| failed(&error))?;
         tenants.push(TenantLoaded {

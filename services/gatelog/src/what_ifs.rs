@@ -68,8 +68,12 @@ impl SiteWhatIfs {
             write(&config.join(project.replace('/', "_")), files).map_err(anyhow::Error::from)?;
         }
         let config = Some(config.as_path()).filter(|_| !question.config.is_empty());
+        let tenants = dir.path().join("tenants.yaml");
+        std::fs::write(&tenants, question.tenants.as_deref().unwrap_or_default()).map_err(anyhow::Error::from)?;
+        let tenants = Some(tenants.as_path()).filter(|_| question.tenants.is_some());
         let until = self.cut(question.at)?;
-        let question = sealed::question::Question { without: &without, change: &change, config, until: &until };
+        let question =
+            sealed::question::Question { without: &without, change: &change, config, tenants, until: &until };
         let binary = std::env::current_exe().map_err(anyhow::Error::from)?;
         let site = Site::at(self.site.clone());
         sealed::question::ask(&site, &binary, &question, self.sandbox(), LIMITS, cancelled)

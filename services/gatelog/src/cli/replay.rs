@@ -70,6 +70,7 @@ pub struct StepArgs {
     "  gatelog replay what-if --without 7,9                                   inputs 7 and 9 of gate.inputs",
     "  gatelog replay what-if --change 7=asked.json                           had it asked for something else",
     "  gatelog replay what-if --config ../new-config                          with other configuration",
+    "  gatelog replay what-if --tenants new-tenants.yaml                      with another tenant file",
     "  gatelog replay what-if --binary ./gatelog-next --json                  with another gatelog",
     "",
     "Exit codes of its own: 0 nothing would have been otherwise, 8 something would (the answer is printed)."
@@ -84,6 +85,9 @@ pub struct WhatIfArgs {
     /// Take the configuration of projects from this folder: <org>_<project>/ (or git/<org>_<project>/) for each
     #[arg(long, value_name = "DIR")]
     pub config: Option<PathBuf>,
+    /// Take this tenant file for each that was loaded; tenants that it does not have stay as they were
+    #[arg(long, value_name = "FILE")]
+    pub tenants: Option<PathBuf>,
     /// Let this gatelog decide over the same inputs, in a sandbox: it sees the record alone, and no network
     #[arg(long, value_name = "PATH")]
     pub binary: Option<PathBuf>,

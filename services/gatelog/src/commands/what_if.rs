@@ -26,6 +26,8 @@ use crate::show::{Paint, Style, clean};
 const TOLD: usize = 100;
 /// The largest file of a changed input, and the largest answer of another gatelog, in bytes.
 const MAX_BYTES: u64 = 256 << 20;
+/// The largest tenant file, in bytes.
+const MAX_TENANT_FILE: u64 = 8 << 20;
 /// How much another gatelog may take.
 const LIMITS: Limits = Limits { time: Duration::from_secs(3_600), memory: 8 << 30, answer: MAX_BYTES };
 
@@ -57,11 +59,12 @@ fn ask(site: &Site, args: &WhatIfArgs) -> Result<Answer, Failure> {
         Some(dir) => configuration(dir)?,
         None => BTreeMap::new(),
     };
+    let tenants = args.tenants.as_deref().map(|file| text_of(file, MAX_TENANT_FILE)).transpose()?;
     let cut: Option<Cut> = match args.until.as_slice() {
         [] => None,
         until => Some(until.iter().map(|event| (event.partition, event.sequence)).collect()),
     };
-    Ok(what_if(&log, &*blobs, &Changes { without, changed, config }, cut.as_ref())?)
+    Ok(what_if(&log, &*blobs, &Changes { without, changed, config, tenants }, cut.as_ref())?)
 }
 
 /// Another gatelog decides the same inputs, in a process of its own that sees nothing but the record.
@@ -76,8 +79,13 @@ fn ask_another(site: &Site, args: &WhatIfArgs, binary: &Path) -> Result<Answer, 
         [] => gatelog_replay::diff::cut_of(&*log, Place::Newest)?,
         until => until.iter().map(|event| (event.partition, event.sequence)).collect(),
     };
-    let question =
-        Question { without: &args.without, change: &args.change, config: args.config.as_deref(), until: &until };
+    let question = Question {
+        without: &args.without,
+        change: &args.change,
+        config: args.config.as_deref(),
+        tenants: args.tenants.as_deref(),
+        until: &until,
+    };
     ask_sealed(site, binary, &question, sandbox.as_ref(), LIMITS, &|| false)
 }
 
@@ -94,15 +102,20 @@ fn sandbox(site: &Site) -> Result<Sandbox, Failure> {
         .map_err(|why| Failure::new(Code::NotFound, format!("there is no sandbox for --binary: {why}")).hint(hint))
 }
 
+/// The text of a file, if it is not longer than so many bytes.
+fn text_of(file: &Path, most: u64) -> Result<String, Failure> {
+    let size = std::fs::metadata(file).map(|known| known.len()).unwrap_or_default();
+    if size > most {
+        return Err(Failure::new(Code::Usage, format!("{} is larger than {most} bytes", file.display())));
+    }
+    std::fs::read_to_string(file)
+        .map_err(|error| Failure::new(Code::NotFound, format!("{} cannot be read: {error}", file.display())))
+}
+
 /// The input at a place with what a file says of it: parts left out stay as they were.
 fn changed_input(log: &dyn Log, place: InputPlace, file: &Path) -> Result<Input, Failure> {
     let InputPlace { stream, offset } = place;
-    let size = std::fs::metadata(file).map(|known| known.len()).unwrap_or_default();
-    if size > MAX_BYTES {
-        return Err(Failure::new(Code::Usage, format!("{} is larger than {MAX_BYTES} bytes", file.display())));
-    }
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| Failure::new(Code::NotFound, format!("{} cannot be read: {error}", file.display())))?;
+    let text = text_of(file, MAX_BYTES)?;
     let said: Json = serde_json::from_str(&text)
         .map_err(|error| Failure::new(Code::Usage, format!("{} is no JSON: {error}", file.display())))?;
     // What `log cat --json` prints has the body in it.

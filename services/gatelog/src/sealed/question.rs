@@ -27,6 +27,8 @@ pub struct Question<'a> {
     pub change: &'a [(InputPlace, PathBuf)],
     /// The folder of the configuration.
     pub config: Option<&'a Path>,
+    /// The tenant file.
+    pub tenants: Option<&'a Path>,
     /// The events looked at.
     pub until: &'a Cut,
 }
@@ -62,6 +64,9 @@ impl Question<'_> {
         }
         if let Some(config) = self.config {
             words.extend(["--config".into(), seen(config, "config".into()).into()]);
+        }
+        if let Some(tenants) = self.tenants {
+            words.extend(["--tenants".into(), seen(tenants, "tenants.yaml".into()).into()]);
         }
         (words, shown)
     }

@@ -42,6 +42,8 @@ pub struct Question {
     pub change: BTreeMap<String, Json>,
     /// By project, without its host, and path, configuration files in place of all of its.
     pub config: BTreeMap<String, BTreeMap<String, String>>,
+    /// The text of a tenant file in place of each that was loaded.
+    pub tenants: Option<String>,
     /// The moment up to which is looked: an event of the gate; none for all there is.
     pub at: Option<u64>,
 }
@@ -109,8 +111,8 @@ impl Question {
             }
             self.config.entry(name).or_default().extend(files);
         }
-        if self.without.is_empty() && self.change.is_empty() && self.config.is_empty() {
-            return Err(bad("nothing is to be otherwise: name inputs, or configuration".into()));
+        if self.without.is_empty() && self.change.is_empty() && self.config.is_empty() && self.tenants.is_none() {
+            return Err(bad("nothing is to be otherwise: name inputs, configuration, or a tenant file".into()));
         }
         Ok(self)
     }
@@ -127,6 +129,9 @@ impl Question {
         if !self.config.is_empty() {
             let projects = self.config.keys().cloned().collect::<Vec<_>>().join(", ");
             words.push(format!("with other configuration of {projects}"));
+        }
+        if self.tenants.is_some() {
+            words.push("with another tenant file".to_owned());
         }
         words.join("; ")
     }
