@@ -1,5 +1,6 @@
 //! The demo's story, headless, as `gatelog demo` tells it.
 
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value as Json;
@@ -75,10 +76,38 @@ fn a_kept_site_can_be_looked_at_and_served_again() {
     assert_eq!(code, Some(0), "{out}{err}");
 
     others_go_on_as_recorded(&|arguments| run(arguments).1);
+    another_tenant_file_is_asked_about(&dir, &run);
 
     let (code, _, err) = run(&["demo", "--headless", "--dir", dir.to_str().unwrap()]);
     assert_ne!(code, Some(0), "a directory that holds a site is not overwritten");
     assert!(err.contains("holds a site already"), "{err}");
+}
+
+/// The site's own tenant file changes nothing; without a project there is nothing of that project, and nobody waits for it.
+fn another_tenant_file_is_asked_about(dir: &Path, run: &dyn Fn(&[&str]) -> (Option<i32>, String, String)) {
+    let ask = |name: &str, text: &str| {
+        let file = dir.join(name);
+        std::fs::write(&file, text).unwrap();
+        let (code, out, err) = run(&["replay", "what-if", "--json", "--tenants", file.to_str().unwrap()]);
+        (code, serde_json::from_str::<Json>(&out).unwrap_or_default(), err)
+    };
+    let own = std::fs::read_to_string(dir.join("tenants.yaml")).unwrap();
+    let (code, answer, err) = ask("same.yaml", &own);
+    assert_eq!((code, &answer["divergence"]), (Some(0), &Json::Null), "{err}");
+    let without: String =
+        own.lines().filter(|line| line.trim() != "- library").map(|line| format!("{line}\n")).collect();
+    assert_ne!(own, without);
+    let (code, answer, err) = ask("without.yaml", &without);
+    assert_eq!((code, &answer["divergence"]["why"]), (Some(8), &Json::from("tenants")), "{err}");
+    let ran = |of: &str, project: &str| {
+        let items = answer[of]["items"].as_object().unwrap().iter();
+        let of_project = items.filter(|(name, _)| name.contains(&format!("/{project} ")));
+        of_project.filter(|(_, item)| item["jobs"].as_object().is_some_and(|jobs| !jobs.is_empty())).count()
+    };
+    assert!(ran("recorded", "library") > 0 && ran("now", "library") == 0, "{:#}", answer["now"]);
+    let (code, _, err) = ask("wrong.yaml", "- tenant: {name: demo, source: {elsewhere: {untrusted-projects: [x]}}}");
+    assert_eq!(code, Some(2), "{err}");
+    assert!(err.contains("the tenant file cannot stand in place") && err.contains("elsewhere"), "{err}");
 }
 
 /// Leaving out what was told of one change leaves every other as it was recorded: what it was merged with or not, its

@@ -1,7 +1,7 @@
 //! What the record says of the world outside: how each piece of work and each attempt ended, and how long it took.
 //! Asked by what is to be done, not by id: ids are others once something is otherwise.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gatelog_event_log::{Log, Tail};
 use gatelog_record::draft::gate::{
@@ -92,6 +92,8 @@ pub(crate) struct Book {
     pub any_job: JobTold,
     pub verdicts: BTreeMap<String, Vec<Verdicts>>,
     pub facts: BTreeMap<ChangeKey, Vec<(Timestamp, ChangeFacts)>>,
+    /// By project, when its configuration was read, and the event that has it.
+    pub config: BTreeMap<String, Vec<(Timestamp, EventRef)>>,
     /// Where an item's own changes were last prepared.
     pub own: BTreeMap<String, EventRef>,
     /// Which changes merged with which.
@@ -220,7 +222,13 @@ impl Book {
             GateEvent::ConfigReadWanted(wanted) => {
                 Book::asked(open, wanted.work, "config-read", config_read_key(wanted), now);
             }
-            GateEvent::ConfigRead(read) => self.ended(open, read.found.work, at, now, true),
+            GateEvent::ConfigRead(read) => {
+                let projects: BTreeSet<&String> = read.found.sets.iter().map(|set| &set.at.project).collect();
+                for project in projects {
+                    self.config.entry(project.clone()).or_default().push((now, at));
+                }
+                self.ended(open, read.found.work, at, now, true);
+            }
             GateEvent::LayoutWanted(wanted) => {
                 Book::asked(open, wanted.work, "layout", format!("layout {}", wanted.tenant), now);
             }
@@ -360,6 +368,12 @@ impl Book {
         self.any_job.note(finished.result, told.ran);
         let key = (item.clone(), build.job.clone(), finished.attempt);
         self.attempts.entry(key).or_default().push(told);
+    }
+
+    /// Where the configuration of a project was read nearest to a moment.
+    pub(crate) fn config_near(&self, project: &str, asked: Timestamp) -> Option<EventRef> {
+        let read = self.config.get(project)?.iter();
+        read.min_by_key(|(at, _)| at.0.abs_diff(asked.0)).map(|(_, event)| *event)
     }
 
     /// The attempt recorded for the same job of the same item: on the same chain, else on any.

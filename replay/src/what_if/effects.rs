@@ -97,10 +97,22 @@ impl Sim<'_> {
                 // Nobody read just these: what is known of them is what is there.
                 self.assume(super::KNOWN_FILES);
                 let rows = self.gate(partition).map(|gate| &gate.gate.config_files.rows);
-                let sets = rows.into_iter().flatten().filter(|((tenant, project, _), _)| {
-                    *tenant == wanted.tenant && wanted.projects.iter().any(|one| one.project == *project)
-                });
-                let sets = sets.map(|(_, set)| set.clone()).collect();
+                let mut sets: Vec<ConfigFileSet> = Vec::new();
+                for project in &wanted.projects {
+                    let of_project = rows
+                        .into_iter()
+                        .flatten()
+                        .filter(|((tenant, name, _), _)| *tenant == wanted.tenant && *name == project.project);
+                    let before = sets.len();
+                    sets.extend(of_project.map(|(_, set)| set.clone()));
+                    // Of a project that was never read yet: as it was found nearest in time, whoever it was read for.
+                    if sets.len() == before
+                        && let Some(at) = self.book.config_near(&project.project, asked)
+                        && let Event::Gate(GateEvent::ConfigRead(read)) = event_at(self.log, at)?.event
+                    {
+                        sets.extend(read.found.sets.into_iter().filter(|set| set.at.project == project.project));
+                    }
+                }
                 ConfigFilesFound { work, attempt, tenant: wanted.tenant.clone(), sets, failed: Vec::new() }
             }
         };

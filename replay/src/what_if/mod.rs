@@ -72,7 +72,7 @@ pub const RULES: [&str; 13] = [
     KNOWN_FILES,
     KNOWN_FACTS,
     FROZEN_AGAIN,
-    "events are routed to tenants as they were; what no tenant wanted then does not come, whatever its tenant file says",
+    "another tenant file routes no event of a project to a tenant that does not have it; what no tenant wanted then stays away",
     "merging succeeds unless the same was refused in the record; reports are delivered; nobody else moves branches",
 ];
 
@@ -375,6 +375,11 @@ impl Asker<'_> {
             if *found != before {
                 return Ok(Fate::Other(Box::new(input), "config"));
             }
+        }
+        if let (Input::Gate(GateInput::TriggerReceived(received)), Some(tenants)) = (&input.input, &self.tenants)
+            && tenants.leaves_out(&received.tenant, &received.event.project)
+        {
+            return Ok(Fate::Gone);
         }
         if let (Input::Gate(GateInput::TenantLoaded(loaded)), Some(tenants)) = (&mut input.input, &mut self.tenants)
             && let Some(other) = tenants.other(loaded, self.blobs)?

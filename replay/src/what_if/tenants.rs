@@ -15,8 +15,8 @@ use crate::error::ReplayError;
 pub(super) struct Tenants {
     text: String,
     specs: BTreeMap<String, TenantSpec>,
-    /// Those of its tenants that the record has.
-    pub(super) met: BTreeSet<String>,
+    /// By tenant that the record has, the projects it has in this file.
+    met: BTreeMap<String, BTreeSet<String>>,
 }
 
 fn wrong(message: impl Into<String>) -> ReplayError {
@@ -41,7 +41,7 @@ impl Tenants {
             return Err(wrong("it has no tenant"));
         }
         let specs = specs.into_iter().map(|spec| (spec.settings.name.clone(), spec)).collect();
-        Ok(Tenants { text: text.to_owned(), specs, met: BTreeSet::new() })
+        Ok(Tenants { text: text.to_owned(), specs, met: BTreeMap::new() })
     }
 
     /// What would have been loaded in place of what was; nothing where that is the same, or the file does not have the
@@ -56,7 +56,6 @@ impl Tenants {
     ) -> Result<Option<TenantLoaded>, ReplayError> {
         let name = &recorded.tenant;
         let Some(spec) = self.specs.get(name) else { return Ok(None) };
-        self.met.insert(name.clone());
         let before = TenantSettings::read(&blobs.get(&recorded.settings)?)
             .map_err(|error| wrong(format!("the recorded settings of tenant {name} cannot be read: {error}")))?;
         errors(&check_sources(&self.text, &before.drivers))?;
@@ -88,11 +87,17 @@ impl Tenants {
             )));
         }
         let projects = routed_projects(&settings, |connection| hosts.get(connection).map(|host| (*host).to_owned()));
+        self.met.insert(name.clone(), projects.iter().map(|project| project.project.clone()).collect());
         if settings == before && projects == recorded.projects {
             return Ok(None);
         }
         let bytes = codec::encode(&settings).map_err(|error| wrong(error.to_string()))?;
         Ok(Some(TenantLoaded { settings: blobs.put(&bytes)?, projects, ..recorded.clone() }))
+    }
+
+    /// Whether events of a project are routed to a tenant no more.
+    pub(super) fn leaves_out(&self, tenant: &str, project: &str) -> bool {
+        self.met.get(tenant).is_some_and(|projects| !projects.contains(project))
     }
 
     /// At least one of its tenants stands in the record.

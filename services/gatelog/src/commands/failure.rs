@@ -249,6 +249,7 @@ impl From<ReplayError> for Failure {
             | ReplayError::NoEvent(_)
             | ReplayError::NoSuchInput { .. }
             | ReplayError::BeforeGenesis { .. } => Code::NotFound,
+            ReplayError::TenantFile { .. } => Code::Usage,
             ReplayError::RungDiffers { .. }
             | ReplayError::NoInput { .. }
             | ReplayError::NoBlob { .. }
