@@ -39,3 +39,27 @@ pub fn routed_projects(settings: &TenantSettings, host: impl Fn(&str) -> Option<
     });
     routed.collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use gatelog_rules_config::parse_tenant_file;
+
+    use super::*;
+
+    #[test]
+    fn a_tenant_stands_on_the_log_with_its_connections_and_the_projects_that_have_a_host() {
+        let text = "- tenant: {name: a, source: {forge: {config-projects: [config], untrusted-projects: [lib, {docs: {include: []}}]}, \
+                    gone: {untrusted-projects: [old]}}}";
+        let (mut specs, problems) = parse_tenant_file(text);
+        assert!(problems.is_empty(), "{problems:?}");
+        let connections = ["forge".to_owned(), "gone".to_owned()];
+        let drivers = BTreeMap::from([("forge".to_owned(), "git".to_owned()), ("gone".to_owned(), String::new())]);
+        let settings = tenant_settings(specs.remove(0), &connections, &drivers, &BTreeMap::new());
+        assert_eq!(settings.connections, connections);
+        assert_eq!(settings.drivers, BTreeMap::from([("forge".to_owned(), "git".to_owned())]));
+        let routed = routed_projects(&settings, |connection| (connection == "forge").then(|| "host".to_owned()));
+        let told: Vec<(&str, bool, bool)> =
+            routed.iter().map(|project| (&*project.project, project.trusted, project.reads_config)).collect();
+        assert_eq!(told, [("host/config", true, true), ("host/lib", false, true), ("host/docs", false, false)]);
+    }
+}
