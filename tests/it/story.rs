@@ -84,7 +84,7 @@ fn a_kept_site_can_be_looked_at_and_served_again() {
 }
 
 /// The site's own tenant file changes nothing; without a project there is nothing of that project, and nobody waits for it.
-fn another_tenant_file_is_asked_about(dir: &Path, run: &dyn Fn(&[&str]) -> (Option<i32>, String, String)) {
+fn another_tenant_file_is_asked_about(dir: &Path, run: &impl Fn(&[&str]) -> (Option<i32>, String, String)) {
     let ask = |name: &str, text: &str| {
         let file = dir.join(name);
         std::fs::write(&file, text).unwrap();
