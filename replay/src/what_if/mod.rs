@@ -203,7 +203,7 @@ pub fn what_if(
     }
     let mut walk = Walk::new(log, &cut)?;
     let (mut recorded, mut now) = (Tally::default(), Timestamp::ZERO);
-    let (mut same, mut divergence) = (0, None);
+    let (mut same, mut divergence, mut in_place) = (0, None, None);
     // As recorded, until something is otherwise.
     let mut touched: Option<(Partition, Decision)> = None;
     let mut otherwise: Vec<EventRecord> = Vec::new();
@@ -212,6 +212,9 @@ pub fn what_if(
         now = now.max(decision.records.first().map_or(now, |record| record.recorded_at));
         if let Some(why) = fate.why() {
             divergence = Some(asker.divergence(partition, &decision, why)?);
+            if let Fate::Other(input, _) = &fate {
+                in_place = Some((partition, input.input.name()));
+            }
             touched = Some((partition, decision));
             break;
         }
@@ -276,8 +279,8 @@ pub fn what_if(
     let merged = book.merged.iter().filter(|(_, at)| **at < now);
     sim.merged = merged.map(|(key, _)| (key.clone(), None)).collect();
     sim.landed = book.landed_before(now);
+    sim.in_place = in_place;
     sim.begin()?;
-    sim.first.clear();
     for record in &otherwise {
         sim.follow(partition, &record.event);
     }
@@ -285,15 +288,15 @@ pub fn what_if(
     while let Some((partition, decision)) = next {
         decision.records.iter().for_each(|record| recorded.learn(record));
         asker.go_on(&mut sim, &book, partition, &decision)?;
-        if let Some(divergence) = answer.divergence.as_mut().filter(|one| one.now.is_empty() && one.why == "changed") {
-            divergence.now = sim.first.iter().map(EventRecord::to_json).collect();
-        }
         next = walk.next()?;
     }
     asker.all_met()?;
     sim.until(book.end)?;
     if !recorded.anything_live() {
         sim.come_to_rest()?;
+    }
+    if let Some(divergence) = answer.divergence.as_mut().filter(|one| one.now.is_empty()) {
+        divergence.now = sim.first.iter().map(EventRecord::to_json).collect();
     }
     answer.recorded = recorded.outcome(book.end);
     answer.now = sim.tally.outcome(sim.now.max(book.end));

@@ -99,7 +99,9 @@ pub(super) struct Sim<'a> {
     pub(super) landed: Landed,
     echoes: BTreeMap<ChangeKey, Vec<EchoTold>>,
     pub(super) cache: ParseCache,
-    /// The first decision that was made, for whoever asks what came of what was changed.
+    /// Where and of which kind the input is that is otherwise than recorded.
+    pub in_place: Option<(Partition, &'static str)>,
+    /// The first decision that was made of an input of that kind, for whoever asks what came of it.
     pub first: Vec<EventRecord>,
 }
 
@@ -135,6 +137,7 @@ impl<'a> Sim<'a> {
             landed: Landed::new(),
             echoes: BTreeMap::new(),
             cache: ParseCache::default(),
+            in_place: None,
             first: Vec::new(),
         }
     }
@@ -384,7 +387,7 @@ impl<'a> Sim<'a> {
             self.tally.learn(record);
             self.follow(partition, &record.event);
         }
-        if self.first.is_empty() {
+        if self.first.is_empty() && self.in_place == Some((partition, input.input.name())) {
             self.first = records;
         }
         Ok(())

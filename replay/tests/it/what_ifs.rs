@@ -166,6 +166,10 @@ fn other_configuration_gives_other_jobs() {
     let answer = ask(&Changes { config, ..Changes::default() });
     let divergence = answer.divergence.unwrap();
     assert_eq!(divergence.why, "config");
+    assert!(
+        !divergence.now.is_empty() && divergence.now != divergence.recorded,
+        "what is decided in its place is told"
+    );
     let jobs = |items: &BTreeMap<String, gatelog_replay::what_if::ItemOutcome>| -> Vec<String> {
         items.values().flat_map(|item| item.jobs.keys().cloned()).collect()
     };
@@ -186,6 +190,7 @@ fn another_tenant_file_is_taken_for_those_that_were_loaded() {
     let divergence = answer.divergence.unwrap();
     assert_eq!((divergence.why.as_str(), divergence.input.as_str()), ("tenants", "gate.in.tenant-loaded"));
     assert!(divergence.what.starts_with("another tenant file: ") && !divergence.recorded.is_empty());
+    assert!(divergence.now.iter().any(|record| record.to_string().contains("tenant-configured")), "{:?}", divergence.now);
     let ran = |items: &BTreeMap<String, gatelog_replay::what_if::ItemOutcome>, tenant: &str, project: &str| {
         let of = |item: &str| item.starts_with(tenant) && item.contains(&format!("/{project} "));
         items.iter().filter(|(item, outcome)| of(item) && !outcome.jobs.is_empty()).count()
@@ -201,7 +206,7 @@ fn another_tenant_file_is_taken_for_those_that_were_loaded() {
         (file("acme", "{lib"), "not valid YAML"),
         (file("nowhere", "[lib]"), "the record has none of its tenants (nowhere)"),
         (Some("- tenant: {name: acme, source: {elsewhere: {untrusted-projects: [x]}}}".into()), "elsewhere"),
-        (Some(String::new()), "it has no tenant"),
+        (Some(String::new()), "the tenant file is empty"),
     ] {
         let error = what_if(&day().log, &day().blobs, &Changes { tenants, ..Changes::default() }, None).unwrap_err();
         assert!(matches!(&error, ReplayError::TenantFile { message } if message.contains(why)), "{why}: {error}");
