@@ -78,6 +78,7 @@ impl Engine {
             let message = String::from_utf8_lossy(&said).into_owned();
             return Err(StoreError::StoreDamaged { path: path.to_owned(), message });
         }
+        crate::journals::check(path)?;
         let mut options = options();
         options.create_if_missing(new);
         let db = DB::open(&options, path).map_err(|error| opening(path, &error))?;
@@ -86,6 +87,7 @@ impl Engine {
 
     /// Opens a database beside whoever has it open, for reading what it holds now.
     pub fn open_read_only(path: &Path) -> Result<Engine, StoreError> {
+        crate::journals::check(path)?;
         let db = DB::open_for_read_only(&options(), path, false).map_err(|error| opening(path, &error))?;
         Ok(Engine { db, path: path.to_owned() })
     }

@@ -20,6 +20,7 @@ pub mod checkpoint;
 mod disk;
 mod engine;
 mod error;
+mod journals;
 pub mod known;
 pub mod layout;
 mod newest;

@@ -190,7 +190,11 @@ fn another_tenant_file_is_taken_for_those_that_were_loaded() {
     let divergence = answer.divergence.unwrap();
     assert_eq!((divergence.why.as_str(), divergence.input.as_str()), ("tenants", "gate.in.tenant-loaded"));
     assert!(divergence.what.starts_with("another tenant file: ") && !divergence.recorded.is_empty());
-    assert!(divergence.now.iter().any(|record| record.to_string().contains("tenant-configured")), "{:?}", divergence.now);
+    assert!(
+        divergence.now.iter().any(|record| record.to_string().contains("tenant-configured")),
+        "{:?}",
+        divergence.now
+    );
     let ran = |items: &BTreeMap<String, gatelog_replay::what_if::ItemOutcome>, tenant: &str, project: &str| {
         let of = |item: &str| item.starts_with(tenant) && item.contains(&format!("/{project} "));
         items.iter().filter(|(item, outcome)| of(item) && !outcome.jobs.is_empty()).count()

@@ -139,6 +139,68 @@ fn a_damaged_projection_goes_on_from_the_newest_whole_checkpoint() {
     assert_eq!(restored.digest().unwrap(), story.digests[30]);
 }
 
+/// Where the records of a file begin that RocksDB writes record by record, all in one block.
+fn records_of(bytes: &[u8]) -> Vec<usize> {
+    assert!(bytes.len() < 32 << 10);
+    let mut begin = vec![0];
+    while let Some([low, high]) = bytes.get(begin.last().unwrap() + 4..begin.last().unwrap() + 6) {
+        begin.push(begin.last().unwrap() + 7 + usize::from(u16::from_le_bytes([*low, *high])));
+    }
+    begin.pop();
+    begin
+}
+
+#[test]
+fn a_flipped_bit_over_which_the_database_would_read_for_ever_is_named() {
+    let story = Story::long(40);
+    let dir = tempfile::tempdir().unwrap();
+    let mut projection = open(dir.path());
+    projection.fold(&story.events[..20], 5, 0).unwrap();
+    // Opened again, there are tables, and a manifest of several records.
+    drop(projection);
+    let mut projection = open(dir.path());
+    for event in &story.events[20..] {
+        projection.apply(event).unwrap();
+        projection.commit().unwrap();
+    }
+    drop(projection);
+    let database = Layout::new(dir.path(), PARTITION).database(SCHEMA);
+    let (mut named, mut read) = (0, 0);
+    for file in [files_ending(&database, ".log").pop().unwrap(), {
+        let current = std::fs::read_to_string(database.join("CURRENT")).unwrap();
+        database.join(current.trim())
+    }] {
+        let whole = std::fs::read(&file).unwrap();
+        let begin = records_of(&whole);
+        assert!(begin.len() > 2, "{}: {begin:?}", file.display());
+        for (at, bit) in begin.iter().flat_map(|begin| (0..8).map(move |bit| (begin + 6, bit))) {
+            let other = tempfile::tempdir().unwrap();
+            copy_dir(dir.path(), other.path());
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1 << bit;
+            let place = Layout::new(other.path(), PARTITION).database(SCHEMA).join(file.file_name().unwrap());
+            std::fs::write(&place, &bytes).unwrap();
+            let recycled = [5, 6, 7, 8, 11, 131].contains(&bytes[at]);
+            match Projection::<Lending>::open(other.path(), PARTITION) {
+                Ok((mut older, _)) => {
+                    assert!(!recycled, "bit {bit} of byte {at} of {}", file.display());
+                    let sequence = older.position().sequence as usize;
+                    assert_eq!(older.digest().unwrap(), story.digests[sequence]);
+                    read += 1;
+                }
+                Err(error) => {
+                    assert!(error.is_cured_by_rebuild(), "{error}");
+                    let name = file.file_name().unwrap().to_string_lossy();
+                    let byte = format!("byte {} of {name} begins a record of type {}", at - 6, bytes[at]);
+                    assert_eq!(error.to_string().contains(&byte), recycled, "{error}");
+                    named += 1;
+                }
+            }
+        }
+    }
+    assert!(named > 20 && read > 0, "{named} named, {read} read as they were before");
+}
+
 #[test]
 fn damage_found_while_folding_is_remembered_and_the_next_start_does_not_go_on_with_it() {
     let story = Story::of("buy dune 3\nlend dune 1\nlend dune 2\nreturn dune 1");
