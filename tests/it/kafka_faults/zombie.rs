@@ -2,8 +2,9 @@
 
 use super::stage::{Stage, launch, play};
 use crate::harness::cluster::cluster;
+use crate::harness::crash::Victim;
 use crate::harness::kafka::SCHEDULER;
-use crate::harness::{Server, host};
+use crate::harness::{Server, eventually, host};
 
 fn signal(server: &Server, signal: &str) {
     let pid = server.pid().to_string();
@@ -20,6 +21,8 @@ fn replace(stage: &mut Stage<'_>) -> &'static str {
         std::fs::write(other.join("gatelog.toml"), stage.site.toml("other", "../common", "../forge")).unwrap();
         std::fs::copy(root.join("tenants.yaml"), other.join("tenants.yaml")).unwrap();
     }
+    // One that is paused while it starts still has claims to make when it goes on, and then each ends the other.
+    eventually("the scheduler holds all of its partitions", || stage.api().is_some().then_some(()));
     signal(&stage.scheduler, "-STOP");
     let second = Server::launch(&other, &["--role", SCHEDULER]);
     let zombie = std::mem::replace(&mut stage.scheduler, second);
