@@ -151,7 +151,7 @@ fn records_of(bytes: &[u8]) -> Vec<usize> {
 }
 
 #[test]
-fn a_flipped_bit_over_which_the_database_would_read_for_ever_is_named() {
+fn a_flipped_bit_over_which_the_database_would_pass_or_read_for_ever_is_named() {
     let story = Story::long(40);
     let dir = tempfile::tempdir().unwrap();
     let mut projection = open(dir.path());
@@ -165,40 +165,59 @@ fn a_flipped_bit_over_which_the_database_would_read_for_ever_is_named() {
     }
     drop(projection);
     let database = Layout::new(dir.path(), PARTITION).database(SCHEMA);
-    let (mut named, mut read) = (0, 0);
-    for file in [files_ending(&database, ".log").pop().unwrap(), {
-        let current = std::fs::read_to_string(database.join("CURRENT")).unwrap();
-        database.join(current.trim())
-    }] {
-        let whole = std::fs::read(&file).unwrap();
+    let current = std::fs::read_to_string(database.join("CURRENT")).unwrap();
+    let manifest = database.join(current.trim());
+    let journal = files_ending(&database, ".log").pop().unwrap();
+    let (mut recycled, mut cut, mut read) = (0, 0, 0);
+    for file in [&manifest, &journal] {
+        let whole = std::fs::read(file).unwrap();
         let begin = records_of(&whole);
         assert!(begin.len() > 2, "{}: {begin:?}", file.display());
-        for (at, bit) in begin.iter().flat_map(|begin| (0..8).map(move |bit| (begin + 6, bit))) {
+        // The length and the type of each record.
+        let headers = begin.iter().flat_map(|begin| (4..7).map(move |byte| (*begin, begin + byte)));
+        for (begin, at, bit) in headers.flat_map(|(begin, at)| (0..8).map(move |bit| (begin, at, bit))) {
             let other = tempfile::tempdir().unwrap();
             copy_dir(dir.path(), other.path());
             let mut bytes = whole.clone();
             bytes[at] ^= 1 << bit;
-            let place = Layout::new(other.path(), PARTITION).database(SCHEMA).join(file.file_name().unwrap());
-            std::fs::write(&place, &bytes).unwrap();
-            let recycled = [5, 6, 7, 8, 11, 131].contains(&bytes[at]);
+            let name = file.file_name().unwrap().to_string_lossy();
+            std::fs::write(Layout::new(other.path(), PARTITION).database(SCHEMA).join(&*name), &bytes).unwrap();
+            let what = format!("bit {bit} of byte {at} of {name}");
+            let is_recycled = at == begin + 6 && [5, 6, 7, 8, 11, 131].contains(&bytes[at]);
             match Projection::<Lending>::open(other.path(), PARTITION) {
                 Ok((mut older, _)) => {
-                    assert!(!recycled, "bit {bit} of byte {at} of {}", file.display());
+                    assert!(!is_recycled && file == &journal, "{what}");
                     let sequence = older.position().sequence as usize;
-                    assert_eq!(older.digest().unwrap(), story.digests[sequence]);
+                    assert_eq!(older.digest().unwrap(), story.digests[sequence], "{what}");
                     read += 1;
                 }
                 Err(error) => {
-                    assert!(error.is_cured_by_rebuild(), "{error}");
-                    let name = file.file_name().unwrap().to_string_lossy();
-                    let byte = format!("byte {} of {name} begins a record of type {}", at - 6, bytes[at]);
-                    assert_eq!(error.to_string().contains(&byte), recycled, "{error}");
-                    named += 1;
+                    assert!(error.is_cured_by_rebuild(), "{what}: {error}");
+                    let said = error.to_string();
+                    if is_recycled {
+                        let why = format!("byte {begin} of {name} begins a record of type {}", bytes[at]);
+                        assert!(said.contains(&why), "{what}: {said}");
+                        recycled += 1;
+                    } else if file == &manifest {
+                        assert!(said.contains(&format!("{name} is not whole from byte {begin} on")), "{what}: {said}");
+                        cut += 1;
+                    }
                 }
             }
         }
+        if file == &manifest {
+            // A manifest that ends anywhere but behind a record.
+            for kept in (1..whole.len()).filter(|kept| !begin.contains(kept)) {
+                let other = tempfile::tempdir().unwrap();
+                copy_dir(dir.path(), other.path());
+                let place = Layout::new(other.path(), PARTITION).database(SCHEMA).join(file.file_name().unwrap());
+                std::fs::write(&place, &whole[..kept]).unwrap();
+                let error = Projection::<Lending>::open(other.path(), PARTITION).unwrap_err();
+                assert!(error.to_string().contains("is not whole from byte"), "cut at {kept}: {error}");
+            }
+        }
     }
-    assert!(named > 20 && read > 0, "{named} named, {read} read as they were before");
+    assert!(recycled > 10 && cut > 50 && read > 50, "{recycled} recycled, {cut} cut, {read} read as they were before");
 }
 
 #[test]
