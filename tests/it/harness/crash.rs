@@ -258,7 +258,7 @@ impl Change {
 }
 
 /// The story: a good change, a bad one, one that depends on another, one that changes the
-/// configuration, one that is pushed twice, and as many good ones more as it takes.
+/// configuration, one that is pushed twice, and as many good ones more as it takes, every second with configuration.
 fn story() -> Vec<Change> {
     vec![
         Change::good("one"),
@@ -277,7 +277,7 @@ fn push(site: &Site, change: &Change) {
         None => name.clone(),
     };
     let file = format!("{name}.txt");
-    let configured = format!("{JOBS}\n- job:\n    name: another\n    run: playbooks/verdict.yaml\n");
+    let configured = format!("{JOBS}\n- job:\n    name: another-{name}\n    run: playbooks/verdict.yaml\n");
     let mut files = vec![("verdict", *verdict), (file.as_str(), name.as_str())];
     if change.configures {
         files.push(("zuul.yaml", &configured));
@@ -385,8 +385,10 @@ pub fn survive(
                     }
                     continue;
                 }
-                let next = story.len();
-                story.extend((next..next + 2).map(|number| Change::good(format!("more-{number}"))));
+                // One of them changes the configuration: there are steps that only that brings about.
+                let more = (story.len()..story.len() + 2)
+                    .map(|number| Change { configures: number % 2 == 1, ..Change::good(format!("more-{number}")) });
+                story.extend(more.collect::<Vec<_>>());
             }
         }
         std::thread::sleep(Duration::from_millis(1));

@@ -3,6 +3,7 @@
 use gatelog_gate_state::live::WaitKey;
 use gatelog_record::draft::gate::WaitSubject;
 
+use crate::kept;
 use crate::random::Random;
 use crate::script::Turn;
 use crate::workers::Worker;
@@ -165,17 +166,10 @@ impl World {
     }
 
     fn redecide(&self) -> Result<(), String> {
-        let same = |again: gatelog_replay::Redecided| match again.difference {
-            None => Ok(()),
-            Some(difference) => Err(format!(
-                "{}: decided again, {} at offset {}: {}",
-                difference.partition, difference.input, difference.input_offset, difference.what
-            )),
-        };
         let (log, blobs) = (&self.log, &self.blobs);
         let again = gatelog_replay::redecide(log, blobs, GATE, self.gate.factory(), self.gate.tables());
-        same(again.map_err(|error| error.to_string())?)?;
+        kept::same(GATE, again.map_err(|error| error.to_string())?)?;
         let again = gatelog_replay::redecide(log, blobs, CAPACITY, self.capacity.factory(), self.capacity.tables());
-        same(again.map_err(|error| error.to_string())?)
+        kept::same(CAPACITY, again.map_err(|error| error.to_string())?).map(drop)
     }
 }

@@ -16,6 +16,7 @@ pub mod ending;
 pub mod faults;
 pub mod forge;
 pub mod host;
+pub mod kept;
 pub mod known;
 pub mod laws;
 pub mod marked;
@@ -34,6 +35,8 @@ pub use marked::Plant;
 pub use script::{Script, Turn};
 pub use shrink::{Shrunk, shrink};
 pub use world::World;
+
+use std::path::Path;
 
 use random::Random;
 
@@ -61,18 +64,26 @@ pub fn run(seed: u64, all_lines: bool) -> Outcome {
     run_planted(seed, None, all_lines)
 }
 
+/// Plays a seed, writes its log to a file, and has what is read back from there decided again.
+pub fn run_kept(seed: u64, all_lines: bool, file: &Path) -> Outcome {
+    live(seed, None, Noise::Turns(length_of(seed)), all_lines, Some(file))
+}
+
+fn length_of(seed: u64) -> usize {
+    400 + Random::new(seed, "length").below(1_600) as usize
+}
+
 /// Plays a seed with a fault planted in the rules.
 pub fn run_planted(seed: u64, plant: Option<Plant>, all_lines: bool) -> Outcome {
-    let turns = 400 + Random::new(seed, "length").below(1_600) as usize;
-    live(seed, plant, Noise::Turns(turns), all_lines)
+    live(seed, plant, Noise::Turns(length_of(seed)), all_lines, None)
 }
 
 /// Plays a script.
 pub fn play(script: &Script, all_lines: bool) -> Outcome {
-    live(script.seed, script.plant, Noise::Recorded(&script.turns), all_lines)
+    live(script.seed, script.plant, Noise::Recorded(&script.turns), all_lines, None)
 }
 
-fn live(seed: u64, plant: Option<Plant>, noise: Noise<'_>, all_lines: bool) -> Outcome {
+fn live(seed: u64, plant: Option<Plant>, noise: Noise<'_>, all_lines: bool, file: Option<&Path>) -> Outcome {
     let mut world = match World::planted(seed, plant) {
         Ok(world) => world,
         Err(problem) => {
@@ -89,6 +100,12 @@ fn live(seed: u64, plant: Option<Plant>, noise: Noise<'_>, all_lines: bool) -> O
     };
     world.trace.keep_all = all_lines;
     let ended = world.be_noisy(&noise).and_then(|()| world.come_to_rest(60_000)).and_then(|()| world.judge());
+    let ended = match file {
+        Some(file) if ended.is_ok() => kept::keep(&world, file)
+            .and_then(|()| kept::decide_again(file).map(drop))
+            .map_err(|problem| format!("kept in {}: {problem}", file.display())),
+        _ => ended,
+    };
     let links = (world.gate.tail().link, world.capacity.tail().link);
     Outcome {
         seed,

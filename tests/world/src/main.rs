@@ -1,17 +1,19 @@
-//! `gatelog-world [--seeds N] [--seed S] [--trace] [--replay FILE]`: plays seeds and says how they ended.
+//! `gatelog-world [--seeds N] [--seed S] [--trace] [--keep DIR] [--replay FILE] [--again DIR]`: plays seeds and says how
+//! they ended.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to whoever called it")]
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use gatelog_world::{Coverage, Outcome, Plant, Script, explain, play, run_planted, shrink};
+use gatelog_world::{Coverage, Outcome, Plant, Script, explain, kept, play, run_kept, run_planted, shrink};
 
 /// Most of what a run does is small texts.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const USAGE: &str = "usage: gatelog-world [--seeds N] [--seed S] [--trace] [--script FILE] [--plant NAME]
+const USAGE: &str = "usage: gatelog-world [--seeds N] [--seed S] [--trace] [--script FILE] [--plant NAME | --keep DIR]
        gatelog-world --replay FILE
+       gatelog-world --again DIR
 
   --seeds N      plays N seeds (100 unless told), from S on (0 unless told)
   --seed S       plays this seed, unless --seeds says how many from it on
@@ -20,7 +22,9 @@ const USAGE: &str = "usage: gatelog-world [--seeds N] [--seed S] [--trace] [--sc
                  files unless told; - for nowhere)
   --replay FILE  plays what was written there, and prints every line of what happened
   --plant NAME   plants a fault in the rules, to see it found: any-start-counts, queued-ends-are-lost,
-                 retries-succeed";
+                 retries-succeed
+  --keep DIR     writes the log of each seed there, and has what is read back decided again
+  --again DIR    decides again what is kept there, by this build or by another";
 
 /// How many runs may be spent on making a failed one short.
 const BUDGET: u32 = 3_000;
@@ -36,6 +40,8 @@ struct Wanted {
     script: Option<PathBuf>,
     replay: Option<PathBuf>,
     plant: Option<Plant>,
+    keep: Option<PathBuf>,
+    again: Option<PathBuf>,
 }
 
 fn wanted(arguments: impl Iterator<Item = String>) -> Result<Wanted, String> {
@@ -51,12 +57,17 @@ fn wanted(arguments: impl Iterator<Item = String>) -> Result<Wanted, String> {
             "--trace" => wanted.trace = true,
             "--script" => wanted.script = Some(value("a file")?.into()),
             "--replay" => wanted.replay = Some(value("a file")?.into()),
+            "--keep" => wanted.keep = Some(value("a folder")?.into()),
+            "--again" => wanted.again = Some(value("a folder")?.into()),
             "--plant" => {
                 let name = value("a name")?;
                 wanted.plant = Some(Plant::named(&name).ok_or_else(|| format!("there is no plant {name:?}"))?);
             }
             other => return Err(format!("nobody understands {other:?}")),
         }
+    }
+    if wanted.plant.is_some() && wanted.keep.is_some() {
+        return Err("--keep is for rules without a fault in them: leave --plant out".to_owned());
     }
     wanted.count = count.unwrap_or(if first.is_some() { 1 } else { 100 });
     wanted.first = first.unwrap_or(0);
@@ -71,16 +82,46 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match &wanted.replay {
-        Some(file) => replay(file),
-        None => seeds(&wanted),
+    match (&wanted.replay, &wanted.again) {
+        (Some(file), _) => replay(file),
+        (None, Some(folder)) => again(folder),
+        (None, None) => seeds(&wanted),
     }
+}
+
+/// Decides again what is kept in a folder.
+fn again(folder: &Path) -> ExitCode {
+    let named = |entry: std::io::Result<std::fs::DirEntry>| entry.ok().map(|entry| entry.path());
+    let mut files: Vec<PathBuf> = match std::fs::read_dir(folder) {
+        Ok(entries) => entries.filter_map(named).collect(),
+        Err(error) => {
+            eprintln!("{}: {error}", folder.display());
+            return ExitCode::from(2);
+        }
+    };
+    files.retain(|file| file.extension().is_some_and(|ending| ending == kept::ENDING));
+    files.sort();
+    let mut decisions = 0;
+    for file in &files {
+        match kept::decide_again(file) {
+            Ok(same) => decisions += same,
+            Err(problem) => {
+                println!("{}: {problem}", file.display());
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    println!("{} logs decided again: {decisions} decisions, byte for byte the same", files.len());
+    if files.is_empty() { ExitCode::from(2) } else { ExitCode::SUCCESS }
 }
 
 fn seeds(wanted: &Wanted) -> ExitCode {
     let (mut coverage, mut steps, mut merged) = (Coverage::default(), 0, 0);
     for seed in (wanted.first..).take(usize::try_from(wanted.count).unwrap_or(usize::MAX)) {
-        let outcome = run_planted(seed, wanted.plant, wanted.trace);
+        let outcome = match &wanted.keep {
+            Some(folder) => run_kept(seed, wanted.trace, &kept::file_of(folder, seed)),
+            None => run_planted(seed, wanted.plant, wanted.trace),
+        };
         coverage.add(&outcome.coverage);
         steps += outcome.steps;
         merged += outcome.merged;

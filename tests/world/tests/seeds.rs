@@ -1,10 +1,12 @@
 //! Many seeds, and what must be true of all of them together.
 
 use gatelog_world::known::{self, Known};
-use gatelog_world::{Coverage, explain, run, stories};
+use gatelog_world::{Coverage, explain, kept, run, run_kept, stories};
 
 /// How many seeds are played here; `./dev world --seeds N` plays more.
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 500;
+/// How many threads play them.
+const THREADS: u64 = 4;
 
 /// Kinds of events without which a batch has not been anywhere.
 const MUST_HAPPEN: [&str; 28] = [
@@ -40,16 +42,34 @@ const MUST_HAPPEN: [&str; 28] = [
 
 #[test]
 fn whatever_goes_wrong_every_law_holds_and_everything_goes_wrong_somewhere() {
-    let mut coverage = Coverage::default();
-    let mut merged = 0;
-    for seed in 0..SEEDS {
-        let outcome = run(seed, false);
-        if let Some(text) = explain(&outcome) {
-            panic!("{text}");
+    let folder = tempfile::tempdir().unwrap();
+    let played = |thread: u64| {
+        let (mut coverage, mut merged) = (Coverage::default(), 0);
+        let file = kept::file_of(folder.path(), thread);
+        for seed in (0..SEEDS).filter(|seed| seed % THREADS == thread) {
+            let outcome = run_kept(seed, false, &file);
+            if let Some(text) = explain(&outcome) {
+                panic!("{text}");
+            }
+            coverage.add(&outcome.coverage);
+            merged += outcome.merged;
         }
-        coverage.add(&outcome.coverage);
-        merged += outcome.merged;
-    }
+        (coverage, merged)
+    };
+    let (mut coverage, mut merged) = (Coverage::default(), 0);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let played = &played;
+                scope.spawn(move || played(thread))
+            })
+            .collect();
+        for thread in threads {
+            let (met, here) = thread.join().unwrap();
+            coverage.add(&met);
+            merged += here;
+        }
+    });
     assert_eq!(coverage.missing(), [], "faults that never happened");
     for kind in MUST_HAPPEN {
         assert!(coverage.events.contains_key(kind), "{kind} never happened");
