@@ -48,6 +48,10 @@ impl Story {
                 self.world.say("", GateInput::AccessTold(told))
             }
             // Its text was edited, and nobody tells of it.
+            [change, "is", "silently", "abandoned"] => {
+                self.world.forge.changes.get_mut(*change).ok_or("there is no change")?.open = false;
+                Ok(())
+            }
             [change, "silently", "depends", "on", other] => {
                 let one = self.world.forge.changes.get_mut(*change).ok_or("there is no change")?;
                 let newest = one.patchsets.last_mut().ok_or("it has no patchset")?;
