@@ -185,7 +185,7 @@ fn a_flipped_bit_over_which_the_database_would_pass_or_read_for_ever_is_named() 
             let what = format!("bit {bit} of byte {at} of {name}");
             let is_recycled = at == begin + 6 && [5, 6, 7, 8, 11, 131].contains(&bytes[at]);
             match Projection::<Lending>::open(other.path(), PARTITION) {
-                Ok((mut older, _)) => {
+                Ok((older, _)) => {
                     assert!(!is_recycled && file == &journal, "{what}");
                     let sequence = older.position().sequence as usize;
                     assert_eq!(older.digest().unwrap(), story.digests[sequence], "{what}");

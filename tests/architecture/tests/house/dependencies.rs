@@ -21,7 +21,7 @@ const TABLE: &[(&str, &[&str], Outside)] = &[
     (
         "projectors/store",
         &[RECORD, TABLES],
-        Only(&["hex", "rocksdb", "serde", "serde_json", "sha2", "thiserror", "tracing", "zstd"]),
+        Only(&["crc32c", "hex", "rocksdb", "serde", "serde_json", "sha2", "thiserror", "tracing", "zstd"]),
     ),
     (
         "projectors/runner",
