@@ -11,6 +11,14 @@ fn signal(server: &Server, signal: &str) {
     assert!(std::process::Command::new("kill").args([signal, &pid]).status().unwrap().success());
 }
 
+/// Whether both writers of a scheduler have claimed what they decide.
+fn decides(server: &Server) -> Option<()> {
+    let health: serde_json::Value = serde_json::from_str(&server.get("/api/health")?.body).ok()?;
+    let parts = health["parts"].as_array()?;
+    let runs = |writer: &&str| parts.iter().any(|part| part["part"] == **writer && part["state"] == "running");
+    ["writer gate/0", "writer capacity/0"].iter().all(runs).then_some(())
+}
+
 /// The scheduler is paused, another takes over and decides; then the first goes on where it was.
 fn replace(stage: &mut Stage<'_>) -> &'static str {
     let root = stage.site.site.path();
@@ -22,7 +30,7 @@ fn replace(stage: &mut Stage<'_>) -> &'static str {
         std::fs::copy(root.join("tenants.yaml"), other.join("tenants.yaml")).unwrap();
     }
     // One that is paused while it starts still has claims to make when it goes on, and then each ends the other.
-    eventually("the scheduler holds all of its partitions", || stage.api().is_some().then_some(()));
+    eventually("the scheduler holds all of its partitions", || stage.api().and_then(decides));
     signal(&stage.scheduler, "-STOP");
     let second = Server::launch(&other, &["--role", SCHEDULER]);
     let zombie = std::mem::replace(&mut stage.scheduler, second);
