@@ -289,7 +289,7 @@ async fn a_job_reaches_nothing_of_this_host() {
         probe builds sh -c 'ls {folder}/executor/builds | grep -v ^$(basename $(dirname {{{{ zuul.executor.work_root }}}}))'
         probe executor sh -c 'ls {folder}/executor | grep -v builds'
         probe owner cat {{{{ zuul.executor.work_root }}}}/../owner.json
-        probe host-process sh -c 'grep -al {own} /proc/[0-9]*/status; test -e /proc/{own}/exe && readlink /proc/{own}/exe'
+        probe host-process sh -c 'grep -lE "^(Tgid|Pid|PPid|NSpid):.*[[:space:]]{own}$" /proc/[0-9]*/status; test -e /proc/{own}/exe && readlink /proc/{own}/exe'
         probe kill sh -c 'kill -9 {own} && echo killed'
         probe init-root cat /proc/1/root/{folder}/keyring
         probe sysctl sh -c 'for f in kernel/core_pattern kernel/hostname vm/drop_caches kernel/panic; do cat /proc/sys/$f > /tmp/v && cat /tmp/v > /proc/sys/$f && echo wrote $f; done'
