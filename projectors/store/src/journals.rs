@@ -130,3 +130,36 @@ impl Reader {
         self.block.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_and_a_journal_of_many_blocks_are_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let database = rocksdb::DB::open_default(dir.path()).unwrap();
+        // A record of the manifest for each table, and a journal with records that go over the ends of blocks.
+        for number in 0_u32..600 {
+            database.put(number.to_be_bytes(), [7; 100]).unwrap();
+            database.flush().unwrap();
+        }
+        for number in 0_u32..40 {
+            database.put(number.to_be_bytes(), vec![7; 5_000 + number as usize * 997]).unwrap();
+        }
+        drop(database);
+        let named = |ends: fn(&str) -> bool| {
+            let names = disk::names(dir.path()).unwrap();
+            names
+                .iter()
+                .filter(|name| ends(name))
+                .map(|name| disk::size(&dir.path().join(name)).unwrap())
+                .max()
+                .unwrap()
+        };
+        let (manifest, journal) = (named(|name| name.starts_with("MANIFEST-")), named(|name| name.ends_with(".log")));
+        assert!(manifest > 2 * BLOCK as u64, "{manifest} bytes are no two blocks");
+        assert!(journal > 10 * BLOCK as u64, "{journal} bytes are no ten blocks");
+        check(dir.path()).unwrap();
+    }
+}

@@ -101,9 +101,11 @@ fn live(seed: u64, plant: Option<Plant>, noise: Noise<'_>, all_lines: bool, file
     world.trace.keep_all = all_lines;
     let ended = world.be_noisy(&noise).and_then(|()| world.come_to_rest(60_000)).and_then(|()| world.judge());
     let ended = match file {
-        Some(file) if ended.is_ok() => kept::keep(&world, file)
-            .and_then(|()| kept::decide_again(file).map(drop))
-            .map_err(|problem| format!("kept in {}: {problem}", file.display())),
+        Some(file) if ended.is_ok() => {
+            kept::keep(&world, file).and_then(|()| kept::decide_again(file).map(drop)).map_err(|problem| {
+                format!("{problem} (what is read back from disk; ./dev world --seed {seed} --keep DIR)")
+            })
+        }
         _ => ended,
     };
     let links = (world.gate.tail().link, world.capacity.tail().link);

@@ -116,6 +116,10 @@ fn again(folder: &Path) -> ExitCode {
 }
 
 fn seeds(wanted: &Wanted) -> ExitCode {
+    if let Some(Err(error)) = wanted.keep.as_ref().map(std::fs::create_dir_all) {
+        eprintln!("the folder to keep logs in cannot be made: {error}");
+        return ExitCode::from(2);
+    }
     let (mut coverage, mut steps, mut merged) = (Coverage::default(), 0, 0);
     for seed in (wanted.first..).take(usize::try_from(wanted.count).unwrap_or(usize::MAX)) {
         let outcome = match &wanted.keep {
