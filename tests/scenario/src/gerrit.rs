@@ -552,7 +552,7 @@ impl Gerrit {
             let (named, parent) = self.needs(other);
             // Children are known of the newest patchset alone.
             let newest = self.changes.get(&number).map_or(0, |change| change.patchsets.len());
-            named.contains(&number)
+            named.iter().any(|named| begins_alike(*named, number))
                 || below.contains(&other.number)
                 || (other.status == Status::New && parent == Some((number, newest)))
         };
@@ -656,6 +656,12 @@ impl Gerrit {
         }
         found
     }
+}
+
+/// Whether the search of the harness's code review finds a message that names one change when it is asked for another:
+/// it looks for the address as a piece of text, so whoever names 11 is found for 1.
+fn begins_alike(named: u32, asked: u32) -> bool {
+    named.to_string().starts_with(&asked.to_string())
 }
 
 fn change_ref(number: u32, patchset: usize) -> String {

@@ -301,13 +301,17 @@ impl Decision<'_> {
     }
 
     /// The changes that need one, as Zuul finds them: those that stand on its commit, then of those that name it the
-    /// first, and from there on only who names the one found last.
+    /// first, and from there on only who names the one found last. Whose address begins like another's is taken for it
+    /// where the code review gives it to us: whether it tells `/1` from `/11` is up to its own search.
     pub(crate) fn found_behind(&self, tenant: &str, key: &ChangeKey) -> Vec<ChangeKey> {
         let Some(row) = self.change(tenant, key) else { return Vec::new() };
         let names = |other: &ChangeKey, below: &ChangeKey| {
             let texts = self.change(tenant, other).map(|row| row.facts.depends_on.as_slice()).unwrap_or_default();
             let url = self.change(tenant, below).map(|row| row.facts.subject.url.as_str()).unwrap_or_default();
-            texts.iter().any(|text| !text.is_empty() && url.ends_with(text.as_str()))
+            let address = url.split_once("://").map_or(url, |(_, rest)| rest);
+            let names =
+                |text: &str| !text.is_empty() && url.ends_with(text) || !address.is_empty() && text.contains(address);
+            texts.iter().any(|text| names(text))
         };
         let stands_on = |other: &&ChangeKey| {
             // Zuul: of what is merged it is remembered what stood on it.
