@@ -8,8 +8,9 @@ use git2::{Oid, Repository};
 
 use crate::error::MergeError;
 use crate::kept::Open;
-use crate::mirrors::{Locked, Mirrors, open_mirror};
+use crate::mirrors::{Locked, Mirrors};
 use crate::names::{ProjectKey, full_ref};
+use crate::sealed;
 use crate::{objects, store};
 
 /// Where other refs than branches and tags are kept: by a hash of their name, so that names that
@@ -70,7 +71,7 @@ impl Mirrors {
                 }
             }
             // What is there is asked of the disk, and not of what was there when somebody looked before.
-            let mirror = open_mirror(project, &path)?;
+            let mirror = self.open_mirror(project, &path)?;
             bring_objects(project, &source, &mirror, &offer, false)?;
             failpoint::pass("mirror/objects-copied");
             update_refs(&lock, project, &mirror, &offer)?;
@@ -88,7 +89,10 @@ impl Mirrors {
     /// The repository behind an address, which stays open as a mirror does.
     fn source_of(&self, project: &ProjectKey, url: &str) -> Result<Open<'_>, MergeError> {
         let path = source_path(project, url)?;
-        self.kept.take(&path, "HEAD", || open_source(project, url, &path))
+        self.kept.take(&path, "HEAD", || {
+            let source = open_source(project, url, &path)?;
+            sealed::seal(&self.config.root, source).map_err(|e| MergeError::git(project, "cannot open its source", e))
+        })
     }
 }
 

@@ -14,8 +14,8 @@
 //! # What is promised
 //!
 //! The same request gives the same commit ids, on any machine: identity comes from the
-//! configuration, dates from the request, nothing from the clock or the user's git configuration
-//! file except what [`pick`] names. A commit that exists in a mirror has all its history and files
+//! configuration, dates from the request, nothing from the clock, or from what the machine or its user
+//! has configured for git. A commit that exists in a mirror has all its history and files
 //! there. A process that dies at any moment leaves a mirror that the next one can use or redoes.
 //!
 //! # What is not promised
@@ -38,6 +38,7 @@ mod place;
 mod prepare;
 mod program;
 mod rebase;
+mod sealed;
 mod state;
 mod store;
 mod trees;

@@ -15,6 +15,7 @@ use crate::kept::{Kept, Open};
 use crate::known::Known;
 use crate::names::{ProjectKey, branch_ref, commit_id, directory_name, work_id};
 use crate::pick::Tally;
+use crate::sealed;
 
 /// The file that says a mirror was finished; a directory without it is a half-made clone.
 const COMPLETE: &str = "gatelog-mirror";
@@ -160,6 +161,7 @@ impl Mirrors {
     pub fn open(config: MirrorsConfig) -> Result<Mirrors, MergeError> {
         fs::create_dir_all(&config.root)
             .map_err(|e| MergeError::io("cannot make the directory of mirrors", &config.root, e))?;
+        sealed::write(&config.root).map_err(|e| MergeError::io("cannot write into", &config.root, e))?;
         let kept = Kept::new(config.limits.open_mirrors);
         Ok(Mirrors {
             config,
@@ -305,7 +307,7 @@ impl Mirrors {
         let id = commit_id(commit)?;
         // One that stays open remembers objects that somebody may have pruned since.
         drop(self.repository(project)?);
-        Ok(open_mirror(project, &self.path(project)?)?.find_commit(id).is_ok())
+        Ok(self.open_mirror(project, &self.path(project)?)?.find_commit(id).is_ok())
     }
 
     /// Lets the commits of a piece of work go. To be called when nobody will submit or check out
@@ -413,7 +415,15 @@ impl Mirrors {
         if !self.is_complete(&path) {
             self.fetch(project, &[])?;
         }
-        self.kept.take(&path, COMPLETE, || open_mirror(project, &path))
+        self.kept.take(&path, COMPLETE, || self.open_mirror(project, &path))
+    }
+
+    /// Opens a mirror, whatever is open already.
+    pub(crate) fn open_mirror(&self, project: &ProjectKey, path: &Path) -> Result<Repository, MergeError> {
+        let what = "cannot open the mirror";
+        Repository::open_bare(path)
+            .and_then(|mirror| sealed::seal(&self.config.root, mirror))
+            .map_err(|source| MergeError::Damaged { project: project.clone(), what, source })
     }
 
     pub(crate) fn is_complete(&self, path: &Path) -> bool {
@@ -492,11 +502,6 @@ impl Mirrors {
         file.set_len(1).map_err(wrap)?;
         Ok(Some(Locked { file }))
     }
-}
-
-pub(crate) fn open_mirror(project: &ProjectKey, path: &Path) -> Result<Repository, MergeError> {
-    let what = "cannot open the mirror";
-    Repository::open_bare(path).map_err(|source| MergeError::Damaged { project: project.clone(), what, source })
 }
 
 /// The tip of a branch in an open mirror.

@@ -12,6 +12,7 @@ use crate::files::find_commit;
 use crate::mirrors::Mirrors;
 use crate::names::{ProjectKey, branch_ref, commit_id, full_ref};
 use crate::place::Skeleton;
+use crate::sealed;
 use crate::state::RefState;
 use crate::store::{self, GatherError, Listing};
 
@@ -137,7 +138,8 @@ impl Mirrors {
             listing.is_scattered() && self.gather(mirror, project)
         })
         .map_err(|e| MergeError::io("cannot copy objects to", destination, e))?;
-        let repo = Repository::open(destination).map_err(wrap)?;
+        let repo =
+            Repository::open(destination).and_then(|repo| sealed::seal(&self.config.root, repo)).map_err(wrap)?;
         let commit = find_commit(&repo, project, &request.commit)?;
         let tree = repo.find_object(commit, None).map_err(wrap)?;
         repo.checkout_tree(&tree, Some(CheckoutBuilder::new().force())).map_err(wrap)
