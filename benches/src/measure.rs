@@ -1,5 +1,6 @@
 //! Measuring: wall time, the processor time of this thread, percentiles.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::Failure;
@@ -38,6 +39,25 @@ pub fn children_cpu() -> Result<Duration, Failure> {
     let ticks: u64 = fields.split_whitespace().skip(13).take(2).map(|field| field.parse().unwrap_or(0)).sum();
     // Ticks are 10 ms on every Linux there is.
     Ok(Duration::from_millis(10 * ticks))
+}
+
+/// Processor time of the threads that run, summed by their names.
+///
+/// # Errors
+/// When the system does not tell.
+pub fn threads_cpu() -> Result<BTreeMap<String, Duration>, Failure> {
+    let mut found: BTreeMap<String, Duration> = BTreeMap::new();
+    for task in std::fs::read_dir("/proc/self/task")? {
+        let task = task?.path();
+        let (Ok(name), Ok(text)) =
+            (std::fs::read_to_string(task.join("comm")), std::fs::read_to_string(task.join("schedstat")))
+        else {
+            continue;
+        };
+        let nanoseconds = text.split_whitespace().next().and_then(|field| field.parse().ok()).unwrap_or(0);
+        *found.entry(name.trim().to_owned()).or_default() += Duration::from_nanos(nanoseconds);
+    }
+    Ok(found)
 }
 
 /// Runs it and says how long it took.

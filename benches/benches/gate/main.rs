@@ -7,6 +7,8 @@
 //!
 //! The log is on the disk that `GATELOG_BENCH_DIR` names, repositories are where `GATELOG_BENCH_REPOSITORIES` says.
 //!
+//! `GATELOG_BENCH_THREADS` tells what each thread took.
+//!
 //! What is run can be named: `dependent:100 reset:20 independent:100 merges:20`.
 #![expect(clippy::print_stderr, reason = "a benchmark tells whoever runs it")]
 
@@ -16,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gatelog_benches::Failure;
-use gatelog_benches::measure::{Took, process_cpu, scratch};
+use gatelog_benches::measure::{Took, process_cpu, scratch, threads_cpu};
 use gatelog_benches::table::{Table, time, times};
 use gatelog_effects::{prepare, review as submitting};
 use gatelog_event_log::{MemoryBlobs, Offset};
@@ -189,8 +191,12 @@ fn play(story: Story, changes: usize) -> Result<Vec<Part>, Failure> {
     let mut parts = Vec::new();
     let mut part = |name, changes, run: &mut dyn FnMut() -> Result<(), Failure>| -> Result<(), Failure> {
         let before = site.stats();
+        let threads = threads_cpu()?;
         let (took, ()) = measured(run)?;
         let after = site.stats();
+        if std::env::var_os("GATELOG_BENCH_THREADS").is_some() {
+            tell_threads(name, changes, &threads, &threads_cpu()?);
+        }
         let (events, next) = site.events(place)?;
         place = next;
         let (merges, ()) = measured(|| merge_again(&again, &events))?;
@@ -224,6 +230,18 @@ fn play(story: Story, changes: usize) -> Result<Vec<Part>, Failure> {
         return Err(format!("{} and {} changes are merged, not {merged}", review.merged(), copy.merged()).into());
     }
     Ok(parts)
+}
+
+/// What each thread took, for each change, the most first.
+fn tell_threads(name: &str, changes: usize, before: &BTreeMap<String, Duration>, after: &BTreeMap<String, Duration>) {
+    let spent = |thread: &str, now: Duration| now.saturating_sub(before.get(thread).copied().unwrap_or_default());
+    let mut all: Vec<(Duration, &str)> =
+        after.iter().map(|(thread, now)| (spent(thread, *now), thread.as_str())).collect();
+    all.sort_unstable_by(|one, other| other.cmp(one));
+    let changes = u32::try_from(changes.max(1)).unwrap_or(u32::MAX);
+    for (spent, thread) in all.into_iter().filter(|(spent, _)| !spent.is_zero()) {
+        eprintln!("  {name}: {thread}: {}", time(spent / changes));
+    }
 }
 
 /// Where repositories are: `GATELOG_BENCH_REPOSITORIES`, or beside the log.

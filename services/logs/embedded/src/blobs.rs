@@ -48,8 +48,7 @@ impl FileBlobs {
     /// [`BlobError::Store`].
     pub fn open(dir: impl AsRef<Path>) -> Result<FileBlobs, BlobError> {
         let store = FileBlobs::open_reader(&dir);
-        let temporary = store.temporary_dir();
-        make_dir(&temporary).map_err(|error| failed("making", &temporary, &error))?;
+        let temporary = store.make_dirs()?;
         let entries = fs::read_dir(&temporary).map_err(|error| failed("reading", &temporary, &error))?;
         for entry in entries {
             let path = entry.map_err(|error| failed("reading", &temporary, &error))?.path();
@@ -65,10 +64,29 @@ impl FileBlobs {
     /// [`BlobError::Store`].
     pub fn open_shared(dir: impl AsRef<Path>) -> Result<FileBlobs, BlobError> {
         let store = FileBlobs::open_reader(&dir);
-        let temporary = store.temporary_dir();
-        make_dir(&temporary).map_err(|error| failed("making", &temporary, &error))?;
+        store.make_dirs()?;
         store.clear_abandoned()?;
         Ok(store)
+    }
+
+    /// Makes all directories of a new store at once: one by one, each would be waited for. Gives that of temporary
+    /// files, which is made last.
+    fn make_dirs(&self) -> Result<PathBuf, BlobError> {
+        let temporary = self.temporary_dir();
+        if !temporary.is_dir() {
+            make_dir(&self.dir).map_err(|error| failed("making", &self.dir, &error))?;
+            for first in 0..=u8::MAX {
+                let path = self.dir.join(format!("{first:02x}"));
+                match fs::create_dir(&path) {
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                        return Err(failed("making", &path, &error));
+                    }
+                    _ => {}
+                }
+            }
+            make_dir(&temporary).map_err(|error| failed("making", &temporary, &error))?;
+        }
+        Ok(temporary)
     }
 
     fn clear_abandoned(&self) -> Result<(), BlobError> {

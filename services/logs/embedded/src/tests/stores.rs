@@ -85,7 +85,7 @@ fn what_was_cut_short_in_a_shared_store_is_swept_away_once_it_is_a_day_old() {
     let file = store.dir.path().join("file");
     fs::write(&file, b"").unwrap();
     let error = FileBlobs::open_shared(&file).unwrap_err().to_string();
-    assert!(error.contains("file/new"), "{error}");
+    assert!(error.contains("file/00"), "{error}");
 }
 
 #[test]
