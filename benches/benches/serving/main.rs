@@ -72,7 +72,7 @@ fn build(
         after.iter().zip(&before).rev().skip(1).map(|(now, then)| now.own.saturating_sub(then.own)).sum();
     let running = match &stage.workers {
         Workers::Null(null) => null.running(),
-        Workers::Own => pages.count("build-started") - pages.count("build-finished"),
+        Workers::Own(_) => pages.count("build-started") - pages.count("build-finished"),
     };
     table.row("builds that run", running.to_string(), String::new(), String::new(), "2,000");
     let each = time(spent / u32::try_from(builds)?.max(1));

@@ -11,6 +11,7 @@ use gatelog_benches::Failure;
 use gatelog_benches::server::{Server, cpu_of, memory_of};
 use gatelog_log_kafka::support::Broker;
 use gatelog_log_kafka::{KafkaConfig, KafkaLog, KafkaPresence};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::forge::{HOST, LASTING, QUICK, lasting, quick};
 use crate::null::Null;
@@ -33,7 +34,36 @@ pub enum Workers {
     /// To null executors in this process.
     Null(Null),
     /// To the server's own executor, which runs a program that only waits.
-    Own,
+    Own(#[expect(dead_code, reason = "what is dropped with it ends")] Waiting),
+}
+
+/// The programs that wait in place of builds. They outlive the server, which is killed, and a run that left them behind
+/// would slow down the next one: whoever looks for the processes of a build looks at all there are.
+pub struct Waiting(String);
+
+impl Waiting {
+    /// How long they wait at most, in seconds: like that of nobody else on this machine.
+    fn new() -> Waiting {
+        Waiting(format!("7000.{}", std::process::id()))
+    }
+
+    fn processes(&self) -> impl Iterator<Item = Pid> {
+        let line = format!("sleep\0{}\0", self.0);
+        let pids = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        let waits =
+            move |pid: &i32| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|text| text == line.as_bytes());
+        pids.filter(waits).filter_map(Pid::from_raw)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        for pid in self.processes() {
+            // One that ended meanwhile need not be killed.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
 }
 
 /// What is under load.
@@ -89,12 +119,13 @@ impl Stage {
         };
         let dir = root.join("site");
         std::fs::create_dir_all(&dir)?;
-        let waits = dir.join("ansible-playbook");
+        let (waits, waiting) = (dir.join("ansible-playbook"), Waiting::new());
         std::fs::write(
             &waits,
             format!(
                 "#!{python} -ISs\nimport os, sys\nif any('lasting' in word for word in sys.argv):\n    \
-                 os.execv('/bin/sleep', ['sleep', '7000'])\nos._exit(0)\n"
+                 os.execv('/bin/sleep', ['sleep', '{}'])\nos._exit(0)\n",
+                waiting.0
             ),
         )?;
         std::fs::set_permissions(&waits, std::fs::Permissions::from_mode(0o755))?;
@@ -110,7 +141,7 @@ impl Stage {
         )?;
         let server = Server::start(binary, &dir, &[])?;
         let parts = vec![Part { name: "all roles".into(), server }];
-        Ok(Ok(Stage { parts, workers: Workers::Own, broker: None }))
+        Ok(Ok(Stage { parts, workers: Workers::Own(waiting), broker: None }))
     }
 
     /// A process for each role, on one Kafka broker.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -30,9 +29,6 @@ const REST: Duration = Duration::from_millis(200);
 const REST_TIMES: u32 = 4;
 /// How long it rests for each who follows: to tell one takes about a fifth of it.
 const REST_EACH: Duration = Duration::from_micros(100);
-/// Those who follow a tenant are told in so many groups, one after the other. Were all woken at once, a question to the
-/// API would wait until thousands of them are told.
-const GROUPS: usize = 64;
 
 /// A tenant's status document as of an event, as it is sent.
 struct Told {
@@ -54,71 +50,35 @@ impl Told {
     }
 }
 
-/// The newest document of a tenant, for those who follow it.
-struct Documents {
-    /// None was made yet at first.
-    groups: Vec<watch::Sender<Option<Arc<Told>>>>,
-    /// How many ever came.
-    came: AtomicUsize,
-    /// Each who follows holds a receiver.
-    here: watch::Sender<()>,
-}
-
-impl Documents {
-    fn new() -> Documents {
-        let groups = (0..GROUPS).map(|_| watch::Sender::new(None)).collect();
-        Documents { groups, came: AtomicUsize::new(0), here: watch::Sender::new(()) }
-    }
-
-    fn join(&self) -> Option<Place> {
-        let group = self.groups.get(self.came.fetch_add(1, Ordering::Relaxed) % self.groups.len().max(1))?;
-        Some(Place { documents: group.subscribe(), _here: self.here.subscribe() })
-    }
-
-    /// Tells everybody, group by group: the next once those who can run have run.
-    async fn tell(&self, told: Arc<Told>) {
-        for group in &self.groups {
-            group.send_replace(Some(Arc::clone(&told)));
-            if group.receiver_count() > 0 {
-                tokio::task::yield_now().await;
-            }
-        }
-    }
-}
-
-/// The place of one who follows.
-struct Place {
-    documents: watch::Receiver<Option<Arc<Told>>>,
-    _here: watch::Receiver<()>,
-}
+/// The newest document of a tenant; none was made yet at first.
+type Documents = watch::Sender<Option<Arc<Told>>>;
 
 /// The tenants that are followed. Each has a task that makes its documents, as long as somebody follows.
 #[derive(Default)]
-pub(crate) struct Followed(Mutex<BTreeMap<String, Arc<Documents>>>);
+pub(crate) struct Followed(Mutex<BTreeMap<String, Documents>>);
 
 impl Followed {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Documents>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Documents>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Follows a tenant.
-    fn follow(app: &Arc<App>, tenant: &str) -> Option<Place> {
+    fn follow(app: &Arc<App>, tenant: &str) -> watch::Receiver<Option<Arc<Told>>> {
         let mut followed = app.followed.lock();
         if let Some(documents) = followed.get(tenant) {
-            return documents.join();
+            return documents.subscribe();
         }
-        let documents = Arc::new(Documents::new());
-        let place = documents.join();
-        followed.insert(tenant.to_owned(), Arc::clone(&documents));
+        let (documents, follower) = watch::channel(None);
+        followed.insert(tenant.to_owned(), documents.clone());
         drop(followed);
         tokio::spawn(make(Arc::clone(app), tenant.to_owned(), documents));
-        place
+        follower
     }
 
     /// Nobody needs a tenant's documents any more, unless somebody came meanwhile.
     fn left_alone(&self, tenant: &str, documents: &Documents) -> bool {
         let mut followed = self.lock();
-        let alone = documents.here.receiver_count() == 0;
+        let alone = documents.receiver_count() == 0;
         if alone {
             followed.remove(tenant);
         }
@@ -128,7 +88,7 @@ impl Followed {
 
 /// Makes documents of a tenant, each as of a later event, until nobody follows, or it cannot go on: then the streams
 /// end, and clients come back.
-async fn make(app: Arc<App>, tenant: String, documents: Arc<Documents>) {
+async fn make(app: Arc<App>, tenant: String, documents: Documents) {
     let mut fold = app.site.gate_fold.subscribe();
     loop {
         let told = match told(&app, &tenant).await {
@@ -140,9 +100,9 @@ async fn make(app: Arc<App>, tenant: String, documents: Arc<Documents>) {
         };
         let next = told.made.at.saturating_add(1);
         let rest = REST.max(told.made.took * REST_TIMES);
-        let followers = u32::try_from(documents.here.receiver_count()).unwrap_or(u32::MAX);
+        documents.send_replace(Some(Arc::new(told)));
+        let followers = u32::try_from(documents.receiver_count()).unwrap_or(u32::MAX);
         let rested = Instant::now() + rest.max(REST_EACH.saturating_mul(followers));
-        documents.tell(Arc::new(told)).await;
         let wait = async {
             sleep_until(rested).await;
             fold.reached(next).await
@@ -152,7 +112,7 @@ async fn make(app: Arc<App>, tenant: String, documents: Arc<Documents>) {
                 // The fold ended or stopped.
                 break;
             },
-            () = documents.here.closed() => if app.followed.left_alone(&tenant, &documents) {
+            () = documents.closed() => if app.followed.left_alone(&tenant, &documents) {
                 return;
             },
         }
@@ -172,11 +132,11 @@ fn message(at: u64, data: &str) -> Bytes {
 
 /// One who follows.
 struct Follower {
-    place: Place,
+    documents: watch::Receiver<Option<Arc<Told>>>,
     brief: bool,
     had: Option<u64>,
     spoken: Instant,
-    _room: OwnedSemaphorePermit,
+    _place: OwnedSemaphorePermit,
 }
 
 /// `status/stream`: the status document, now and whenever it changed.
@@ -188,20 +148,20 @@ pub(crate) async fn statuses(
     headers: HeaderMap,
     query: Query,
 ) -> Result<Response, ApiError> {
-    let room = app.stream()?;
+    let place = app.stream()?;
     let (seen, newest) = resumed(&app, &headers, &query).await?;
     let brief = query.truth("brief")?.unwrap_or(false);
     // An unknown tenant is an answer, not a stream.
     let named = tenant.clone();
     app.blocking(move |app| read(app, None, Needs::History, |reading| reading.need_tenant(&named))).await?;
-    let mut place = Followed::follow(&app, &tenant).ok_or(ApiError::Busy)?;
+    let mut documents = Followed::follow(&app, &tenant);
     let (at, lasting) = {
         let is_there = |told: &Option<Arc<Told>>| told.as_ref().is_some_and(|told| told.made.at >= newest);
-        let told = place.documents.wait_for(is_there).await.map_err(|_| ApiError::Busy)?;
+        let told = documents.wait_for(is_there).await.map_err(|_| ApiError::Busy)?;
         told.as_ref().map(|told| (told.made.at, told.made.lasting)).ok_or(ApiError::Busy)?
     };
     let had = (seen == Some(at)).then_some(lasting);
-    let follower = Follower { place, brief, had, spoken: Instant::now(), _room: room };
+    let follower = Follower { documents, brief, had, spoken: Instant::now(), _place: place };
     let mut response = Response::new(Body::from_stream(stream::unfold(follower, next)));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -212,12 +172,12 @@ pub(crate) async fn statuses(
 
 async fn next(mut follower: Follower) -> Option<(Result<Bytes, Infallible>, Follower)> {
     loop {
-        let told = follower.place.documents.borrow_and_update().clone()?;
+        let told = follower.documents.borrow_and_update().clone()?;
         let message = if follower.had != Some(told.made.lasting) {
             follower.had = Some(told.made.lasting);
             if follower.brief { told.brief.clone() } else { told.whole() }
         } else {
-            match timeout_at(follower.spoken + KEEP_ALIVE, follower.place.documents.changed()).await {
+            match timeout_at(follower.spoken + KEEP_ALIVE, follower.documents.changed()).await {
                 Ok(Ok(())) => continue,
                 Ok(Err(_)) => return None,
                 Err(_) => Bytes::from_static(b":\n\n"),
