@@ -7,6 +7,7 @@
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use git2::{Config, ConfigLevel, Repository};
 
@@ -15,17 +16,22 @@ const NAME: &str = "gitconfig";
 /// Without a name for it, libgit2 looks for a file of attributes in the user's home.
 const TEXT: &str = "[core]\n\tattributesFile = /dev/null\n";
 
-/// Writes what stands in place of the user's configuration, unless it is there.
+/// Numbers what this process writes.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
+/// Writes what stands in place of the user's configuration, unless it is there. Others may read it meanwhile, and write
+/// it too.
 pub(crate) fn write(root: &Path) -> io::Result<()> {
     let path = root.join(NAME);
-    match fs::read_to_string(&path) {
-        Ok(text) if text == TEXT => Ok(()),
-        // Others may read it meanwhile.
-        _ => {
-            let beside = root.join(format!("{NAME}.{}", std::process::id()));
-            fs::write(&beside, TEXT).and_then(|()| fs::rename(&beside, &path))
-        }
+    let is_there = || fs::read_to_string(&path).is_ok_and(|text| text == TEXT);
+    if is_there() {
+        return Ok(());
     }
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let beside = root.join(format!("{NAME}.{}.{number}", std::process::id()));
+    let written = fs::write(&beside, TEXT).and_then(|()| fs::rename(&beside, &path));
+    // A process of another host may have the same number, and be first.
+    written.or_else(|error| if is_there() { Ok(()) } else { Err(error) })
 }
 
 /// Takes the machine's and the user's configuration away from an open repository.
@@ -35,4 +41,27 @@ pub(crate) fn seal(root: &Path, repository: Repository) -> Result<Repository, gi
     config.add_file(&repository.commondir().join("config"), ConfigLevel::Local, false)?;
     repository.set_config(&config)?;
     Ok(repository)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_write_it_at_once_and_it_is_whole_for_each() {
+        let root = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| {
+                    write(root.path()).unwrap();
+                    assert_eq!(fs::read_to_string(root.path().join(NAME)).unwrap(), TEXT);
+                });
+            }
+        });
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
+        fs::write(root.path().join(NAME), "[core]\n").unwrap();
+        write(root.path()).unwrap();
+        assert_eq!(fs::read_to_string(root.path().join(NAME)).unwrap(), TEXT);
+        assert!(write(&root.path().join("nowhere")).is_err());
+    }
 }
