@@ -41,21 +41,24 @@ pub fn children_cpu() -> Result<Duration, Failure> {
     Ok(Duration::from_millis(10 * ticks))
 }
 
-/// Processor time of the threads that run, summed by their names.
+/// Processor time of a process's threads, those of one name together.
 ///
 /// # Errors
-/// When the system does not tell.
-pub fn threads_cpu() -> Result<BTreeMap<String, Duration>, Failure> {
+/// When there is no such process.
+pub fn threads_cpu(pid: u32) -> Result<BTreeMap<String, Duration>, Failure> {
     let mut found: BTreeMap<String, Duration> = BTreeMap::new();
-    for task in std::fs::read_dir("/proc/self/task")? {
+    for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
         let task = task?.path();
+        // One that ended meanwhile has nothing to tell.
         let (Ok(name), Ok(text)) =
             (std::fs::read_to_string(task.join("comm")), std::fs::read_to_string(task.join("schedstat")))
         else {
             continue;
         };
         let nanoseconds = text.split_whitespace().next().and_then(|field| field.parse().ok()).unwrap_or(0);
-        *found.entry(name.trim().to_owned()).or_default() += Duration::from_nanos(nanoseconds);
+        // Those that are many have a number at the end of their name.
+        let name = name.trim().trim_end_matches(|letter: char| letter.is_ascii_digit()).to_owned();
+        *found.entry(name).or_default() += Duration::from_nanos(nanoseconds);
     }
     Ok(found)
 }

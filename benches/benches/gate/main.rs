@@ -191,11 +191,12 @@ fn play(story: Story, changes: usize) -> Result<Vec<Part>, Failure> {
     let mut parts = Vec::new();
     let mut part = |name, changes, run: &mut dyn FnMut() -> Result<(), Failure>| -> Result<(), Failure> {
         let before = site.stats();
-        let threads = threads_cpu()?;
+        let own = std::process::id();
+        let threads = std::env::var_os("GATELOG_BENCH_THREADS").map(|_| threads_cpu(own)).transpose()?;
         let (took, ()) = measured(run)?;
         let after = site.stats();
-        if std::env::var_os("GATELOG_BENCH_THREADS").is_some() {
-            tell_threads(name, changes, &threads, &threads_cpu()?);
+        if let Some(before) = threads {
+            tell_threads(name, changes, &before, &threads_cpu(own)?);
         }
         let (events, next) = site.events(place)?;
         place = next;

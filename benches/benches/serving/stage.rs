@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gatelog_benches::Failure;
+use gatelog_benches::measure::threads_cpu;
 use gatelog_benches::server::{Server, cpu_of, memory_of};
 use gatelog_log_kafka::support::Broker;
 use gatelog_log_kafka::{KafkaConfig, KafkaLog, KafkaPresence};
@@ -221,22 +222,7 @@ pub struct Taken {
 impl Taken {
     fn of(name: String, pid: u32) -> Result<Taken, Failure> {
         let (own, children) = cpu_of(pid)?;
-        let mut threads: BTreeMap<String, Duration> = BTreeMap::new();
-        for entry in std::fs::read_dir(format!("/proc/{pid}/task"))? {
-            let path = entry?.path();
-            // One that ended meanwhile has nothing to tell.
-            let (Ok(name), Ok(text)) =
-                (std::fs::read_to_string(path.join("comm")), std::fs::read_to_string(path.join("stat")))
-            else {
-                continue;
-            };
-            let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest);
-            let ticks: u64 = fields.split_whitespace().skip(11).take(2).map(|field| field.parse().unwrap_or(0)).sum();
-            // Those that are many have a number at the end of their name.
-            let name = name.trim().trim_end_matches(|letter: char| letter.is_ascii_digit()).to_owned();
-            *threads.entry(name).or_default() += Duration::from_millis(ticks * 10);
-        }
-        Ok(Taken { name, own, children, memory: memory_of(pid)?.0, threads })
+        Ok(Taken { name, own, children, memory: memory_of(pid)?.0, threads: threads_cpu(pid)? })
     }
 }
 

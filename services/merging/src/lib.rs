@@ -13,10 +13,10 @@
 //!
 //! # What is promised
 //!
-//! The same request gives the same commit ids, on any machine: identity comes from the
-//! configuration, dates from the request, nothing from the clock, or from what the machine or its user
-//! has configured for git. A commit that exists in a mirror has all its history and files
-//! there. A process that dies at any moment leaves a mirror that the next one can use or redoes.
+//! The same request gives the same commit ids, on any machine: identity comes from the configuration, dates from the
+//! request, nothing from the clock, or from what the machine or its user has configured for git (but for what `sealed`
+//! says of files that are written). A commit that exists in a mirror has all its history and files there. A process that
+//! dies at any moment leaves a mirror that the next one can use or redoes.
 //!
 //! # What is not promised
 //!

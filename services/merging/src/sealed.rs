@@ -3,6 +3,9 @@
 //! libgit2 reads what the machine and whoever runs gatelog have configured for git: names of merge drivers, limits on
 //! renames, ends of lines and attributes of files. Two mergers would then make different commits of the same changes,
 //! and jobs would find other bytes in their workspaces than in the commits. The git program is asked without these, too.
+//!
+//! One thing is left: the attributes of the whole machine (`/etc/gitattributes`), which libgit2 looks at when it writes
+//! files. Only an unsafe call would keep it from that.
 
 use std::fs;
 use std::io;

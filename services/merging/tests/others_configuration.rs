@@ -77,7 +77,10 @@ fn what_merges_and_what_is_written_is_the_same_whoever_runs_it() {
     std::fs::write(own.path().join(".config/git/attributes"), "* text eol=crlf merge=union\n").unwrap();
     let (one, other) = (played(plain.path()), played(own.path()));
     assert_eq!(one, other);
-    assert!(one.iter().any(|line| line.contains("merge conflict in a")), "{one:?}");
-    assert!(one.iter().any(|line| line.contains("nine") || !line.contains("conflict")), "{one:?}");
+    for mode in MergeMode::ALL {
+        let told = |names: &str| one.iter().find(|line| line.starts_with(&format!("{mode:?} {names}"))).unwrap();
+        assert!(!told(r#"["one", "two"]"#).contains("conflict"), "{one:?}");
+        assert!(told(r#"["one", "other"]"#).contains("merge conflict in a"), "{one:?}");
+    }
     assert_eq!(one.iter().filter(|line| line.contains("one\\n2\\n")).count(), 2, "{one:?}");
 }

@@ -309,9 +309,9 @@ impl Decision<'_> {
             let texts = self.change(tenant, other).map(|row| row.facts.depends_on.as_slice()).unwrap_or_default();
             let url = self.change(tenant, below).map(|row| row.facts.subject.url.as_str()).unwrap_or_default();
             let address = url.split_once("://").map_or(url, |(_, rest)| rest);
-            let names =
-                |text: &str| !text.is_empty() && url.ends_with(text) || !address.is_empty() && text.contains(address);
-            texts.iter().any(|text| names(text))
+            texts.iter().any(|text| {
+                !text.is_empty() && url.ends_with(text.as_str()) || !address.is_empty() && text.contains(address)
+            })
         };
         let stands_on = |other: &&ChangeKey| {
             // Zuul: of what is merged it is remembered what stood on it.
