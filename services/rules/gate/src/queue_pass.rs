@@ -94,7 +94,7 @@ impl Decision<'_> {
                 let places = reporting.map_or_else(|| touch.places(&row.items), |index| Some((index, index + 1)));
                 let Some((first, until)) = places else { break };
                 let walk = self.walk_from(tenant, &layout, pipeline, row, first);
-                if self.walk(walk, first, until)? {
+                if self.walk(walk, &key, &touch, first..until)? {
                     break;
                 }
                 touch.whole = true;
@@ -165,17 +165,34 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// Walks over a queue from a place on, at least until another and further if something comes of it; says whether
-    /// it came to the end.
-    fn walk(&mut self, mut walk: Walk<'_>, first: usize, until: usize) -> Result<bool, Refusal> {
-        let before = self.deciding.events().len();
-        for index in first..walk.items.len() {
-            if index >= until && self.deciding.events().len() == before {
+    /// Walks over what was touched of a queue, at least within these places and further where something comes of it;
+    /// says whether it came to the end. What nothing touched is passed.
+    fn walk(
+        &mut self,
+        mut walk: Walk<'_>,
+        key: &QueueKey,
+        touch: &Touch,
+        places: std::ops::Range<usize>,
+    ) -> Result<bool, Refusal> {
+        let mut open = touch.whole;
+        for index in places.start..walk.items.len() {
+            let Some(item) = walk.items.get(index).copied() else { break };
+            let anew = self.touched.queues.get(key);
+            open |= touch.from.contains(&item) || self.touched.all || anew.is_some_and(Touch::is_open);
+            let behind = walk.items.get(index..).unwrap_or_default();
+            let comes = || anew.is_some_and(|anew| behind.iter().any(|item| anew.names(*item)));
+            if index >= places.end && !open && !comes() {
                 break;
             }
-            let Some(item) = walk.items.get(index).copied() else { break };
+            let named = open || touch.names(item) || anew.is_some_and(|anew| anew.names(item));
             if self.item(item).is_some_and(|row| row.reporting.is_some()) {
                 return Ok(!self.run_reporters(&walk, index, item)?);
+            }
+            if !named && let Some(row) = self.item(item) {
+                if row.failing.is_empty() {
+                    walk.carry(self, item);
+                }
+                continue;
             }
             match self.step(&walk, index, item)? {
                 Step::Left => return Ok(false),

@@ -37,6 +37,16 @@ impl Touch {
         self.alone.extend(&other.alone);
     }
 
+    /// Whether an item is to be looked at for itself.
+    pub(crate) fn names(&self, item: ItemId) -> bool {
+        self.alone.contains(&item) || self.from.contains(&item)
+    }
+
+    /// Whether it goes on to the end of the queue.
+    pub(crate) fn is_open(&self) -> bool {
+        self.whole || !self.from.is_empty()
+    }
+
     /// The places in a queue to look at: from where on, and up to where at least. Nothing if none of the items is
     /// there any more.
     pub(crate) fn places(&self, items: &[ItemId]) -> Option<(usize, usize)> {
