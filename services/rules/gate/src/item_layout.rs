@@ -80,7 +80,12 @@ impl Decision<'_> {
             None => return self.want_freeze(walk, item, buildset),
         };
         let own = set.state.as_ref().is_some_and(|state| state.item_touches_config);
-        if !own && let Some(nearest) = self.nearest(walk) {
+        let nearest = self.nearest(walk);
+        // What the configuration ahead comes to is not known before that is prepared.
+        if own && nearest.is_some_and(|nearest| nearest.state.is_none()) {
+            return Ok(());
+        }
+        if !own && let Some(nearest) = nearest {
             // What it would come to is what the item ahead is tested with, once that is known.
             return match nearest.layout {
                 Some(_) => self.want_freeze(walk, item, buildset),

@@ -4,7 +4,7 @@
 //! (it waits for facts and for its turn), `changes` (facts are asked for and taken in), `filters`
 //! (which pipelines it fits), `managers` (how it enters a queue, with what it needs: `dependencies`),
 //! `queue_pass` (what every item does next; `health` says what is wrong with it, `leaving` what is
-//! done about that), `prepare`, `item_layout`, `freeze`, `jobs` (its builds), `submit` (merging for
+//! done about that), `prepare` (on which `ground`), `item_layout`, `freeze`, `jobs` (its builds), `submit` (merging for
 //! real), `report`. Beside it: `config` (files and layouts of a tenant), `work` (what is sent again,
 //! and for how long), `touched` (where a decision has to look), `window`, `waits` (why everything waits).
 //!
@@ -21,6 +21,7 @@ mod decision;
 mod dependencies;
 mod filters;
 mod freeze;
+mod ground;
 mod health;
 mod holds;
 mod item_layout;

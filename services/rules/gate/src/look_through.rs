@@ -11,6 +11,7 @@ use gatelog_record::event::GateEvent;
 use gatelog_rules_config::is_config_path;
 
 use crate::decision::Decision;
+use crate::ground::Ground;
 use crate::item_layout::AHEAD_INVALID;
 use crate::queue_pass::Walk;
 
@@ -22,7 +23,7 @@ impl Decision<'_> {
             // What already stands on it stands on it as it is.
             let behind = walk.items.get(index + 1..).unwrap_or_default();
             let stood_on = behind.iter().any(|other| self.buildset_of(*other).is_some());
-            let settled = wanted && !stood_on && walk.chain.iter().all(|ahead| self.is_settled(*ahead));
+            let settled = wanted && !stood_on && walk.ground(self, Ground::is_settled);
             return match settled && self.wrong_ahead(walk).is_none() {
                 true => self.open_buildset(walk, item),
                 false => Ok(()),

@@ -1,13 +1,9 @@
 //! Preparing: an item's changes on top of everything it stands on.
 
-use std::collections::BTreeMap;
-
 use gatelog_deciding::Refusal;
-use gatelog_gate_state::live::Work;
+use gatelog_gate_state::live::{Phase, Work};
 use gatelog_record::ItemId;
-use gatelog_record::draft::gate::{
-    BasePin, BuildsetOpened, MergeStep, PrepareDone, PrepareOutcome, PrepareRequested, Prepared, ProjectBranch,
-};
+use gatelog_record::draft::gate::{BuildsetOpened, MergeStep, PrepareDone, PrepareOutcome, PrepareRequested, Prepared};
 use gatelog_record::event::GateEvent;
 
 use crate::decision::Decision;
@@ -28,7 +24,8 @@ impl Decision<'_> {
         // bases and with the same date.
         let nearest = walk.chain.iter().rev().find_map(|ahead| self.buildset_of(*ahead));
         let dated = nearest.map_or(self.now(), |(_, set)| set.dated);
-        let bases = self.bases(walk, item);
+        let own = self.item(item).map(|row| row.subjects.as_slice()).unwrap_or_default();
+        let bases = walk.ground(self, |ground| ground.clone().pins(own));
         let (work, steps) = (self.deciding.id(), steps.into());
         self.emit(GateEvent::PrepareRequested(PrepareRequested { work, item, buildset, steps, bases, dated }))
     }
@@ -42,33 +39,6 @@ impl Decision<'_> {
         }));
     }
 
-    /// Where branches stood for the chain. What the first item that touches a branch was put on is
-    /// where the branch stands without the chain: all that was ahead of it has been merged since.
-    fn bases(&self, walk: &Walk<'_>, item: ItemId) -> Vec<BasePin> {
-        let mut pins: BTreeMap<ProjectBranch, String> = BTreeMap::new();
-        for ahead in &walk.chain {
-            let Some((_, set)) = self.buildset_of(*ahead) else { continue };
-            for branch in set.state.iter().flat_map(|state| &state.branches) {
-                if !pins.contains_key(&branch.at) {
-                    pins.insert(branch.at.clone(), branch.ahead.clone());
-                }
-            }
-        }
-        let subjects = self.item(item).map(|row| row.subjects.as_slice()).unwrap_or_default();
-        for subject in subjects.iter().filter(|subject| subject.change.is_none()) {
-            // A ref is tested as it was when it moved.
-            if let (Some(branch), Some(commit)) = (&subject.branch, &subject.commit) {
-                let at = ProjectBranch {
-                    connection: subject.connection.clone(),
-                    project: subject.project.clone(),
-                    branch: branch.clone(),
-                };
-                pins.insert(at, commit.clone());
-            }
-        }
-        pins.into_iter().map(|(at, commit)| BasePin { at, commit }).collect()
-    }
-
     /// A state was prepared, or could not be.
     pub(crate) fn prepare_done(&mut self, done: &PrepareDone) -> Result<(), Refusal> {
         let failed = matches!(done.outcome, PrepareOutcome::Failed { .. });
@@ -78,7 +48,20 @@ impl Decision<'_> {
             return Ok(());
         }
         let Work::Prepare(wanted) = &row.work else { return Ok(()) };
+        // What does not merge is the one ahead, which was not answered yet: once it is, this begins without it.
+        if self.conflicts_ahead(wanted, &done.outcome) && self.send_again(done.work, &row)? {
+            return Ok(());
+        }
         let (item, buildset) = (wanted.item, wanted.buildset);
         self.emit(GateEvent::Prepared(Prepared { item, buildset, done: done.clone() }))
+    }
+
+    /// Whether what does not merge belongs to an item ahead that is still being prepared itself.
+    fn conflicts_ahead(&self, wanted: &PrepareRequested, outcome: &PrepareOutcome) -> bool {
+        let PrepareOutcome::Conflict { subject, .. } = outcome else { return false };
+        let begins = |item: ItemId| {
+            self.buildset_of(item).is_some_and(|(_, set)| matches!(set.phase, Phase::Opened | Phase::Preparing))
+        };
+        wanted.steps.iter().any(|step| step.item != wanted.item && step.subject == *subject && begins(step.item))
     }
 }

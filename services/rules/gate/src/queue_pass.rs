@@ -5,7 +5,7 @@
 //! behind a failing item moves behind the nearest one that is not failing; what gatelog merged leaves
 //! the chain of everybody behind without a reset.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use gatelog_deciding::Refusal;
@@ -16,6 +16,7 @@ use gatelog_rules_config::Pipeline;
 use gatelog_rules_config::objects::pipeline::Manager;
 
 use crate::decision::Decision;
+use crate::ground::Ground;
 use crate::layout_view::LayoutView;
 use crate::touched::{QueueKey, Touch, Touched};
 
@@ -43,8 +44,8 @@ pub(crate) struct Walk<'w> {
     pub queue: QueueRow,
     /// Whether the last of the chain was found to stand on all before it.
     pub sound: bool,
-    /// Whether all of the chain are prepared and none is on its way into the branch, once somebody asked.
-    settled: Cell<Option<bool>>,
+    /// What the chain is to the next item, once somebody asked.
+    ground: RefCell<Option<Ground>>,
 }
 
 impl Walk<'_> {
@@ -54,8 +55,14 @@ impl Walk<'_> {
         self.standing.push(decision.stand(item));
         // What is being merged was not asked.
         self.sound = !decision.is_merging(item);
-        let settled = self.settled.get().map(|settled| settled && decision.is_settled(item));
-        self.settled.set(settled);
+        if let Some(ground) = self.ground.get_mut() {
+            ground.add(decision, item);
+        }
+    }
+
+    /// What the chain is to the next item.
+    pub(crate) fn ground<T>(&self, decision: &Decision<'_>, ask: impl FnOnce(&Ground) -> T) -> T {
+        ask(self.ground.borrow_mut().get_or_insert_with(|| Ground::of(decision, &self.chain)))
     }
 }
 
@@ -127,7 +134,7 @@ impl Decision<'_> {
             chain,
             queue,
             sound: false,
-            settled: Cell::new(None),
+            ground: RefCell::new(None),
         }
     }
 
@@ -316,9 +323,7 @@ impl Decision<'_> {
         let Some((buildset, set)) = self.buildset_of(item) else {
             let in_window = walk.window == 0 || (index as u64) < u64::from(walk.window);
             if in_window {
-                let settled = || walk.chain.iter().all(|ahead| self.is_settled(*ahead));
-                let settled = walk.settled.get().unwrap_or_else(settled);
-                walk.settled.set(Some(settled));
+                let settled = walk.ground(self, Ground::is_settled);
                 if settled && let Some(wrong) = self.wrong_ahead(walk).map(str::to_owned) {
                     self.leave_behind_wrong(walk, item, &wrong)?;
                     return Ok(Step::Left);
@@ -373,7 +378,7 @@ impl Decision<'_> {
             standing: Vec::new(),
             queue: QueueRow::default(),
             sound: false,
-            settled: Cell::new(None),
+            ground: RefCell::new(None),
             ..*walk
         };
         self.open_buildset(&on_it, item)
@@ -405,19 +410,5 @@ impl Decision<'_> {
     /// What an item is to those behind it.
     fn stand(&self, item: ItemId) -> Ahead {
         Ahead { item, buildset: self.item(item).and_then(|row| row.buildset) }
-    }
-
-    /// Whether what comes behind an item may begin, as far as that item goes.
-    pub(crate) fn is_settled(&self, item: ItemId) -> bool {
-        self.is_prepared(item) && !self.is_leaving(item)
-    }
-
-    /// An item that is not live is prepared only where it changes configuration.
-    fn is_prepared(&self, item: ItemId) -> bool {
-        let Some(row) = self.item(item) else { return false };
-        match row.live {
-            true => self.buildset_of(item).is_some_and(|(_, set)| set.state.is_some()),
-            false => self.is_looked_through(row),
-        }
     }
 }

@@ -157,7 +157,8 @@ impl Decision<'_> {
                 }
                 _ if !active => why(WaitCode::Window, "the queue's window is full", "an item ahead, when it leaves"),
                 Some(ahead) => {
-                    why(WaitCode::ItemAhead, format!("the state of {ahead} is prepared first"), "its preparation")
+                    let detail = format!("enough of what is ahead of it, up to {ahead}, is prepared first");
+                    why(WaitCode::ItemAhead, detail, "the answer of a merger")
                 }
                 None => why(WaitCode::Prepare, "its state is to be prepared", "the next decision"),
             };
