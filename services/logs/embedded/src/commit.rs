@@ -147,6 +147,18 @@ impl Committer {
                 return;
             }
         }
+        self.give_room_back();
+    }
+
+    /// Leaves the last segment without the room that nothing was written to.
+    fn give_room_back(&mut self) {
+        let abandoned = self.shared.queue.lock().abandoned;
+        if !abandoned
+            && let Some(tip) = self.tip.as_mut()
+            && let Err(error) = tip.medium.finish()
+        {
+            tracing::debug!(%error, "the room of the last segment could not be given back: it is when the log is opened");
+        }
     }
 
     /// Refuses a group that could not be written, and what waits behind it.
@@ -345,7 +357,7 @@ impl Committer {
             self.seal()?;
         }
         // A segment that was not made leaves nothing behind that counts.
-        let made = create_segment(&self.shared.home, self.shared.site, &self.next, &self.shared.options.medium)
+        let made = create_segment(&self.shared.home, self.shared.site, &self.next, &self.shared.options)
             .map_err(|error| Failed { error, undone: true })?;
         let (segment, medium, header) = made;
         let mut hash = Sha256::new();
@@ -375,7 +387,7 @@ impl Committer {
             return Err(Failed::undo(error, &mut *tip.medium, tip.bytes));
         }
         failpoint::pass("log/footer-written");
-        tip.medium.sync().map_err(Failed::unknown)?;
+        tip.medium.finish().map_err(Failed::unknown)?;
         failpoint::pass("log/footer-durable");
         let mut permissions = std::fs::metadata(&tip.segment.path).map_err(Failed::unknown)?.permissions();
         permissions.set_readonly(true);

@@ -134,7 +134,7 @@ fn scan(segment: &std::sync::Arc<Segment>, length: usize) -> (Scanned, bool) {
             }
             Found::Bad(what) => {
                 assert!(!what.is_empty() && at < length as u64);
-                scanner.begun_after().unwrap();
+                scanner.rest().unwrap();
                 return (found, false);
             }
         };

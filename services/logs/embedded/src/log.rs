@@ -80,7 +80,7 @@ impl EmbeddedLog {
                 });
             }
         };
-        let recovered = recover(&home, header.site, &options.known, &options.medium)?;
+        let recovered = recover(&home, header.site, &options)?;
         if recovered.cut_off > 0 {
             tracing::warn!(
                 log = %home.dir.display(),

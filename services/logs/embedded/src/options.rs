@@ -1,12 +1,13 @@
 //! How a log is opened, and what it counts.
 
+use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gatelog_event_log::{MAX_APPEND, MAX_RECORD};
 use gatelog_record::{ChainLink, Partition};
 
-use crate::medium::{MediumFactory, file_medium};
+use crate::medium::{Medium, MediumFactory, Room, SegmentFile, file_medium};
 
 /// Something that was derived from this log and says how far the log must at least go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +44,9 @@ pub struct Options {
     pub linger: Duration,
     /// How many bytes of the newest records are kept in memory for readers at the tail.
     pub hot_bytes: u64,
+    /// How many bytes of a segment are made ready ahead of what is written, so that a commit waits for its own bytes
+    /// alone; 0 for none. They are given back when the segment is sealed and when the log is closed.
+    pub room_bytes: u64,
     /// What is known to have been on this log.
     pub known: Vec<Known>,
     pub(crate) medium: MediumFactory,
@@ -59,9 +63,18 @@ impl Default for Options {
             group_bytes: 1 << 20,
             linger: Duration::from_micros(500),
             hot_bytes: 16 << 20,
+            room_bytes: 1 << 20,
             known: Vec::new(),
             medium: Arc::new(file_medium),
         }
+    }
+}
+
+impl Options {
+    /// What a segment is written to whose file has this length.
+    pub(crate) fn segment_file(&self, file: File, length: u64) -> Box<dyn Medium> {
+        let room = Room { step: self.room_bytes, until: self.segment_bytes };
+        (self.medium)(SegmentFile::new(file, length, room))
     }
 }
 
@@ -103,6 +116,6 @@ pub struct Stats {
     pub bytes: u64,
     /// Segments sealed.
     pub sealed: u64,
-    /// Bytes of an unfinished frame cut off when the log was opened.
+    /// Bytes of an unfinished frame cut off when the log was opened, without zeros at their end.
     pub cut_off: u64,
 }

@@ -14,8 +14,8 @@ use crate::format::{
 };
 use crate::home::{Home, at, damaged, segment_name, sync_dir, system};
 use crate::index::{Segment, View};
-use crate::medium::{Medium, MediumFactory};
-use crate::options::Known;
+use crate::medium::Medium;
+use crate::options::{Known, Options};
 use crate::read::link_of;
 use crate::scan::{Found, Frame, Scanner, read_at_most};
 
@@ -52,7 +52,7 @@ pub(crate) struct Recovered {
     /// The last segment, unless it is sealed or there is none.
     pub(crate) tip: Option<Tip>,
     pub(crate) next: Next,
-    /// Bytes of an unfinished frame that were cut off.
+    /// Bytes of an unfinished frame that were cut off, without zeros at their end.
     pub(crate) cut_off: u64,
 }
 
@@ -158,12 +158,8 @@ pub(crate) fn admit_frame(view: &mut View, index: usize, number: u64, frame: &Fr
 }
 
 /// Opens the log for writing. Only the last frame may be cut off, and only if nobody knows of it.
-pub(crate) fn recover(
-    home: &Home,
-    site: SiteId,
-    known: &[Known],
-    medium: &MediumFactory,
-) -> Result<Recovered, LogError> {
+pub(crate) fn recover(home: &Home, site: SiteId, options: &Options) -> Result<Recovered, LogError> {
+    let known = &options.known;
     let mut view = View::default();
     let (mut next, unsealed) = load_sealed(home, site, &mut view)?;
     let hint = home.read_hint();
@@ -193,10 +189,12 @@ pub(crate) fn recover(
             Found::Frame(footer) => break Some((footer.byte, "sealing was cut short")),
             Found::End => break None,
             Found::Bad(what) => {
-                if scanner.begun_after().map_err(wrong)? {
+                let rest = scanner.rest().map_err(wrong)?;
+                if rest.begun_after {
                     return Err(damaged(segment.number, scanner.at(), format!("{what}, and other frames follow it")));
                 }
-                break Some((scanner.at(), what));
+                // Nothing but room was left.
+                break (rest.written > 0).then_some((scanner.at(), what));
             }
         }
     };
@@ -204,36 +202,35 @@ pub(crate) fn recover(
     let view = Mutex::new(view);
     check_known(&view, &next, next.base + bytes, hint, known, torn)?;
 
-    let length = file.metadata().map_err(wrong)?.len();
+    let cut_off = Scanner::new(&file, &segment, bytes).rest().map_err(wrong)?.written;
     next = Next { number: next.number + 1, ..next };
-    let medium = open_tip(&segment, bytes, medium)?;
-    let cut_off = length - bytes;
+    let medium = open_tip(&segment, bytes, options)?;
     let tip = Tip { index, segment, bytes, hash, frames, records: record_count, medium };
     Ok(Recovered { view, tip: Some(tip), next, cut_off })
 }
 
 /// Opens the last segment for writing, without what stands behind its last whole frame. What stays
 /// is made durable before anybody sees it: the process that wrote it may have died before it was.
-fn open_tip(segment: &Segment, bytes: u64, medium: &MediumFactory) -> Result<Box<dyn Medium>, LogError> {
+fn open_tip(segment: &Segment, bytes: u64, options: &Options) -> Result<Box<dyn Medium>, LogError> {
     let wrong = |what, error: std::io::Error| system(what, &segment.path, &error);
     let mut permissions = std::fs::metadata(&segment.path).map_err(|error| wrong("reading", error))?.permissions();
     if permissions.readonly() {
         std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o644);
         std::fs::set_permissions(&segment.path, permissions).map_err(|error| wrong("making writable", error))?;
     }
-    let file = OpenOptions::new().append(true).open(&segment.path).map_err(|error| wrong("opening", error))?;
+    let file = OpenOptions::new().write(true).open(&segment.path).map_err(|error| wrong("opening", error))?;
     if file.metadata().map_err(|error| wrong("reading", error))?.len() > bytes {
         file.set_len(bytes).map_err(|error| wrong("cutting off", error))?;
     }
     file.sync_all().map_err(|error| wrong("syncing", error))?;
-    Ok(medium(file))
+    Ok(options.segment_file(file, bytes))
 }
 
 /// A segment that was just made: where it goes, and the bytes of its header.
 type Made = (Arc<Segment>, Box<dyn Medium>, Vec<u8>);
 
 /// Makes a segment: whole with its header, or not there at all.
-pub(crate) fn create_segment(home: &Home, site: SiteId, next: &Next, medium: &MediumFactory) -> std::io::Result<Made> {
+pub(crate) fn create_segment(home: &Home, site: SiteId, next: &Next, options: &Options) -> std::io::Result<Made> {
     let mut salt = [0; 8];
     getrandom::fill(&mut salt).map_err(std::io::Error::other)?;
     let salt = u64::from_le_bytes(salt);
@@ -246,7 +243,7 @@ pub(crate) fn create_segment(home: &Home, site: SiteId, next: &Next, medium: &Me
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut file = OpenOptions::new().append(true).create_new(true).open(&new)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).open(&new)?;
     file.write_all(&bytes)?;
     file.sync_all()?;
     failpoint::pass("log/segment-written");
@@ -254,7 +251,8 @@ pub(crate) fn create_segment(home: &Home, site: SiteId, next: &Next, medium: &Me
     sync_dir(&home.segments())?;
     failpoint::pass("log/segment-made");
     let segment = Segment::new(next.number, next.base, salt, path);
-    Ok((Arc::new(segment), medium(file), bytes))
+    let medium = options.segment_file(file, bytes.len() as u64);
+    Ok((Arc::new(segment), medium, bytes))
 }
 
 /// Refuses a log that is shorter than what somebody knows of it. `torn` is the frame that would be

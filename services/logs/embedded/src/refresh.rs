@@ -5,11 +5,11 @@ use std::sync::Arc;
 use gatelog_event_log::LogError;
 use gatelog_record::SiteId;
 
-use crate::format::{FrameKind, SEGMENT_HEADER};
+use crate::format::{FRAME_HEADER, FrameKind, SEGMENT_HEADER};
 use crate::home::{Home, damaged, system};
 use crate::index::View;
 use crate::recover::{Next, admit_frame, load_sealed, open_segment, read_footer};
-use crate::scan::{Found, Scanner};
+use crate::scan::{Found, Scanner, read_at_most};
 
 /// How far a reader has followed.
 pub(crate) struct Follower {
@@ -109,7 +109,10 @@ impl Follower {
     }
 }
 
+/// Whether something was written there: zeros are room for it.
 fn grown(segment: &crate::index::Segment, from: u64) -> Result<bool, LogError> {
-    let length = segment.file()?.metadata().map_err(|error| system("reading", &segment.path, &error))?.len();
-    Ok(length > from)
+    let mut header = [0; FRAME_HEADER];
+    let read = read_at_most(&*segment.file()?, &mut header, from);
+    read.map_err(|error| system("reading", &segment.path, &error))?;
+    Ok(header.iter().any(|byte| *byte != 0))
 }

@@ -30,6 +30,15 @@ pub(crate) struct Frame<'a> {
     pub(crate) bytes: &'a [u8],
 }
 
+/// What stands where no whole frame does.
+pub(crate) struct Rest {
+    /// How many bytes of it were written: all up to the last that is not zero.
+    pub(crate) written: u64,
+    /// Whether a frame was begun anywhere after its first byte. A frame is begun only when the one before it is durable:
+    /// then what stands here is not the frame that was being written last, but is damaged.
+    pub(crate) begun_after: bool,
+}
+
 /// Reads the frames of one segment.
 pub(crate) struct Scanner<'a> {
     file: &'a File,
@@ -87,10 +96,8 @@ impl<'a> Scanner<'a> {
         Ok(header.is_some_and(|header| header.durable == self.segment.base + self.at))
     }
 
-    /// Whether a frame was begun anywhere after the next place. A frame is begun only when the one
-    /// before it is durable: then what stands here is not the frame that was being written last, but
-    /// is damaged.
-    pub(crate) fn begun_after(&self) -> io::Result<bool> {
+    /// What stands from the next place on, where no whole frame does.
+    pub(crate) fn rest(&self) -> io::Result<Rest> {
         let mut rest = Vec::new();
         let mut from = self.at;
         loop {
@@ -103,17 +110,20 @@ impl<'a> Scanner<'a> {
             }
             from += read as u64;
         }
-        for start in 1..rest.len() {
+        let written = rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let mut begun_after = false;
+        for start in 1..written {
             let Some(bytes) = rest.get(start..).filter(|bytes| bytes.starts_with(&crate::format::FRAME_MAGIC)) else {
                 continue;
             };
             let begun = FrameHeader::decode(bytes, self.segment.salt)
                 .is_some_and(|header| header.durable == self.segment.base + self.at + start as u64);
             if begun {
-                return Ok(true);
+                begun_after = true;
+                break;
             }
         }
-        Ok(false)
+        Ok(Rest { written: written as u64, begun_after })
     }
 
     /// Makes `count` bytes from the next place on be in the buffer, if the file has them.

@@ -75,20 +75,25 @@ fn segments(dir: &Path) -> u64 {
     fs::read_dir(dir.join("segments")).unwrap().count() as u64
 }
 
-/// The bytes of the frame that would be written next, and the segment's file it would go to.
-fn next_frame(log: &EmbeddedLog, records: &[(Stream, u64, Vec<u8>)]) -> (PathBuf, Vec<u8>) {
+/// The bytes of the frame that would be written next, and to which place of which segment's file.
+fn next_frame(log: &EmbeddedLog, records: &[(Stream, u64, Vec<u8>)]) -> (PathBuf, u64, Vec<u8>) {
     let tip = log.shared().view.lock().segments.last().cloned().unwrap();
-    let end = fs::metadata(&tip.path).unwrap().len();
+    let end = log.shared().home.read_hint().saturating_sub(tip.base).max(crate::format::SEGMENT_HEADER);
     let mut builder = FrameBuilder::new();
     for (stream, offset, bytes) in records {
         builder.record(*stream, *offset, bytes);
     }
-    (tip.path.clone(), builder.finish(FrameKind::Records, tip.base + end, tip.salt))
+    (tip.path.clone(), end, builder.finish(FrameKind::Records, tip.base + end, tip.salt))
 }
 
 /// Writes to the end of a file, as a writer that was interrupted would have.
 fn append_bytes(path: &Path, bytes: &[u8]) {
     OpenOptions::new().append(true).open(path).unwrap().write_all(bytes).unwrap();
+}
+
+/// Writes to a place of a file, as a writer that was interrupted would have.
+fn write_bytes(path: &Path, at: u64, bytes: &[u8]) {
+    OpenOptions::new().write(true).open(path).unwrap().write_all_at(bytes, at).unwrap();
 }
 
 fn make_writable(path: &Path) {

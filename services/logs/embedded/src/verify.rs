@@ -78,7 +78,7 @@ pub(crate) fn verify_segment(
         let bad = |what: &str| damaged(segment.number, byte, what);
         let frame = match scanner.next().map_err(wrong)? {
             Found::Frame(frame) => frame,
-            // Behind what is durable stands at most a frame that is being written.
+            // Behind what is durable stands at most a frame that is being written, and room.
             Found::End | Found::Bad(_) if last && segment.base + byte >= hint => return Ok(None),
             Found::End => return Err(bad("the segment ends here, but more had been written")),
             Found::Bad(what) => return Err(bad(what)),
@@ -97,8 +97,8 @@ pub(crate) fn verify_segment(
             if footer.digest != digest {
                 return Err(bad("the footer's digest is not that of the segment"));
             }
-            // What is being sealed has a footer before it has a trailer.
-            if last && length < end && segment.base + byte >= hint {
+            // What is being sealed has a footer before it has a trailer, and that before its room is given back.
+            if last && length != end && segment.base + byte >= hint {
                 return Ok(None);
             }
             if length < end || (length > end && !last) {

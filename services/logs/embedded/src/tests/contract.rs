@@ -72,9 +72,9 @@ impl Harness for EmbeddedHarness {
                 let end = self.log.end(stream).unwrap().0;
                 let records: Vec<_> =
                     records.into_iter().zip(end..).map(|(record, offset)| (stream, offset, record)).collect();
-                let (path, frame) = next_frame(&self.log, &records);
+                let (path, at, frame) = next_frame(&self.log, &records);
                 self.log.abandon();
-                append_bytes(&path, &frame[..frame.len() * 2 / 3]);
+                write_bytes(&path, at, &frame[..frame.len() * 2 / 3]);
             }
         }
         self.open_again()

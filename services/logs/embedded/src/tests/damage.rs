@@ -28,6 +28,107 @@ fn opened(dir: &TempDir, options: Options) -> Result<EmbeddedLog, LogError> {
     EmbeddedLog::open(dir.path(), options)
 }
 
+/// How many of these bytes count as written: who died left zeros behind them, too.
+fn without_zeros(bytes: &[u8]) -> u64 {
+    bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1)
+}
+
+/// A log of so many inputs whose writer was killed; its only segment, and where its last frame ends.
+fn killed(inputs: usize) -> (TempDir, PathBuf, u64) {
+    let dir = TempDir::new().unwrap();
+    let log = open(&dir, usual());
+    for index in 0..inputs {
+        put(&log, &input(&format!("{index}")));
+    }
+    let end = log.shared().home.read_hint();
+    log.abandon();
+    drop(log);
+    let path = segment(dir.path(), 1);
+    assert!(fs::metadata(&path).unwrap().len() > end + (512 << 10), "its room is left");
+    (dir, path, end)
+}
+
+#[test]
+fn room_that_a_killed_writer_left_counts_for_nothing() {
+    let (dir, path, end) = killed(3);
+    let beside = EmbeddedLog::open_reader(dir.path(), crate::ReaderOptions::default()).unwrap();
+    assert_eq!(contents(&beside, INPUTS).len(), 3);
+    assert_eq!(beside.verify().unwrap().bytes, end);
+    let log = open(&dir, usual());
+    assert_eq!((log.stats().cut_off, log.end(INPUTS)), (0, Ok(Offset(3))));
+    assert_eq!(fs::metadata(&path).unwrap().len(), end);
+    put(&log, &input("goes on"));
+    assert_eq!(contents(&beside, INPUTS).len(), 4);
+    assert_eq!(log.verify(), beside.verify());
+    let end = log.shared().home.read_hint();
+    log.close();
+    assert_eq!(fs::metadata(&path).unwrap().len(), end, "who closes a log gives its room back");
+}
+
+#[test]
+fn a_write_torn_at_any_byte_of_the_room_is_cut_off_and_nothing_else() {
+    let (dir, path, end) = killed(2);
+    let frame = {
+        let copied = copy(dir.path());
+        let log = open(&copied, usual());
+        let (_, at, frame) = next_frame(&log, &[(INPUTS, 2, input("torn")), (INPUTS, 3, input("too"))]);
+        assert_eq!(at, end);
+        frame
+    };
+    for length in 0..frame.len() {
+        let copied = copy(dir.path());
+        write_bytes(&segment(copied.path(), 1), end, &frame[..length]);
+        let log = open(&copied, usual());
+        assert_eq!(log.stats().cut_off, without_zeros(&frame[..length]), "torn after {length} bytes");
+        assert_eq!(log.end(INPUTS), Ok(Offset(2)));
+    }
+    write_bytes(&path, end, &frame);
+    let log = open(&dir, usual());
+    assert_eq!((log.stats().cut_off, log.end(INPUTS)), (0, Ok(Offset(4))));
+}
+
+#[test]
+fn a_bit_flipped_in_the_room_takes_nothing_that_was_acknowledged() {
+    let (dir, path, end) = killed(2);
+    for byte in [end, end + 1, end + 40, end + 100_000] {
+        flip(&path, byte);
+        let copied = copy(dir.path());
+        let log = open(&copied, usual());
+        assert_eq!((log.stats().cut_off, log.end(INPUTS)), (byte + 1 - end, Ok(Offset(2))));
+        flip(&path, byte);
+    }
+    // What was acknowledged and is zero now is no room.
+    let start = *frame_starts(&path).last().unwrap();
+    let zeros = vec![0; (end - start) as usize];
+    write_bytes(&path, start, &zeros);
+    let error = opened(&dir, usual()).err().unwrap();
+    assert!(matches!(&error, LogError::Behind { .. }), "{error}");
+    assert!(error.to_string().contains("bytes more had been acknowledged"), "{error}");
+}
+
+#[test]
+fn sealing_that_was_cut_short_before_the_room_was_given_back_is_done_again() {
+    let (dir, _) = written(tiny(), 8);
+    let count = segments(dir.path());
+    fs::remove_file(segment(dir.path(), count)).unwrap();
+    let path = segment(dir.path(), count - 1);
+    forget_hint(dir.path());
+    let whole = fs::metadata(&path).unwrap().len();
+    make_writable(&path);
+    write_bytes(&path, whole, &[0; 5_000]);
+    let beside = EmbeddedLog::open_reader(dir.path(), crate::ReaderOptions::default()).unwrap();
+    assert_eq!(beside.verify().unwrap().sealed, count - 2);
+    let log = open(&dir, tiny());
+    let kept = log.end(INPUTS).unwrap();
+    put(&log, &input("goes on"));
+    assert_eq!(log.end(INPUTS), Ok(Offset(kept.0 + 1)));
+    assert_eq!(
+        log.verify().unwrap().records,
+        contents(&log, INPUTS).len() as u64 + contents(&log, EVENTS).len() as u64
+    );
+    assert!(log.verify().unwrap().sealed >= count - 1);
+}
+
 /// Where each frame of a segment begins.
 fn frame_starts(path: &Path) -> Vec<u64> {
     let bytes = fs::read(path).unwrap();
@@ -45,13 +146,13 @@ fn a_write_torn_at_any_byte_is_cut_off_and_nothing_else() {
     let (dir, tail) = written(usual(), 3);
     let log = open(&dir, usual());
     let torn: Vec<_> = (0..2).map(|index| (INPUTS, 3 + index, input(&format!("torn {index}")))).collect();
-    let (path, frame) = next_frame(&log, &torn);
+    let (path, _, frame) = next_frame(&log, &torn);
     drop(log);
     let before = fs::metadata(&path).unwrap().len();
     for length in 0..frame.len() {
         append_bytes(&path, &frame[..length]);
         let log = open(&dir, usual());
-        assert_eq!(log.stats().cut_off, length as u64);
+        assert_eq!(log.stats().cut_off, without_zeros(&frame[..length]));
         assert_eq!(log.end(INPUTS), Ok(Offset(3)), "torn after {length} bytes");
         drop(log);
         assert_eq!(fs::metadata(&path).unwrap().len(), before);
@@ -70,7 +171,7 @@ fn a_write_that_left_zeros_or_rubbish_is_cut_off_too() {
     for rubbish in [vec![0; 5_000], vec![0xff; 100], b"GLF1".repeat(20)] {
         append_bytes(&path, &rubbish);
         let log = open(&dir, usual());
-        assert_eq!((log.stats().cut_off, log.end(INPUTS)), (rubbish.len() as u64, Ok(Offset(2))));
+        assert_eq!((log.stats().cut_off, log.end(INPUTS)), (without_zeros(&rubbish), Ok(Offset(2))));
     }
 }
 

@@ -114,9 +114,9 @@ impl World {
                     return;
                 }
                 let offset = self.model[&INPUTS].len() as u64;
-                let (path, frame) = next_frame(&self.log, &[(INPUTS, offset, vec![0xee; 300])]);
+                let (path, at, frame) = next_frame(&self.log, &[(INPUTS, offset, vec![0xee; 300])]);
                 self.log.abandon();
-                append_bytes(&path, &frame[..usize::from(length) % frame.len()]);
+                write_bytes(&path, at, &frame[..usize::from(length) % frame.len()]);
                 self.again();
             }
             Step::Read(stream, from, records, bytes) => {
