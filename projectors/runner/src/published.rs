@@ -109,6 +109,10 @@ impl Published {
     }
 
     pub(crate) fn set_health(&self, health: Health) {
+        // It says so with every turn; nobody waits for that.
+        if matches!(health, Health::Following) && self.health() == Health::Following {
+            return;
+        }
         self.change(|state| state.health = health);
     }
 

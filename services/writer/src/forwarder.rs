@@ -21,7 +21,7 @@ use gatelog_record::{EventRef, InputId, InputRecord, Partition, Source, Stream};
 
 use crate::clock::Clock;
 use crate::inputs::{Sent, send};
-use crate::published::{OutboxKey, Published, YellowReason};
+use crate::published::{News, OutboxKey, Published, YellowReason};
 use crate::receivers::{Directory, Receiver};
 use crate::signal::Signal;
 
@@ -58,7 +58,7 @@ impl Forwarder {
         directory: Arc<Directory>,
     ) -> std::io::Result<Forwarder> {
         let (signal, stop) = (Signal::new(), Arc::new(AtomicBool::new(false)));
-        published.watch(&signal);
+        published.watch(News::Outbox, &signal);
         clock.watch(&signal);
         let name = format!("forwarder {}", published.partition());
         let mut forwarding = Forwarding {

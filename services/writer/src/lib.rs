@@ -26,7 +26,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::WriterError;
 pub use forwarder::Forwarder;
 pub use host::Host;
-pub use published::{OutboxKey, Published, TimerEntry, WriterHealth, WriterState, YellowReason};
+pub use published::{News, OutboxKey, Published, TimerEntry, WriterHealth, WriterState, YellowReason};
 pub use receivers::{Directory, Followed, Receiver};
 pub use recover::Initial;
 pub use shell::{

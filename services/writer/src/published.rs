@@ -123,6 +123,20 @@ pub(crate) struct Changes {
     pub yellow: Option<YellowReason>,
 }
 
+/// What somebody watches for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// Timers were set or cleared.
+    Timers,
+    /// Messages were put into the outbox, or left it.
+    Outbox,
+    /// More was taken of another partition's messages.
+    Marks,
+}
+
+/// All of it: where a writer took over or ended.
+const ALL_NEWS: [News; 3] = [News::Timers, News::Outbox, News::Marks];
+
 struct Inner {
     ready: bool,
     health: WriterHealth,
@@ -131,7 +145,7 @@ struct Inner {
     timers_version: u64,
     outbox: BTreeMap<OutboxKey, OutboxRow>,
     marks: BTreeMap<(u8, u32), (u64, u32)>,
-    watching: Vec<Weak<Signal>>,
+    watching: Vec<(News, Weak<Signal>)>,
     beyond: Vec<(u64, Completer<()>)>,
 }
 
@@ -209,9 +223,9 @@ impl Published {
         &self.waits
     }
 
-    /// Raises this signal with everything that changes here, for as long as the signal lives.
-    pub fn watch(&self, signal: &Arc<Signal>) {
-        self.lock().watching.push(Arc::downgrade(signal));
+    /// Raises this signal with such news, and when a writer takes over or ends, for as long as the signal lives.
+    pub fn watch(&self, news: News, signal: &Arc<Signal>) {
+        self.lock().watching.push((news, Arc::downgrade(signal)));
     }
 
     /// The timers that are set, unless they are those of version `known`.
@@ -265,7 +279,7 @@ impl Published {
         let mut inner = self.lock();
         inner.health.restarts += u64::from(after.is_some());
         inner.health.state = WriterState::Starting { after };
-        Self::wake(inner);
+        Self::wake(inner, &ALL_NEWS);
     }
 
     /// The writer has caught up: everything here is replaced by what its state says.
@@ -287,7 +301,7 @@ impl Published {
         inner.timers_version += 1;
         inner.outbox = tables.outbox.rows.clone();
         inner.marks = tables.marks.rows.clone();
-        Self::wake(inner);
+        Self::wake(inner, &ALL_NEWS);
     }
 
     /// An append was acknowledged.
@@ -297,8 +311,13 @@ impl Published {
         inner.health.sequence = changes.last;
         inner.health.inputs_taken = inner.health.inputs_taken.max(changes.inputs_taken);
         inner.health.state = WriterState::Running;
+        let mut news = Vec::new();
         if !changes.timers.is_empty() {
             inner.timers_version += 1;
+            news.push(News::Timers);
+        }
+        if !changes.sent.is_empty() || !changes.cleared.is_empty() {
+            news.push(News::Outbox);
         }
         for (name, entry) in changes.timers {
             match entry {
@@ -318,31 +337,35 @@ impl Published {
         if let Some((sender, mark)) = changes.mark {
             let known = inner.marks.entry((sender.domain as u8, sender.index)).or_default();
             *known = mark.max(*known);
+            news.push(News::Marks);
         }
         if let Some(reason) = changes.yellow {
             inner.yellow(reason);
         }
-        Self::wake(inner);
+        Self::wake(inner, &news);
     }
 
     pub(crate) fn yellow(&self, reason: YellowReason) {
-        let mut inner = self.lock();
-        inner.yellow(reason);
-        Self::wake(inner);
+        self.lock().yellow(reason);
     }
 
     pub(crate) fn stopped(&self, error: Option<String>, fenced: bool) {
         let mut inner = self.lock();
         inner.health.state = WriterState::Stopped { error, fenced };
         let abandoned = std::mem::take(&mut inner.beyond);
-        Self::wake(inner);
+        Self::wake(inner, &ALL_NEWS);
         drop(abandoned);
         self.waits.abandon();
     }
 
-    fn wake(mut inner: MutexGuard<'_, Inner>) {
-        inner.watching.retain(|watching| watching.strong_count() > 0);
-        let watching: Vec<_> = inner.watching.iter().filter_map(Weak::upgrade).collect();
+    /// Wakes those who watch for any of this, and those who wait for an event that is there now.
+    fn wake(mut inner: MutexGuard<'_, Inner>, news: &[News]) {
+        let mut watching = Vec::new();
+        if !news.is_empty() {
+            inner.watching.retain(|(_, watching)| watching.strong_count() > 0);
+            let theirs = inner.watching.iter().filter(|(watched, _)| news.contains(watched));
+            watching.extend(theirs.filter_map(|(_, signal)| signal.upgrade()));
+        }
         let sequence = inner.health.sequence;
         let (due, rest): (Vec<_>, Vec<_>) =
             std::mem::take(&mut inner.beyond).into_iter().partition(|(beyond, _)| sequence > *beyond);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use gatelog_record::Partition;
 
-use crate::published::Published;
+use crate::published::{News, Published};
 use crate::signal::Signal;
 
 /// A partition that takes messages, as its senders see it.
@@ -16,7 +16,7 @@ pub trait Receiver: Send + Sync {
     /// Up to where it has taken `sender`'s messages, as its acknowledged events say: `None` while that is not known,
     /// (0, 0) when it has taken none.
     fn mark(&self, sender: Partition) -> Option<(u64, u32)>;
-    /// Raises this signal with everything that changes here, for as long as the signal lives.
+    /// Raises this signal when more was taken, for as long as the signal lives.
     fn watch(&self, signal: &Arc<Signal>);
 }
 
@@ -30,7 +30,7 @@ impl Receiver for Published {
     }
 
     fn watch(&self, signal: &Arc<Signal>) {
-        Published::watch(self, signal);
+        Published::watch(self, News::Marks, signal);
     }
 }
 

@@ -1,13 +1,20 @@
 //! A flag threads sleep on: raised by whoever has news, taken by the one who waits.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 use std::time::Duration;
+
+#[derive(Debug, Default)]
+struct State {
+    raised: bool,
+    /// How many sleep on it.
+    sleepers: usize,
+}
 
 /// A flag to sleep on. Raising it before anybody waits is not lost.
 #[derive(Debug, Default)]
 pub struct Signal {
-    raised: Mutex<bool>,
+    state: Mutex<State>,
     changed: Condvar,
 }
 
@@ -19,26 +26,36 @@ impl Signal {
 
     /// Raises it.
     pub fn raise(&self) {
-        *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.changed.notify_all();
+        let mut state = self.lock();
+        state.raised = true;
+        // To wake nobody costs a call of the system, too.
+        if state.sleepers > 0 {
+            self.changed.notify_all();
+        }
     }
 
     /// Sleeps until it is raised, or at most so long, and takes it.
     pub fn wait(&self, at_most: Option<Duration>) {
-        let mut raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
-        match at_most {
-            Some(at_most) => {
-                raised = self
-                    .changed
-                    .wait_timeout_while(raised, at_most, |raised| !*raised)
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .0;
-            }
-            None => {
-                raised = self.changed.wait_while(raised, |raised| !*raised).unwrap_or_else(PoisonError::into_inner);
-            }
+        let mut state = self.lock();
+        if !state.raised {
+            state.sleepers += 1;
+            state = match at_most {
+                Some(at_most) => {
+                    let woken = self.changed.wait_timeout_while(state, at_most, |state| !state.raised);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => {
+                    let woken = self.changed.wait_while(state, |state| !state.raised);
+                    woken.unwrap_or_else(PoisonError::into_inner)
+                }
+            };
+            state.sleepers -= 1;
         }
-        *raised = false;
+        state.raised = false;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A waker that raises it: so one thread can sleep on several results at once.

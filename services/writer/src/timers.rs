@@ -16,7 +16,7 @@ use gatelog_record::{InputId, InputRecord, Stream};
 
 use crate::clock::Clock;
 use crate::inputs::{Sent, send};
-use crate::published::{Published, TimerEntry};
+use crate::published::{News, Published, TimerEntry};
 use crate::signal::Signal;
 
 /// At most so many timers are told in one append.
@@ -43,7 +43,7 @@ impl TimerService {
     /// When the system gives no thread.
     pub fn start(log: Arc<dyn Log>, clock: Arc<dyn Clock>, published: Arc<Published>) -> std::io::Result<TimerService> {
         let (signal, stop) = (Signal::new(), Arc::new(AtomicBool::new(false)));
-        published.watch(&signal);
+        published.watch(News::Timers, &signal);
         clock.watch(&signal);
         let name = format!("timers {}", published.partition());
         let mut service =
