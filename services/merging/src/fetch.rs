@@ -16,6 +16,8 @@ use crate::{objects, store};
 /// Where other refs than branches and tags are kept: by a hash of their name, so that names that
 /// are each other's directories over time do not get into each other's way.
 const FETCHED: &str = "refs/gatelog/fetched";
+/// Branches and tags.
+const GLOBS: [&str; 2] = ["refs/heads/*", "refs/tags/*"];
 
 /// What a fetch found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,6 +55,13 @@ impl Mirrors {
 
     /// The same, and gives what was offered: what the mirror has now.
     pub(crate) fn fetch_all(&self, project: &ProjectKey, names: &[String]) -> Result<Offer, MergeError> {
+        let began = self.moment();
+        let offer = self.fetch_offer(project, names)?;
+        self.seen.lock().note(project, began, &offer.refs);
+        Ok(offer)
+    }
+
+    fn fetch_offer(&self, project: &ProjectKey, names: &[String]) -> Result<Offer, MergeError> {
         let url = self.source(project)?;
         let lock = self.lock(project)?;
         let source = self.source_of(project, &url)?;
@@ -112,8 +121,9 @@ fn fetched(names: Vec<String>, offer: Offer) -> Fetched {
 
 /// Whether a mirror's branches, tags and HEAD are those that are offered.
 fn is_up_to_date(project: &ProjectKey, mirror: &Repository, offer: &Offer) -> Result<bool, MergeError> {
-    let there = read_offer(project, mirror, &[], usize::MAX)?;
-    Ok(there.refs == offer.refs && (offer.head.is_none() || there.head == offer.head))
+    // They were written here: no deeper than what was read there.
+    let (refs, head) = read_refs(project, mirror, usize::MAX)?;
+    Ok(refs == offer.refs && (offer.head.is_none() || head == offer.head))
 }
 
 /// Where the repository of an address is. This, [`open_source`] and [`bring_objects`] are all that knows how
@@ -161,10 +171,29 @@ fn check_depth(project: &ProjectKey, source: &Repository, glob: &str) -> Result<
 }
 
 fn read_offer(project: &ProjectKey, source: &Repository, wanted: &[String], limit: usize) -> Result<Offer, MergeError> {
+    for glob in GLOBS {
+        check_depth(project, source, glob)?;
+    }
+    let (mut refs, head) = read_refs(project, source, limit)?;
+    for name in wanted {
+        match source.refname_to_id(name) {
+            Ok(id) => drop(refs.insert(name.clone(), id)),
+            Err(e) if e.code() == git2::ErrorCode::NotFound => {}
+            Err(e) => return Err(MergeError::git(project, "cannot read the refs", e)),
+        }
+    }
+    Ok(Offer { refs, head })
+}
+
+/// The branches and tags of a repository, at most so many, and what its HEAD names.
+fn read_refs(
+    project: &ProjectKey,
+    source: &Repository,
+    limit: usize,
+) -> Result<(BTreeMap<String, Oid>, Option<String>), MergeError> {
     let wrap = |e| MergeError::git(project, "cannot read the refs", e);
     let mut refs = BTreeMap::new();
-    for glob in ["refs/heads/*", "refs/tags/*"] {
-        check_depth(project, source, glob)?;
+    for glob in GLOBS {
         for reference in source.references_glob(glob).map_err(wrap)? {
             let reference = reference.map_err(wrap)?;
             // Names that are not UTF-8 cannot be configured, so nobody asks for them.
@@ -179,16 +208,9 @@ fn read_offer(project: &ProjectKey, source: &Repository, wanted: &[String], limi
             }
         }
     }
-    for name in wanted {
-        match source.refname_to_id(name) {
-            Ok(id) => drop(refs.insert(name.clone(), id)),
-            Err(e) if e.code() == git2::ErrorCode::NotFound => {}
-            Err(e) => return Err(wrap(e)),
-        }
-    }
     let head = source.find_reference("HEAD").ok();
     let head = head.and_then(|h| h.symbolic_target().ok().flatten().map(str::to_owned));
-    Ok(Offer { refs, head })
+    Ok((refs, head))
 }
 
 fn bring_objects(
@@ -219,7 +241,7 @@ fn update_refs(lock: &Locked, project: &ProjectKey, mirror: &Repository, offer: 
 
 fn write_refs(mirror: &Repository, offer: &Offer) -> Result<(), git2::Error> {
     // What is gone goes first: a new branch may need its name as a directory.
-    for glob in ["refs/heads/*", "refs/tags/*"] {
+    for glob in GLOBS {
         for reference in mirror.references_glob(glob)? {
             let mut reference = reference?;
             if !reference.name().is_ok_and(|name| offer.refs.contains_key(name)) {

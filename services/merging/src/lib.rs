@@ -39,6 +39,7 @@ mod prepare;
 mod program;
 mod rebase;
 mod sealed;
+mod seen;
 mod state;
 mod store;
 mod trees;
@@ -54,5 +55,6 @@ pub use prepare::{
     ChangedFiles, Conflict, FrozenBase, MergeItem, PrepareOutcome, PrepareRequest, Prepared, PreparedBranch,
     PreparedItem,
 };
+pub use seen::Moment;
 pub use state::{RefState, RepoState};
 pub use workspace::{BranchState, ObjectSharing, WorkspaceRequest};

@@ -16,6 +16,7 @@ use crate::known::Known;
 use crate::names::{ProjectKey, branch_ref, commit_id, directory_name, work_id};
 use crate::pick::Tally;
 use crate::sealed;
+use crate::seen::Seen;
 
 /// The file that says a mirror was finished; a directory without it is a half-made clone.
 const COMPLETE: &str = "gatelog-mirror";
@@ -112,6 +113,8 @@ pub struct Mirrors {
     tally: Mutex<Tally>,
     pub(crate) kept: Kept,
     pub(crate) known: Mutex<Known>,
+    /// What was read of sources.
+    pub(crate) seen: Mutex<Seen>,
     /// Whose chains are being made: what one request makes the next one need not.
     pub(crate) chains: Mutex<BTreeMap<ProjectKey, Arc<Mutex<()>>>>,
     /// Projects whose lock was had since this was opened.
@@ -169,6 +172,7 @@ impl Mirrors {
             tally: Mutex::default(),
             kept,
             known: Mutex::default(),
+            seen: Mutex::default(),
             chains: Mutex::default(),
             locked: Mutex::default(),
             tidied: Mutex::default(),
@@ -199,7 +203,10 @@ impl Mirrors {
     /// [`MergeError::BadName`] for a name that cannot be a project's.
     pub fn set_source(&self, project: &ProjectKey, url: &str) -> Result<(), MergeError> {
         project.check()?;
-        self.sources.lock().insert(project.clone(), url.to_owned());
+        let before = self.sources.lock().insert(project.clone(), url.to_owned());
+        if before.is_some_and(|before| before != url) {
+            self.seen.lock().forget(project);
+        }
         Ok(())
     }
 
@@ -238,6 +245,7 @@ impl Mirrors {
     pub fn discard(&self, project: &ProjectKey) -> Result<(), MergeError> {
         let _lock = self.lock(project)?;
         let path = self.path(project)?;
+        self.seen.lock().forget(project);
         // The mark goes first: a removal that is cut short is then a half-made clone.
         remove(&path.join(COMPLETE), |p| fs::remove_file(p))?;
         self.kept.forget(&path);

@@ -7,6 +7,7 @@ use git2::Oid;
 use crate::error::MergeError;
 use crate::mirrors::Mirrors;
 use crate::names::ProjectKey;
+use crate::seen::Moment;
 
 /// Branches and tags of one repository by their whole names, and the ids they name (of an annotated
 /// tag its own).
@@ -46,6 +47,24 @@ impl Mirrors {
             state.insert(project.clone(), refs.collect());
         }
         Ok(state)
+    }
+
+    /// Now, to ask later what was read since ([`Mirrors::refs_since`]).
+    pub fn moment(&self) -> Moment {
+        self.seen.lock().moment()
+    }
+
+    /// All branches and tags of a project as they were read at some time since a moment: now, if nobody did.
+    ///
+    /// # Errors
+    /// As [`Mirrors::fetch`].
+    pub fn refs_since(&self, project: &ProjectKey, moment: Moment) -> Result<RefState, MergeError> {
+        let seen = self.seen.lock().since(project, moment);
+        let told = |(name, id): (&String, &Oid)| (name.clone(), id.to_string());
+        match seen {
+            Some(refs) => Ok(refs.iter().map(told).collect()),
+            None => Ok(self.refs_now(project)?.iter().map(told).collect()),
+        }
     }
 
     /// All branches and tags of one moment.
