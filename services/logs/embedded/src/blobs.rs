@@ -19,6 +19,8 @@ use crate::home::{make_dir, sync_dir};
 
 /// How many names are remembered as durable, so that putting them again costs nothing.
 const SETTLED: usize = 65_536;
+/// How many blobs are written before any is made durable.
+const TOGETHER: usize = 64;
 /// After this long, nobody writes a blob any more that is not under its name yet: whoever did was killed.
 const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -31,6 +33,47 @@ pub struct FileBlobs {
     temporary: String,
     /// Known to be whole and durable under their names.
     settled: Mutex<BTreeSet<BlobHash>>,
+}
+
+/// Blobs that were written and are not under their names yet. What is left of them goes with it.
+#[derive(Default)]
+struct Unfinished {
+    /// Each with the temporary file and the name it is to have.
+    files: Vec<(File, PathBuf, PathBuf)>,
+}
+
+impl Unfinished {
+    fn write(&mut self, temporary: PathBuf, path: PathBuf, bytes: &[u8]) -> Result<(), BlobError> {
+        let mut file = File::create_new(&temporary).map_err(|error| failed("making", &temporary, &error))?;
+        let written = file.write_all(bytes).map_err(|error| failed("writing", &temporary, &error));
+        self.files.push((file, temporary, path));
+        written
+    }
+
+    /// Makes all of them durable. Written before any is waited for, they share what the file system waits for.
+    fn sync(&self) -> Result<(), BlobError> {
+        for (file, temporary, _) in &self.files {
+            file.sync_all().map_err(|error| failed("writing", temporary, &error))?;
+        }
+        Ok(())
+    }
+
+    /// Moves them to their names.
+    fn finish(mut self) -> Result<(), BlobError> {
+        while let Some((_, temporary, path)) = self.files.last() {
+            fs::rename(temporary, path).map_err(|error| failed("moving", path, &error))?;
+            self.files.pop();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        for (_, temporary, _) in &self.files {
+            let _ = fs::remove_file(temporary);
+        }
+    }
 }
 
 /// Numbers temporary files over all stores of this process.
@@ -134,13 +177,10 @@ impl FileBlobs {
         self.dir.join(first).join(rest)
     }
 
-    /// Puts several, with fewer waits for the disk than one by one. Gives their names in order.
-    ///
-    /// # Errors
-    /// As [`Blobs::put`]. Some of them may then be there.
-    pub fn put_many(&self, blobs: &[&[u8]]) -> Result<Vec<BlobHash>, BlobError> {
+    /// Puts so many as may be open at once.
+    fn put_together(&self, blobs: &[&[u8]]) -> Result<Vec<BlobHash>, BlobError> {
         let mut hashes = Vec::with_capacity(blobs.len());
-        let mut written: Vec<(BlobHash, PathBuf, PathBuf)> = Vec::new();
+        let mut unfinished = Unfinished::default();
         let mut fresh = BTreeSet::new();
         let mut dirs = BTreeSet::new();
         for bytes in blobs {
@@ -161,22 +201,13 @@ impl FileBlobs {
                 File::open(&path).and_then(|file| file.sync_all()).map_err(|error| failed("syncing", &path, &error))?;
             } else {
                 make_dir(&dir).map_err(|error| failed("making", &dir, &error))?;
-                let temporary = self.temporary_dir().join(self.temporary_name());
-                write_file(&temporary, bytes).map_err(|error| {
-                    // One that was there before is another's.
-                    if error.kind() != io::ErrorKind::AlreadyExists {
-                        let _ = fs::remove_file(&temporary);
-                    }
-                    failed("writing", &temporary, &error)
-                })?;
-                written.push((hash, temporary, path));
+                unfinished.write(self.temporary_dir().join(self.temporary_name()), path, bytes)?;
             }
             dirs.insert(dir);
         }
+        unfinished.sync()?;
         failpoint::pass("blob/written");
-        for (_, temporary, path) in &written {
-            fs::rename(temporary, path).map_err(|error| failed("moving", path, &error))?;
-        }
+        unfinished.finish()?;
         for dir in &dirs {
             sync_dir(dir).map_err(|error| failed("syncing", dir, &error))?;
         }
@@ -211,7 +242,15 @@ fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 impl Blobs for FileBlobs {
     fn put(&self, bytes: &[u8]) -> Result<BlobHash, BlobError> {
-        self.put_many(&[bytes]).map(|hashes| hashes.first().copied().unwrap_or_default())
+        self.put_together(&[bytes]).map(|hashes| hashes.first().copied().unwrap_or_default())
+    }
+
+    fn put_many(&self, blobs: &[&[u8]]) -> Result<Vec<BlobHash>, BlobError> {
+        let mut hashes = Vec::with_capacity(blobs.len());
+        for blobs in blobs.chunks(TOGETHER) {
+            hashes.extend(self.put_together(blobs)?);
+        }
+        Ok(hashes)
     }
 
     fn get(&self, hash: &BlobHash) -> Result<Vec<u8>, BlobError> {
