@@ -95,7 +95,7 @@ pub fn repositories(mirrors: &Path, review: Arc<Review>, blobs: Arc<dyn Blobs>) 
     let mirrors = Arc::new(Mirrors::open(MirrorsConfig::new(mirrors))?);
     let mut connections = Connections::default();
     connections.add(CONNECTION, review);
-    Ok(Repositories { mirrors, connections, blobs })
+    Ok(Repositories { mirrors, connections, blobs, begun: Arc::default() })
 }
 
 impl Site {

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use gatelog_event_log::{Log, failpoint};
+use gatelog_event_log::{Log, LogError, Offset, Pending as Answer, failpoint};
 use gatelog_gate_state::Work;
 use gatelog_record::draft::gate::{FreezeDone, LayoutMade, PrepareDone, ReportDone, SubmitDone};
 use gatelog_record::input::GateInput;
@@ -19,6 +19,7 @@ use crate::chain::Chain;
 use crate::connection::{Connections, chain};
 use crate::git::Repositories;
 use crate::share::Share;
+use crate::together::Together;
 use crate::{config_read, freeze, layout, prepare, review};
 
 /// A row of pending work that may be done now.
@@ -72,6 +73,14 @@ pub enum Duty {
 }
 
 impl Duty {
+    /// Whether it may be done in groups, and again: it touches nobody else's system.
+    fn is_own(self) -> bool {
+        match self {
+            Duty::Merge | Duty::Compute => true,
+            Duty::Submit | Duty::Review => false,
+        }
+    }
+
     /// How many pieces of it are done at once.
     fn threads(self) -> usize {
         match self {
@@ -84,6 +93,13 @@ impl Duty {
 /// How many rows may wait in a lane; the rest stays in the table.
 const LANE_DEPTH: usize = 256;
 const SCAN: Duration = Duration::from_millis(500);
+/// How many outcomes may be on their way to the log; who has more waits.
+const UNTOLD: usize = 256;
+/// How many pieces of work a thread does before it tells their outcomes, if more waits, and for how long at most.
+const GROUP: usize = 8;
+const GROUP_FOR: Duration = Duration::from_millis(5);
+/// How long after an outcome that could not be appended the next is waited for.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// Everything work is done with.
 #[derive(Clone)]
@@ -108,20 +124,24 @@ pub fn spawn(
     share: Share,
     stop: Arc<AtomicBool>,
 ) -> std::io::Result<Vec<JoinHandle<()>>> {
-    let taken: Arc<Mutex<BTreeSet<(WorkId, u32)>>> = Arc::default();
+    let taken: Taken = Arc::default();
     let mut threads = Vec::new();
+    let (telling, tellings) = sync_channel::<Telling>(UNTOLD);
+    threads.push(std::thread::Builder::new().name("effects-told".into()).spawn({
+        let taken = Arc::clone(&taken);
+        move || tellings.iter().for_each(|telling| telling.finish(&taken))
+    })?);
     let mut lanes: BTreeMap<Duty, SyncSender<Due>> = BTreeMap::new();
     for lane in duties.iter().copied() {
         let (sender, receiver) = sync_channel::<Due>(LANE_DEPTH);
         let receiver = Arc::new(Mutex::new(receiver));
         lanes.insert(lane, sender);
         for index in 0..lane.threads() {
-            let (tools, taken, receiver) = (tools.clone(), Arc::clone(&taken), Arc::clone(&receiver));
+            let (tools, telling, receiver) = (tools.clone(), telling.clone(), Arc::clone(&receiver));
             let source = Arc::clone(&source);
             let name = format!("effects-{lane:?}-{index}").to_lowercase();
-            threads.push(
-                std::thread::Builder::new().name(name).spawn(move || work_lane(&tools, &*source, &taken, &receiver))?,
-            );
+            let work = move || work_lane(&tools, lane, &*source, &telling, &receiver);
+            threads.push(std::thread::Builder::new().name(name).spawn(work)?);
         }
     }
     let scan = std::thread::Builder::new().name("effects-scan".into());
@@ -129,6 +149,11 @@ pub fn spawn(
         while !stop.load(Ordering::Relaxed) {
             let known = taken.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let Pending { position, there, mut new } = source.due((tools.now)(), &known);
+            for row in &new {
+                if let Work::Prepare(wanted) = &row.request {
+                    tools.repositories.begun.note(wanted.buildset, &tools.repositories.mirrors);
+                }
+            }
             let present: BTreeMap<Duty, Vec<String>> =
                 lanes.keys().filter(|duty| share.takes(**duty)).map(|duty| (*duty, share.present(*duty))).collect();
             new.retain(|row| present.get(&lane_of(&row.request)).is_some_and(|present| share.is_mine(row, present)));
@@ -159,20 +184,74 @@ fn lane_of(work: &Work) -> Duty {
     }
 }
 
+/// What was taken up, and in which sending of it.
+type Taken = Arc<Mutex<BTreeSet<(WorkId, u32)>>>;
+
+/// An outcome on its way to the log. Nobody works less for waiting until it is there: outcomes of one lane share a sync.
+struct Telling {
+    key: (WorkId, u32),
+    /// The step at which a crash test lets the process die once it is there.
+    told: &'static str,
+    answer: Answer<Result<Vec<Offset>, LogError>>,
+}
+
+impl Telling {
+    /// Waits until the outcome is on the log; where it could not be appended, the next scan finds its row again.
+    fn finish(self, taken: &Taken) {
+        let answer = self.answer.wait();
+        failpoint::pass(self.told);
+        match answer {
+            Some(Ok(_)) => return,
+            Some(Err(error)) => {
+                tracing::warn!(work = %self.key.0, error = %chain(&error), "an outcome could not be appended");
+                std::thread::sleep(RETRY);
+            }
+            None => {}
+        }
+        taken.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+    }
+}
+
+/// Work that was done, and its outcome as it goes to the log.
+struct Done {
+    due: Due,
+    frame: Vec<u8>,
+}
+
 fn work_lane(
     tools: &Tools,
+    lane: Duty,
     source: &dyn WorkSource,
-    taken: &Mutex<BTreeSet<(WorkId, u32)>>,
+    telling: &SyncSender<Telling>,
     receiver: &Mutex<Receiver<Due>>,
 ) {
+    let together = Arc::new(Together::new(Arc::clone(&tools.repositories.blobs)));
+    let mut collecting = tools.clone();
+    let most = if lane.is_own() { GROUP } else { 1 };
+    if lane.is_own() {
+        collecting.repositories.blobs = Arc::<Together>::clone(&together);
+    }
     loop {
         // The lock is held while waiting: whoever waits next takes the next row.
         let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(due) = next else { return };
-        let key = (due.work, due.attempt);
-        if !perform_and_answer(tools, source, due) {
-            // Nobody has the answer: the next scan finds the row again.
-            taken.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        let began = Instant::now();
+        let mut done: Vec<Done> = perform_one(&collecting, source, due).into_iter().collect();
+        // Whoever else waits for work has the lock.
+        while done.len() < most
+            && began.elapsed() < GROUP_FOR
+            && let Some(due) = receiver.try_lock().ok().and_then(|receiver| receiver.try_recv().ok())
+        {
+            done.extend(perform_one(&collecting, source, due));
+        }
+        if let Err(error) = together.write() {
+            tracing::warn!(error = %chain(&error), "blobs could not be written; the work is done again, each for itself");
+            done = done.into_iter().filter_map(|done| perform_one(tools, source, done.due)).collect();
+        }
+        for done in done {
+            if telling.send(tell(tools, done)).is_err() {
+                return;
+            }
         }
     }
 }
@@ -190,37 +269,35 @@ fn steps(work: &Work) -> [&'static str; 3] {
     }
 }
 
-fn perform_and_answer(tools: &Tools, source: &dyn WorkSource, due: Due) -> bool {
-    let [before, done, told] = steps(&due.request);
+/// Does a piece of work. `None` where it has no outcome: it is sent again when its deadline passes.
+fn perform_one(tools: &Tools, source: &dyn WorkSource, due: Due) -> Option<Done> {
+    let [before, ..] = steps(&due.request);
     failpoint::pass(before);
     let perform = || perform(tools, source, &due);
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(perform)).ok();
     let Some(input) = outcome else {
         tracing::error!(work = %due.work, "an effect panicked; its work is sent again when its deadline passes");
-        return true;
+        return None;
     };
     let id = InputId::new(format!("work/{}/{}", due.work, due.attempt));
     let record = InputRecord::new(id, due.tenant.clone(), (tools.now)(), input)
         .caused_by(EventRef { partition: tools.partition, sequence: due.requested_by });
-    let frame = match record.close() {
-        Ok(frame) => frame.encode(),
+    match record.close() {
+        Ok(frame) => Some(Done { frame: frame.encode(), due }),
         Err(error) => {
             tracing::error!(work = %due.work, error = %chain(&error), "an outcome cannot be written");
-            return true;
+            None
         }
-    };
-    failpoint::pass(done);
-    let answer = tools.log.append_inputs(Stream::Inputs(tools.partition), vec![frame]).wait();
-    failpoint::pass(told);
-    match answer {
-        Some(Ok(_)) => true,
-        Some(Err(error)) => {
-            tracing::warn!(work = %due.work, error = %chain(&error), "an outcome could not be appended");
-            std::thread::sleep(Duration::from_millis(100));
-            false
-        }
-        None => false,
     }
+}
+
+/// Sends an outcome to the log.
+fn tell(tools: &Tools, done: Done) -> Telling {
+    let Done { due, frame } = done;
+    let [_, done, told] = steps(&due.request);
+    failpoint::pass(done);
+    let answer = tools.log.append_inputs(Stream::Inputs(tools.partition), vec![frame]);
+    Telling { key: (due.work, due.attempt), told, answer }
 }
 
 fn perform(tools: &Tools, source: &dyn WorkSource, due: &Due) -> GateInput {

@@ -47,12 +47,9 @@ fn try_run(repositories: &Repositories, wanted: &FreezeWanted) -> Result<FreezeO
                 again: false,
             });
         }
-        _ => return circle(repositories, wanted, &layout, options, &changes, &subjects),
+        _ => return circle(Pins::new(repositories, wanted, &layout), options, &changes, &subjects),
     };
-    let put = |bytes: Result<Vec<u8>, codec::CodecError>| -> Result<BlobHash, Trouble> {
-        let bytes = bytes.map_err(|error| Trouble::lasting("too-large", &error))?;
-        blobs.put(&bytes).map_err(|error| Trouble::passing("blob-store", &error))
-    };
+    let put = |bytes| keep(repositories, bytes);
     match freeze(&layout, subject, &wanted.pipeline, options) {
         Outcome::NotInPipeline { trace } => {
             Ok(FreezeOutcome::NoJobs { trace: put(codec::encode(&trace))?, in_pipeline: false })
@@ -64,7 +61,7 @@ fn try_run(repositories: &Repositories, wanted: &FreezeWanted) -> Result<FreezeO
             Ok(FreezeOutcome::Refused { trace: put(codec::encode(&trace))?, message: problem.to_string() })
         }
         Outcome::Frozen { graph, trace } => {
-            let mut pins = Pins { repositories, wanted, layout: &layout, frozen: BTreeMap::new() };
+            let mut pins = Pins::new(repositories, wanted, &layout);
             let mut jobs = Vec::with_capacity(graph.jobs.len());
             for job in &graph.jobs {
                 let spec = spec(&mut pins, own, &graph, job)?;
@@ -82,21 +79,21 @@ fn try_run(repositories: &Repositories, wanted: &FreezeWanted) -> Result<FreezeO
     }
 }
 
+fn keep(repositories: &Repositories, bytes: Result<Vec<u8>, codec::CodecError>) -> Result<BlobHash, Trouble> {
+    let bytes = bytes.map_err(|error| Trouble::lasting("too-large", &error))?;
+    repositories.blobs.put(&bytes).map_err(|error| Trouble::passing("blob-store", &error))
+}
+
 /// Freezes the jobs of changes that are tested as one: those of each, and one in place of several that are
 /// the same. The trace kept is that of the change that set the item off, which stands last.
 fn circle(
-    repositories: &Repositories,
-    wanted: &FreezeWanted,
-    layout: &Layout,
+    mut pins: Pins<'_>,
     options: FreezeOptions<'_>,
     own: &[&Subject],
     subjects: &[FreezeSubject],
 ) -> Result<FreezeOutcome, Trouble> {
-    let blobs = &repositories.blobs;
-    let put = |bytes: Result<Vec<u8>, codec::CodecError>| -> Result<BlobHash, Trouble> {
-        let bytes = bytes.map_err(|error| Trouble::lasting("too-large", &error))?;
-        blobs.put(&bytes).map_err(|error| Trouble::passing("blob-store", &error))
-    };
+    let Pins { repositories, wanted, layout, .. } = pins;
+    let put = |bytes| keep(repositories, bytes);
     let (mut graphs, mut in_pipeline, mut last) = (Vec::with_capacity(own.len()), false, BlobHash::default());
     for (change, outcome) in own.iter().zip(freeze_item(layout, subjects, &wanted.pipeline, options)) {
         last = put(codec::encode(outcome.trace()))?;
@@ -110,7 +107,6 @@ fn circle(
         };
         graphs.push((change.project.clone(), graph));
     }
-    let mut pins = Pins { repositories, wanted, layout, frozen: BTreeMap::new() };
     let (mut jobs, mut together) = (Vec::new(), JobGraph::default());
     for CombinedJob { graph, job, changes } in combine(&graphs) {
         let first = changes.first().and_then(|at| own.get(*at as usize)).ok_or_else(|| Trouble {
@@ -183,6 +179,12 @@ impl Frozen {
     }
 }
 
+impl<'a> Pins<'a> {
+    fn new(repositories: &'a Repositories, wanted: &'a FreezeWanted, layout: &'a Layout) -> Pins<'a> {
+        Pins { repositories, wanted, layout, frozen: BTreeMap::new() }
+    }
+}
+
 impl Pins<'_> {
     /// Everything that was pinned.
     fn repo_state(self) -> Vec<FrozenRefs> {
@@ -212,16 +214,17 @@ impl Pins<'_> {
             return Ok(frozen.clone());
         }
         let key = self.repositories.key(&project.connection, &project.project)?;
-        let state = self.repositories.mirrors.repo_state(&BTreeSet::from([key]), &BTreeMap::new(), &BTreeMap::new());
-        let mut refs: RefState = state.map_err(|error| trouble(&error))?.into_values().flatten().collect();
+        let mirrors = &self.repositories.mirrors;
+        // What was read for the merge, or for another item since, tells as much.
+        let began = self.repositories.begun.of(self.wanted.buildset).unwrap_or_else(|| mirrors.moment());
+        let mut refs: RefState = mirrors.refs_since(&key, began).map_err(|error| trouble(&error))?;
         // A branch of the prepared state stands where the whole buildset was prepared on.
         for prepared in &self.wanted.state.branches {
             if prepared.at.project == project.project && prepared.at.connection == project.connection {
                 refs.insert(format!("refs/heads/{}", prepared.at.branch), prepared.base.clone());
             }
         }
-        let bytes = codec::encode(&refs).map_err(|error| Trouble::lasting("too-large", &error))?;
-        let blob = self.repositories.blobs.put(&bytes).map_err(|error| Trouble::passing("blob-store", &error))?;
+        let blob = keep(self.repositories, codec::encode(&refs))?;
         let frozen = Frozen { refs: Rc::new(refs), blob };
         self.frozen.insert(at, frozen.clone());
         Ok(frozen)

@@ -1,9 +1,11 @@
 //! Between the gate's words and the mirrors': keys, filters, and what trouble means.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gatelog_event_log::Blobs;
-use gatelog_merging::{FileFilter, MergeError, Mirrors, ProjectKey, SourceFile};
+use gatelog_merging::{FileFilter, MergeError, Mirrors, Moment, ProjectKey, SourceFile};
+use gatelog_record::BuildsetId;
 use gatelog_record::draft::gate::ConfigFile;
 
 use crate::connection::{Connections, Trouble, chain};
@@ -17,6 +19,37 @@ pub struct Repositories {
     pub connections: Connections,
     /// Where files' contents go.
     pub blobs: Arc<dyn Blobs>,
+    /// When buildsets began.
+    pub begun: Arc<Begun>,
+}
+
+/// How many buildsets are remembered with when they began; what a forgotten one needs is read again.
+const BEGUN_MAX: usize = 1024;
+
+/// When this process first knew of buildsets: each sees repositories as they were read at some time since.
+#[derive(Debug, Default)]
+pub struct Begun {
+    moments: Mutex<VecDeque<(BuildsetId, Moment)>>,
+}
+
+impl Begun {
+    /// Notes that a buildset begins now, unless it has begun.
+    pub fn note(&self, buildset: BuildsetId, mirrors: &Mirrors) {
+        let mut moments = self.moments.lock().unwrap_or_else(PoisonError::into_inner);
+        if moments.iter().any(|(known, _)| *known == buildset) {
+            return;
+        }
+        if moments.len() >= BEGUN_MAX {
+            moments.pop_front();
+        }
+        moments.push_back((buildset, mirrors.moment()));
+    }
+
+    /// When it began, if that is remembered.
+    pub fn of(&self, buildset: BuildsetId) -> Option<Moment> {
+        let moments = self.moments.lock().unwrap_or_else(PoisonError::into_inner);
+        moments.iter().rev().find(|(known, _)| *known == buildset).map(|(_, moment)| *moment)
+    }
 }
 
 impl Repositories {

@@ -18,5 +18,6 @@ pub mod secrets;
 pub mod share;
 pub mod sources;
 pub mod spec;
+mod together;
 pub mod worker;
 pub mod workspace;

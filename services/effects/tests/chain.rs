@@ -56,7 +56,7 @@ fn merger(root: &Path, name: &str) -> Repositories {
     let mut connections = Connections::default();
     connections.add("forge", Arc::new(Shelf(root.to_path_buf())));
     let mirrors = Mirrors::open(MirrorsConfig::new(root.join(name))).unwrap();
-    Repositories { mirrors: Arc::new(mirrors), connections, blobs: Arc::new(MemoryBlobs::new()) }
+    Repositories { mirrors: Arc::new(mirrors), connections, blobs: Arc::new(MemoryBlobs::new()), begun: Arc::default() }
 }
 
 fn step(name: &str, commit: &str) -> MergeStep {

@@ -61,8 +61,15 @@ impl Site {
         let mut connections = Connections::default();
         connections.add("forge", Arc::new(Shelf(root.path().to_path_buf())));
         let mirrors = Arc::new(Mirrors::open(MirrorsConfig::new(root.path().join("mirrors"))).unwrap());
-        let site =
-            Site { root, repositories: Repositories { mirrors, connections, blobs: Arc::new(MemoryBlobs::new()) } };
+        let site = Site {
+            root,
+            repositories: Repositories {
+                mirrors,
+                connections,
+                blobs: Arc::new(MemoryBlobs::new()),
+                begun: Arc::default(),
+            },
+        };
         for project in ["conf", "lib", "app"] {
             std::fs::create_dir_all(site.place(project)).unwrap();
             site.git(project, "init --quiet --initial-branch=master");
@@ -314,6 +321,7 @@ fn all_jobs_of_a_buildset_see_one_state_however_late_they_start() {
         root: tempfile::tempdir().unwrap(),
         repositories: Repositories {
             mirrors: Arc::new(Mirrors::open(MirrorsConfig::new(site.root.path().join("elsewhere"))).unwrap()),
+            begun: Arc::default(),
             ..site.repositories.clone()
         },
     };
@@ -321,4 +329,33 @@ fn all_jobs_of_a_buildset_see_one_state_however_late_they_start() {
     assert_eq!(git(&place, "rev-parse HEAD"), before);
     let there = refs(&place);
     assert!(!there.contains(&doomed) && there.contains(&format!("refs/heads/stable={before}")), "{there}");
+}
+
+#[test]
+fn a_buildset_sees_repositories_as_they_were_read_since_it_began() {
+    let mut site = Site::new();
+    let commit = site.git("lib", "rev-parse HEAD");
+    site.git("lib", "tag v1.0");
+    let config = "- job: {name: one, run: r.yaml, required-projects: [app]}\n- project: {tag: {jobs: [one]}}\n";
+    let layout = site.layout(&[("lib", "master", config)]);
+    let seen = |site: &Site| {
+        let specs = site.specs(&site.freeze(&layout, "tag", &tag("v1.0", &commit)));
+        specs[0].workspace.iter().find(|one| one.name == "app").unwrap().commit.clone()
+    };
+    // It began; a merger reads the repository for somebody else; only then is there something new.
+    let Repositories { begun, mirrors, .. } = &site.repositories;
+    begun.note(BuildsetId([3; 16]), mirrors);
+    let first = site.git("app", "rev-parse HEAD");
+    let key = site.repositories.key("forge", "git.test/app").unwrap();
+    mirrors.fetch(&key, &[]).unwrap();
+    let second = site.commit("app", "second");
+    assert_eq!(seen(&site), first);
+    // Whoever begins now sees it, as does a process that does not know when it began.
+    site.repositories.begun = Arc::default();
+    site.repositories.begun.note(BuildsetId([3; 16]), &site.repositories.mirrors);
+    assert_eq!(seen(&site), second);
+    let third = site.commit("app", "third");
+    assert_eq!(seen(&site), second, "it was read since");
+    site.repositories.begun = Arc::default();
+    assert_eq!(seen(&site), third);
 }

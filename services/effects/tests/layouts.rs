@@ -75,7 +75,12 @@ impl Site {
         };
         let settings = blobs.put(&codec::encode(&tenant).unwrap()).unwrap();
         let keyring = Keyring::open_dir(dir.path().join("keys")).unwrap();
-        Site { repositories: Repositories { mirrors, connections, blobs }, keyring, settings, _dir: dir }
+        Site {
+            repositories: Repositories { mirrors, connections, blobs, begun: Arc::default() },
+            keyring,
+            settings,
+            _dir: dir,
+        }
     }
 
     fn wanted(&self, conf: &str, app: &str) -> LayoutWanted {

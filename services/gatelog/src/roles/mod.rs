@@ -192,6 +192,7 @@ impl Process {
             mirrors: Arc::new(mirrors),
             connections: connections.clone(),
             blobs: Arc::clone(&self.blobs),
+            begun: Arc::default(),
         })
     }
 
