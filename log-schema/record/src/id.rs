@@ -28,8 +28,21 @@ pub struct IdError {
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident, $what:literal;)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub struct $name(pub [u8; 16]);
+
+        // The same order as that of the bytes, in one comparison: tables are searched by these.
+        impl Ord for $name {
+            fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+                u128::from_be_bytes(self.0).cmp(&u128::from_be_bytes(other.0))
+            }
+        }
+
+        impl PartialOrd for $name {
+            fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+                Some(self.cmp(other))
+            }
+        }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -229,5 +242,15 @@ mod tests {
     fn a_text_that_is_no_id_says_what_was_expected() {
         let error = "xyz".parse::<BuildId>().unwrap_err();
         assert_eq!(error.to_string(), "\"xyz\" is not a build id: expected 32 hex digits");
+    }
+
+    #[test]
+    fn ids_are_in_the_order_of_their_bytes() {
+        let ids = [[0; 16], [1; 16], [255; 16], *b"0123456789abcdef", *b"fedcba9876543210"].map(BuildId);
+        for one in ids {
+            for other in ids {
+                assert_eq!(one.cmp(&other), one.0.cmp(&other.0), "{one} {other}");
+            }
+        }
     }
 }
