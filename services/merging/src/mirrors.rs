@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use gatelog_event_log::failpoint;
-use git2::{Oid, Repository, RepositoryInitOptions};
+use git2::{ObjectType, Odb, Oid, Repository, RepositoryInitOptions};
 use parking_lot::Mutex;
 
 use crate::error::MergeError;
@@ -315,7 +315,11 @@ impl Mirrors {
         let id = commit_id(commit)?;
         // One that stays open remembers objects that somebody may have pruned since.
         drop(self.repository(project)?);
-        Ok(self.open_mirror(project, &self.path(project)?)?.find_commit(id).is_ok())
+        let objects = self.path(project)?.join("objects");
+        let wrap = |e| MergeError::git(project, "cannot look for a commit", e);
+        let odb = Odb::new().map_err(wrap)?;
+        odb.add_disk_alternate(&objects.to_string_lossy()).map_err(wrap)?;
+        Ok(odb.read_header(id).is_ok_and(|(_, kind)| kind == ObjectType::Commit))
     }
 
     /// Lets the commits of a piece of work go. To be called when nobody will submit or check out

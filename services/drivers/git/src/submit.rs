@@ -88,7 +88,7 @@ impl Forge {
         if tip != expected {
             return Ok(SubmitOutcome::BaseMoved { found: Some(tip.to_string()) });
         }
-        let source = Repository::open(&request.objects).map_err(&wrap)?;
+        let source = objects::open(&request.objects).map_err(&wrap)?;
         objects::copy_missing(&source, &repo, commit).map_err(|e| match e.code() {
             ErrorCode::NotFound => {
                 ForgeError::MissingCommit { project: project.clone(), commit: request.commit.clone() }
