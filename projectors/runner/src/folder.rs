@@ -61,6 +61,10 @@ pub enum Stepped {
 /// The most warnings kept.
 const MAX_WARNINGS: usize = 100;
 
+/// So many events at most are folded, and seen by readers, before they are stored. A row that many of them change is then
+/// written once; who is killed folds them again.
+const STORE_EVERY: usize = 512;
+
 /// Feeds one partition's projection.
 pub struct Folder<S: DomainState> {
     log: Arc<dyn Log>,
@@ -80,6 +84,10 @@ pub struct Folder<S: DomainState> {
     /// How many full batches were read one after the other.
     full_batches: u32,
     ahead: Option<FarAhead<S>>,
+    /// Whether what is folded is stored later.
+    lazy: bool,
+    /// How many events were folded and are not stored.
+    unstored: usize,
 }
 
 impl<S: DomainState> Folder<S> {
@@ -124,6 +132,8 @@ impl<S: DomainState> Folder<S> {
             stopped: None,
             full_batches: 0,
             ahead: None,
+            lazy: false,
+            unstored: 0,
         })
     }
 
@@ -171,6 +181,35 @@ impl<S: DomainState> Folder<S> {
         stepped
     }
 
+    /// From now on what is folded is seen by readers at once and stored some hundred events later, by the next checkpoint,
+    /// or when [`Folder::store`] is called.
+    pub(crate) fn store_later(&mut self) {
+        self.lazy = true;
+    }
+
+    /// Whether something is folded and not stored.
+    pub(crate) fn is_unstored(&self) -> bool {
+        self.unstored > 0
+    }
+
+    /// Stores what is folded.
+    ///
+    /// # Errors
+    /// As [`Folder::step`].
+    pub(crate) fn store(&mut self) -> Result<(), RunnerError> {
+        if self.unstored == 0 {
+            return Ok(());
+        }
+        self.unstored = 0;
+        let stored = self.projection.commit();
+        failpoint::pass("fold/stored");
+        if let Err(error) = stored {
+            self.stopped = Some(error.clone().into());
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
     /// Whether what stopped the fold may pass: the projection's disk was full, or out of reach.
     pub fn may_pass(&self) -> bool {
         matches!(&self.stopped, Some(RunnerError::Store(StoreError::System { .. })))
@@ -202,6 +241,9 @@ impl<S: DomainState> Folder<S> {
             if std::mem::take(&mut self.hinted) && self.seek()? {
                 return Ok(Stepped::Read(0));
             }
+            if self.beside {
+                self.store()?;
+            }
             self.caught_up();
             return Ok(Stepped::AtEnd(end.max(self.from)));
         }
@@ -215,7 +257,10 @@ impl<S: DomainState> Folder<S> {
                     self.hinted = false;
                     events.push(Folded { record: *record, link, log_offset: after.0 });
                     if self.config.rung_every > 0 && sequence % self.config.rung_every == 0 {
-                        self.commit(&mut events, after, &mut stale)?;
+                        if !self.fold(&mut events, after, &mut stale)? {
+                            return Ok(Stepped::Read(0));
+                        }
+                        self.store()?;
                         self.write_rung();
                     }
                 }
@@ -224,11 +269,16 @@ impl<S: DomainState> Folder<S> {
                     self.seek()?;
                     return Ok(Stepped::Read(0));
                 }
-                Err(error) => return Err(self.stop_at(&mut events, record, &mut stale, error)),
+                Err(error) => return self.stop_at(&mut events, record, &mut stale, error),
             }
         }
-        self.commit(&mut events, batch.next, &mut stale)?;
-        self.checkpoint_if_due();
+        if !self.fold(&mut events, batch.next, &mut stale)? {
+            return Ok(Stepped::Read(0));
+        }
+        if self.unstored >= STORE_EVERY {
+            self.store()?;
+        }
+        self.checkpoint_if_due()?;
         // A log without an end in sight, and a projection that stands where it was read from. That the end lies beyond
         // is not enough: with some logs a record that is not ours always does.
         let bytes: usize = batch.records.iter().map(|record| record.bytes.len()).sum();
@@ -236,15 +286,18 @@ impl<S: DomainState> Folder<S> {
         self.full_batches = if full && end > batch.next && !self.hinted { self.full_batches + 1 } else { 0 };
         if self.config.ahead.after_batches > 0 && self.full_batches >= self.config.ahead.after_batches {
             self.full_batches = 0;
+            self.store()?;
             self.go_ahead();
         }
         Ok(Stepped::Read(batch.records.len()))
     }
 
-    fn checkpoint_if_due(&mut self) {
+    fn checkpoint_if_due(&mut self) -> Result<(), RunnerError> {
         if self.config.checkpoint_every > 0 && self.since_checkpoint >= self.config.checkpoint_every {
+            self.store()?;
             self.write_checkpoint();
         }
+        Ok(())
     }
 
     /// From here on reading and writing have threads of their own, until the log's end.
@@ -275,7 +328,7 @@ impl<S: DomainState> Folder<S> {
         }
         self.resume();
         self.published.publish(self.projection.position());
-        self.checkpoint_if_due();
+        self.checkpoint_if_due()?;
         Ok(Stepped::Read(0))
     }
 
@@ -288,17 +341,30 @@ impl<S: DomainState> Folder<S> {
         Ok(self.projection.position())
     }
 
-    fn commit(&mut self, events: &mut Vec<Folded>, next: Offset, stale: &mut u64) -> Result<(), RunnerError> {
+    /// Folds events, and stores them unless that is for later. `false` when they could not be folded and it goes on from
+    /// what is stored, event by event, which tells why.
+    fn fold(&mut self, events: &mut Vec<Folded>, next: Offset, stale: &mut u64) -> Result<bool, RunnerError> {
         failpoint::pass("fold/read");
-        let folded = self.projection.fold(events, next.0, *stale);
-        failpoint::pass("fold/stored");
-        self.since_checkpoint += events.len() as u64;
+        let (count, passed) = (events.len(), std::mem::take(stale));
+        let folded = match self.lazy {
+            true => self.projection.fold_ahead(events, next.0, passed),
+            false => self.projection.fold(events, next.0, passed),
+        };
         events.clear();
-        *stale = 0;
+        if self.lazy && folded.is_err() {
+            (self.lazy, self.unstored) = (false, 0);
+            self.resume();
+            return Ok(false);
+        }
+        match self.lazy {
+            true => self.unstored += count,
+            false => failpoint::pass("fold/stored"),
+        }
+        self.since_checkpoint += count as u64;
         self.from = next;
         self.published.publish(self.projection.position());
         failpoint::pass("fold/published");
-        folded.map(|_| ()).map_err(RunnerError::Store)
+        folded.map(|_| true).map_err(RunnerError::Store)
     }
 
     /// What could be read before a break in the history still counts.
@@ -308,11 +374,12 @@ impl<S: DomainState> Folder<S> {
         record: &ReadRecord,
         stale: &mut u64,
         error: HistoryError,
-    ) -> RunnerError {
-        match self.commit(events, record.offset, stale) {
-            Ok(()) => RunnerError::History(error.with_writer(&*self.log)),
-            Err(earlier) => earlier,
+    ) -> Result<Stepped, RunnerError> {
+        if !self.fold(events, record.offset, stale)? {
+            return Ok(Stepped::Read(0));
         }
+        self.store()?;
+        Err(RunnerError::History(error.with_writer(&*self.log)))
     }
 
     /// The offset remembered may be none of this log's: events are found by their sequence. Says

@@ -16,6 +16,8 @@ use crate::published::{Health, Published};
 
 /// How long a wait for the log lasts before the thread looks whether it should end.
 const LOOK_UP: Duration = Duration::from_millis(50);
+/// When nothing came for so long, what is folded is stored.
+const REST: Duration = Duration::from_millis(20);
 /// After a small batch the thread waits so long for more: under load it then commits some hundred times a second, and
 /// not after every event. What comes after a pause is folded at once.
 const PACE: Duration = Duration::from_millis(1);
@@ -56,6 +58,7 @@ impl<S: DomainState> Runner<S> {
     #[expect(clippy::disallowed_methods, reason = "each partition is folded on a thread of its own")]
     pub fn start(log: Arc<dyn Log>, partition: Partition, config: RunnerConfig) -> Result<Runner<S>, RunnerError> {
         let mut folder = Folder::<S>::open(log, partition, config)?;
+        folder.store_later();
         let projection = folder.projection();
         let published = folder.published();
         let warnings = Arc::new(Mutex::new(folder.warnings()));
@@ -172,13 +175,16 @@ fn follow<S: DomainState>(
         };
         let mut grown = log.changed(stream, beyond);
         while !end.load(Ordering::Acquire) {
-            match grown.wait_for(LOOK_UP) {
+            match grown.wait_for(if folder.is_unstored() { REST } else { LOOK_UP }) {
                 Ok(Some(())) => break,
                 // The log is closed: nothing more will come.
-                Ok(None) => return Ok(()),
-                Err(still) => grown = still,
+                Ok(None) => return folder.store(),
+                Err(still) => {
+                    folder.store()?;
+                    grown = still;
+                }
             }
         }
     }
-    Ok(())
+    folder.store()
 }

@@ -97,3 +97,37 @@ fn it_ends_when_the_log_closes() {
     let error = runner.published().wait_until(13, LONG).unwrap_err();
     assert_eq!(error, WaitError::Ended { wanted: 13, at: 12 });
 }
+
+#[test]
+fn what_was_folded_is_stored_at_rest_and_when_it_stops_for_whatever_reason() {
+    let mut story = Story::long(700);
+    story.tell_wrong("sell", "nobody wrote this", 0);
+    let (memory, log) = log_of(&story, 25);
+    let dir = tempfile::tempdir().unwrap();
+    let config = gatelog_runner::RunnerConfig { rung_every: 0, checkpoint_every: 0, ..config(dir.path()) };
+    let runner = Runner::<Lending>::start(Arc::clone(&log), PARTITION, config.clone()).unwrap();
+    let (published, projection) = (runner.published(), runner.projection());
+    published.wait_until(25, LONG).unwrap();
+    // Nothing more comes: then all of it is stored.
+    while !projection.view().projection().is_stored() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    append(&memory, &story, 25, 40);
+    published.wait_until(40, LONG).unwrap();
+    assert_eq!(projection.view().projection().digest().unwrap(), story.digests[40], "seen at once");
+    drop(projection);
+    runner.stop();
+    let stored = || {
+        let (projection, _) = Projection::<Lending>::open(dir.path(), PARTITION).unwrap();
+        (projection.position().sequence, projection.digest().unwrap())
+    };
+    assert_eq!(stored(), (40, story.digests[40]));
+
+    // Many at once, and one that cannot be folded behind them.
+    let runner = Runner::<Lending>::start(log, PARTITION, config).unwrap();
+    append(&memory, &story, 40, 701);
+    let error = runner.published().wait_until(701, LONG).unwrap_err();
+    assert!(matches!(error, WaitError::Stopped { at: 700, .. }), "{error}");
+    runner.stop();
+    assert_eq!(stored(), (700, story.digests[700]));
+}
