@@ -61,9 +61,9 @@ pub enum Stepped {
 /// The most warnings kept.
 const MAX_WARNINGS: usize = 100;
 
-/// So many events at most are folded, and seen by readers, before they are stored. A row that many of them change is then
-/// written once; who is killed folds them again.
-const STORE_EVERY: usize = 512;
+/// So many events or a few more are folded, and seen by readers, before they are stored. A row that many of them change
+/// is then written once; who is killed folds them again.
+const STORE_EVERY: usize = 2048;
 
 /// Feeds one partition's projection.
 pub struct Folder<S: DomainState> {

@@ -96,7 +96,7 @@ const SCAN: Duration = Duration::from_millis(500);
 /// How many outcomes may be on their way to the log; who has more waits.
 const UNTOLD: usize = 256;
 /// How many pieces of work a thread does before it tells their outcomes, if more waits, and for how long at most.
-const GROUP: usize = 8;
+const GROUP: usize = 16;
 const GROUP_FOR: Duration = Duration::from_millis(5);
 /// How long after an outcome that could not be appended the next is waited for.
 const RETRY: Duration = Duration::from_millis(100);
