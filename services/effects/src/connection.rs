@@ -44,6 +44,9 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// The code of trouble with a commit that is not where it was said to be: [`CodeReview::submit`].
+pub const COMMIT_MISSING: &str = "commit-missing";
+
 /// A code-review system.
 pub trait CodeReview: Send + Sync {
     /// The host part of its projects' canonical names.
@@ -62,7 +65,8 @@ pub trait CodeReview: Send + Sync {
     fn find_changes(&self, wanted: &ChangesWanted) -> Result<ChangesFound, Trouble>;
 
     /// Moves a branch from exactly `tested_base` to exactly `tested_commit`, whose objects are in the
-    /// repository at `objects`. Doing it twice is once.
+    /// repository at `objects`. Doing it twice is once. Where the commit, or that repository, is not there, nothing is
+    /// moved and the trouble is [`COMMIT_MISSING`]: it is made there and asked for again.
     fn submit(&self, work: WorkId, target: &SubmitTarget, objects: &Path) -> Result<SubmitOutcome, Trouble>;
 
     /// Delivers a report. Doing it twice is once: `work` names it.

@@ -3,7 +3,7 @@
 use gatelog_record::draft::gate::{ChangesFound, ChangesWanted, ReportRequested, SubmitOutcome, SubmitRequested};
 
 use crate::chain::{self, Chain};
-use crate::connection::{Connections, Trouble};
+use crate::connection::{COMMIT_MISSING, Connections, Trouble};
 use crate::git::{Repositories, trouble};
 
 /// Asks for changes; trouble is an answer too.
@@ -26,8 +26,8 @@ pub fn find_changes(connections: &Connections, wanted: &ChangesWanted, attempt: 
 /// nothing that comes after is touched. `chain` is how what was tested came about: where it was made elsewhere, it is
 /// made again here.
 pub fn submit(repositories: &Repositories, wanted: &SubmitRequested, chain: Option<&Chain>) -> SubmitOutcome {
-    let all = || -> Result<SubmitOutcome, Trouble> {
-        if let Some(chain) = chain {
+    let all = |ensured: bool| -> Result<SubmitOutcome, Trouble> {
+        if let Some(chain) = chain.filter(|_| ensured) {
             chain::ensure(repositories, &format!("submit-{}", wanted.work), chain)?;
         }
         for target in &wanted.targets {
@@ -41,7 +41,14 @@ pub fn submit(repositories: &Repositories, wanted: &SubmitRequested, chain: Opti
         }
         Ok(SubmitOutcome::Merged)
     };
-    all().unwrap_or_else(|Trouble { code, message, again }| SubmitOutcome::Failed { code, message, again })
+    // Of several branches none moves before all that was tested is here. A single one tells itself when it is not, which
+    // is seldom: nearly always it was prepared here.
+    let several = wanted.targets.len() > 1;
+    let outcome = match all(several) {
+        Err(Trouble { code, .. }) if code == COMMIT_MISSING && chain.is_some() && !several => all(true),
+        outcome => outcome,
+    };
+    outcome.unwrap_or_else(|Trouble { code, message, again }| SubmitOutcome::Failed { code, message, again })
 }
 
 /// Delivers a report to each of its reporters. `None` when all have it.

@@ -6,14 +6,15 @@ use std::process::Command;
 use std::sync::Arc;
 
 use gatelog_effects::chain::{Chain, ensure};
-use gatelog_effects::connection::{CodeReview, Connections, Trouble};
+use gatelog_effects::connection::{COMMIT_MISSING, CodeReview, Connections, Trouble};
 use gatelog_effects::git::Repositories;
 use gatelog_effects::prepare::prepare;
+use gatelog_effects::review::submit;
 use gatelog_event_log::MemoryBlobs;
 use gatelog_merging::{Mirrors, MirrorsConfig, ProjectKey};
 use gatelog_record::draft::gate::{
     ChangesFound, ChangesWanted, MergeStep, MergeSteps, PrepareOutcome, PrepareRequested, ReportRequested, Subject,
-    SubmitOutcome, SubmitTarget,
+    SubmitOutcome, SubmitRequested, SubmitTarget,
 };
 use gatelog_record::{BuildsetId, ItemId, Timestamp, Value, WorkId};
 
@@ -31,7 +32,7 @@ fn git(dir: &Path, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// A forge that is asked for nothing but where its repositories are.
+/// A forge that is asked where its repositories are, and that merges whatever it finds.
 struct Shelf(PathBuf);
 
 impl CodeReview for Shelf {
@@ -44,8 +45,12 @@ impl CodeReview for Shelf {
     fn find_changes(&self, _: &ChangesWanted) -> Result<ChangesFound, Trouble> {
         unreachable!("nobody asks")
     }
-    fn submit(&self, _: WorkId, _: &SubmitTarget, _: &Path) -> Result<SubmitOutcome, Trouble> {
-        unreachable!("nobody merges")
+    fn submit(&self, _: WorkId, target: &SubmitTarget, objects: &Path) -> Result<SubmitOutcome, Trouble> {
+        let here = Command::new("git").arg("-C").arg(objects).args(["cat-file", "-e", &target.tested_commit]).output();
+        match here.is_ok_and(|output| output.status.success()) {
+            true => Ok(SubmitOutcome::Merged),
+            false => Err(Trouble { code: COMMIT_MISSING.into(), message: "it is not there".into(), again: true }),
+        }
     }
     fn report(&self, _: &ReportRequested, _: &Subject, _: &Value) -> Result<(), Trouble> {
         unreachable!("nobody reports")
@@ -123,6 +128,27 @@ fn another_merger_makes_the_very_commits_again_or_says_that_it_cannot() {
     assert!(second.mirrors.has_commit(&key, made).unwrap());
     // Where it is already, nothing is made.
     ensure(&first, "again", &chain).unwrap();
+
+    // Whoever merges makes it first where it is not there, of one branch and of several.
+    let target = SubmitTarget {
+        subject: step("two", "").subject,
+        at: state.branches[0].at.clone(),
+        tested_base: state.branches[0].ahead.clone(),
+        tested_commit: made.clone(),
+        tested_tree: String::new(),
+    };
+    let wanted =
+        |targets| SubmitRequested { work: WorkId([5; 16]), item: ItemId([1; 16]), tenant: "example".into(), targets };
+    let (one, both) = (wanted(vec![target.clone()]), wanted(vec![target.clone(), target]));
+    for (name, wanted) in [("fourth", &one), ("fifth", &both)] {
+        let other = merger(root.path(), name);
+        let outcome = submit(&other, wanted, None);
+        assert!(matches!(&outcome, SubmitOutcome::Failed { code, again: true, .. } if code == COMMIT_MISSING));
+        assert_eq!(submit(&other, wanted, Some(&chain)), SubmitOutcome::Merged);
+    }
+    let other = merger(root.path(), "sixth");
+    let outcome = submit(&other, &one, Some(&Chain { dated: dated.plus_seconds(1), ..chain.clone() }));
+    assert!(matches!(&outcome, SubmitOutcome::Failed { code, .. } if code == "not-reproduced"), "{outcome:?}");
 
     let third = merger(root.path(), "third");
     let trouble = ensure(&third, "again", &Chain { dated: dated.plus_seconds(1), ..chain }).unwrap_err();

@@ -88,13 +88,14 @@ impl Forge {
         if tip != expected {
             return Ok(SubmitOutcome::BaseMoved { found: Some(tip.to_string()) });
         }
-        let source = objects::open(&request.objects).map_err(&wrap)?;
-        objects::copy_missing(&source, &repo, commit).map_err(|e| match e.code() {
+        let missing = |e: git2::Error| match e.code() {
             ErrorCode::NotFound => {
                 ForgeError::MissingCommit { project: project.clone(), commit: request.commit.clone() }
             }
             _ => wrap(e),
-        })?;
+        };
+        let source = objects::open(&request.objects).map_err(missing)?;
+        objects::copy_missing(&source, &repo, commit).map_err(missing)?;
         failpoint::pass("forge/objects-copied");
         if repo.find_commit(commit).is_err() {
             return Ok(SubmitOutcome::Refused { reason: format!("{commit} is not a commit") });

@@ -300,6 +300,8 @@ fn a_branch_moves_only_from_where_it_was_tested() {
         work_id: "w\n".to_owned(),
     };
     assert!(matches!(site.forge.submit(&request), Err(ForgeError::MissingCommit { .. })));
+    let nowhere = SubmitRequest { objects: ann.work.join("nowhere"), ..request.clone() };
+    assert!(matches!(site.forge.submit(&nowhere), Err(ForgeError::MissingCommit { .. })));
     let gone = SubmitRequest { branch: "gone".to_owned(), ..request };
     assert_eq!(site.forge.submit(&gone).unwrap(), SubmitOutcome::BaseMoved { found: None });
     assert_eq!(ann.tip(), tip);

@@ -10,7 +10,7 @@ use gatelog_driver_git::{
     ChangeFacts as Facts, ChangeKey as Key, EventKind, Forge, ForgeError, ForgeEvent as Happened, Notifier,
     RefSnapshot, ReportRequest, SubmitOutcome as Moved, SubmitRequest, SubmittedChange,
 };
-use gatelog_effects::connection::{CodeReview, Trouble, chain};
+use gatelog_effects::connection::{COMMIT_MISSING, CodeReview, Trouble, chain};
 use gatelog_event_log::{Log, LogError, failpoint};
 use gatelog_record::draft::gate::{
     ChangeFacts, ChangeKey, ChangesFound, ChangesWanted, FactsPurpose, ReportRequested, Subject, SubmitOutcome,
@@ -275,7 +275,7 @@ fn trouble(error: &ForgeError) -> Trouble {
         ForgeError::NoChange { .. } => Trouble::lasting("change-missing", error),
         ForgeError::BadName { .. } => Trouble::lasting("bad-name", error),
         ForgeError::TooMany { .. } => Trouble::lasting("too-large", error),
-        ForgeError::MissingCommit { .. } => Trouble::passing("commit-missing", error),
+        ForgeError::MissingCommit { .. } => Trouble::passing(COMMIT_MISSING, error),
         _ => Trouble::passing("forge", error),
     }
 }
