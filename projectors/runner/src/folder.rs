@@ -356,9 +356,8 @@ impl<S: DomainState> Folder<S> {
             self.resume();
             return Ok(false);
         }
-        match self.lazy {
-            true => self.unstored += count,
-            false => failpoint::pass("fold/stored"),
+        if self.lazy {
+            self.unstored += count;
         }
         self.since_checkpoint += count as u64;
         self.from = next;

@@ -15,8 +15,10 @@
 //! of it is taken back, its appends are refused ([`gatelog_event_log::LogError::System`]), and the next
 //! append tries again. After any other failed write, and after a failed `fdatasync`, the log stops
 //! ([`gatelog_event_log::LogError::Stopped`]): what is on disk is then not known, and trying again could
-//! hide a loss. A full segment is sealed with a footer (counts, index, SHA-256 over all before) and never
-//! changes again; the next one names its digest.
+//! hide a loss. Frames are written over zeros that were made ahead of them, a megabyte at a time, so that a wait for the disk
+//! is one for the frame's own bytes: behind the last frame of the last segment there may be zeros, which count for nothing.
+//! A full segment is sealed with a footer (counts, index, SHA-256 over all before) and never
+//! changes again, without what zeros were left; the next one names its digest.
 //!
 //! # Opening
 //! Sealed segments are taken at their footer's word (lengths, checksums, the digest named by the next
