@@ -12,7 +12,9 @@
 //!
 //! # Guarantees
 //! - **Acknowledged is kept.** When an append's [`Pending`] has come to `Ok`, the records survive
-//!   what [`Description::survives`] says. They are then visible to every reader of this log.
+//!   what [`Description::survives`] says. They are then visible to every reader of this log. Before that, only a
+//!   partition's writer may see its inputs, and only where its events cannot outlive them
+//!   ([`EventWriter::accepted`]).
 //! - **Order.** A stream has one order, the same for every reader and for ever. The records of one
 //!   append stand next to each other, in the order given; all of them are there or none.
 //! - **One writer.** Events of a partition are accepted from the newest claim only. An older
@@ -297,4 +299,26 @@ pub trait EventWriter: Send {
     /// `NotNext`, `Fenced`, `TooLarge`, `Busy` (far beyond where inputs get it), `Stopped`, `System` (the
     /// bytes are no event, or its link does not follow).
     fn append(&mut self, records: Vec<Vec<u8>>) -> Pending<Result<Offset, LogError>>;
+
+    /// Reads on among the partition's inputs that were accepted and are not acknowledged yet, where this log keeps one
+    /// order over inputs and events: nothing that is appended here after it was read becomes durable without it, and
+    /// when it is refused after all, every later append fails. So the two share a wait for the disk. Whoever acts
+    /// outside the log must not see it before it is acknowledged. An empty batch where there is nothing of it, and on
+    /// logs that show only what is acknowledged.
+    ///
+    /// # Errors
+    /// `Fenced`, `Stopped`; `System` when something that was read here was refused.
+    fn accepted(&mut self, from: Offset, _limit: ReadLimit) -> Result<ReadBatch, LogError> {
+        Ok(ReadBatch { records: Vec::new(), next: from })
+    }
+
+    /// Completes when the end of the partition's inputs, with what [`EventWriter::accepted`] shows, lies beyond
+    /// `beyond`, or (with `None`) when the log closes. Whoever waits has appended what it had to say of all before.
+    /// `None` on logs that show only what is acknowledged: there [`Log::changed`] tells.
+    ///
+    /// # Errors
+    /// As [`EventWriter::accepted`].
+    fn awaits(&mut self, _beyond: Offset) -> Result<Option<Pending<()>>, LogError> {
+        Ok(None)
+    }
 }

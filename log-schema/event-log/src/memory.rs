@@ -100,6 +100,8 @@ struct Inner {
     holding: bool,
     held: VecDeque<Append>,
     held_bytes: u64,
+    /// Writers that wait for inputs, held or not.
+    attending: Vec<(Partition, Offset, Completer<()>)>,
     closed: bool,
     /// Raised by a crash: writers from before it are dead.
     life: u64,
@@ -127,6 +129,7 @@ impl MemoryLog {
                 holding: false,
                 held: VecDeque::new(),
                 held_bytes: 0,
+                attending: Vec::new(),
                 closed: false,
                 life: 0,
             })),
@@ -194,8 +197,9 @@ impl MemoryLog {
         inner.life += 1;
         inner.faults = Faults::default();
         let waiters: Vec<_> = inner.streams.values_mut().map(|stream| std::mem::take(&mut stream.waiters)).collect();
+        let attending = std::mem::take(&mut inner.attending);
         drop(inner);
-        drop((dead, waiters));
+        drop((dead, waiters, attending));
     }
 
     /// Closes the log: what waits is written, waits for change end with `None`, appends are refused.
@@ -206,18 +210,21 @@ impl MemoryLog {
         inner.release(usize::MAX, &mut done);
         inner.closed = true;
         let waiters: Vec<_> = inner.streams.values_mut().map(|stream| std::mem::take(&mut stream.waiters)).collect();
+        let attending = std::mem::take(&mut inner.attending);
         drop(inner);
-        drop(waiters);
+        drop((waiters, attending));
     }
 
     /// Puts a record at the end of a stream, whatever it is, past every check: one of a stale term, a
     /// repeat, bytes that are no record.
     pub fn insert(&self, stream: Stream, record: Vec<u8>) -> Offset {
-        let mut woken = Vec::new();
+        let (mut woken, mut done) = (Vec::new(), Vec::new());
         let mut inner = lock(&self.shared);
         let offsets = inner.write(stream, &[record]);
         inner.wake(stream, &mut woken);
+        inner.wake_attending(stream, &mut done);
         drop(inner);
+        drop(done);
         woken.into_iter().for_each(|waiter: Completer<()>| waiter.complete(()));
         offsets.first().copied().unwrap_or_default()
     }
@@ -265,12 +272,16 @@ impl MemoryLog {
 
     /// An append; completed here or held. The lock is let go before anybody is woken.
     fn append(&self, mut inner: MutexGuard<'_, Inner>, append: Append) {
+        let mut done = Vec::new();
         if inner.holding {
+            let stream = append.stream;
             inner.held_bytes += append.bytes;
             inner.held.push_back(append);
+            inner.wake_attending(stream, &mut done);
+            drop(inner);
+            drop(done);
             return;
         }
-        let mut done = Vec::new();
         inner.commit(append, &mut done);
         drop(inner);
         drop(done);
@@ -364,6 +375,33 @@ impl Inner {
         let mut woken = Vec::new();
         self.wake(stream, &mut woken);
         done.extend(woken.into_iter().map(|waiter| Tell(Some(Told::Changed(waiter)))));
+        self.wake_attending(stream, done);
+    }
+
+    /// The partition's inputs that are held, each with the offset it will have, and the end they make.
+    fn accepted(&self, partition: Partition) -> (Vec<(Offset, &[u8])>, Offset) {
+        let stream = Stream::Inputs(partition);
+        let kept = self.streams.get(&stream);
+        let mut next = kept.map_or(0, |kept| kept.next);
+        let mut end = kept.map_or(Offset::default(), MemoryStream::end);
+        let mut records: Vec<(Offset, &[u8])> = Vec::new();
+        // Where one will be written twice, it is not known yet where those behind it will stand.
+        for append in self.held.iter().filter(|append| append.stream == stream && self.faults.duplicate_inputs == 0) {
+            for bytes in &append.records {
+                records.push((Offset(next), bytes));
+                next += 1;
+            }
+            end = Offset(next);
+            next += self.options.offset_gap;
+        }
+        (records, end)
+    }
+
+    fn wake_attending(&mut self, stream: Stream, done: &mut Vec<Tell>) {
+        let Stream::Inputs(partition) = stream else { return };
+        let end = self.accepted(partition).1;
+        let due = self.attending.extract_if(.., |(of, beyond, _)| *of == partition && end > *beyond);
+        done.extend(due.map(|(_, _, waiter)| Tell(Some(Told::Changed(waiter)))));
     }
 
     fn release(&mut self, count: usize, done: &mut Vec<Tell>) -> usize {
@@ -392,22 +430,29 @@ struct MemoryWriter {
     failed: Option<LogError>,
 }
 
-impl EventWriter for MemoryWriter {
-    fn append(&mut self, records: Vec<Vec<u8>>) -> Pending<Result<Offset, LogError>> {
-        let mut inner = lock(&self.log.shared);
-        let checked = match &self.failed {
+impl MemoryWriter {
+    /// Whether it may still act.
+    fn check(&self, inner: &Inner) -> Result<(), LogError> {
+        match &self.failed {
             Some(error) => Err(error.clone()),
             None if inner.life != self.life || inner.claims.get(&self.partition) != Some(&self.claim) => {
                 Err(LogError::Fenced { partition: self.partition, term: self.term })
             }
             None if inner.closed => Err(LogError::Stopped { message: "the log was closed".to_owned() }),
-            None => match inner.faults.fail.pop_front() {
-                Some(error) => Err(error),
-                None => inner
-                    .check_sizes(&records)
-                    .and_then(|bytes| Ok((bytes, check_events(self.partition, &self.tail, self.term, &records)?))),
-            },
-        };
+            None => Ok(()),
+        }
+    }
+}
+
+impl EventWriter for MemoryWriter {
+    fn append(&mut self, records: Vec<Vec<u8>>) -> Pending<Result<Offset, LogError>> {
+        let mut inner = lock(&self.log.shared);
+        let checked = self.check(&inner).and_then(|()| match inner.faults.fail.pop_front() {
+            Some(error) => Err(error),
+            None => inner
+                .check_sizes(&records)
+                .and_then(|bytes| Ok((bytes, check_events(self.partition, &self.tail, self.term, &records)?))),
+        });
         let (bytes, tail) = match checked {
             Ok(checked) => checked,
             Err(error) => {
@@ -424,6 +469,36 @@ impl EventWriter for MemoryWriter {
         let (completer, result) = pending();
         self.log.append(inner, Append { stream, records, bytes, owed: Owed::Events(completer) });
         result
+    }
+
+    fn accepted(&mut self, from: Offset, limit: ReadLimit) -> Result<ReadBatch, LogError> {
+        let inner = lock(&self.log.shared);
+        self.check(&inner)?;
+        let mut batch = ReadBatch { records: Vec::new(), next: from };
+        let mut bytes = 0;
+        let (records, _) = inner.accepted(self.partition);
+        for (offset, record) in records.into_iter().filter(|(offset, _)| *offset >= from) {
+            bytes += record.len();
+            let full = batch.records.len() >= limit.records.max(1) || bytes > limit.bytes;
+            if full && !batch.records.is_empty() {
+                break;
+            }
+            batch.next = Offset(offset.0 + 1);
+            batch.records.push(ReadRecord { offset, bytes: record.to_vec() });
+        }
+        Ok(batch)
+    }
+
+    fn awaits(&mut self, beyond: Offset) -> Result<Option<Pending<()>>, LogError> {
+        let mut inner = lock(&self.log.shared);
+        self.check(&inner)?;
+        if inner.accepted(self.partition).1 > beyond {
+            return Ok(Some(Pending::ready(())));
+        }
+        let (completer, result) = pending();
+        inner.attending.retain(|(_, _, waiter)| waiter.is_wanted());
+        inner.attending.push((self.partition, beyond, completer));
+        Ok(Some(result))
     }
 }
 

@@ -347,11 +347,15 @@ impl<R: Rules> Running<R> {
                 Poll::Ready(None) => return Err(WriterError::Closed { partition: self.setup.partition }),
             }
         }
-        let read = self.setup.log.read(stream, term.next, self.setup.options.batch)?;
+        let mut read = self.setup.log.read(stream, term.next, self.setup.options.batch)?;
+        if read.records.is_empty() {
+            read = term.events.accepted(term.next, self.setup.options.batch)?;
+        }
         term.next = read.next;
         term.batch = read.records.into();
         if term.batch.is_empty() {
-            term.changed = Some(self.setup.log.changed(stream, term.next));
+            let early = term.events.awaits(term.next)?;
+            term.changed = Some(early.unwrap_or_else(|| self.setup.log.changed(stream, term.next)));
         }
         Ok(())
     }

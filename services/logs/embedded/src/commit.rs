@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use gatelog_event_log::{Completer, LogError, Offset, Tail, failpoint};
 use gatelog_record::{Partition, Stream};
@@ -16,7 +17,7 @@ use crate::log::Shared;
 use crate::medium::Medium;
 use crate::recover::{Next, Tip, create_segment};
 
-/// A group of more appends than this is large enough without waiting for more.
+/// A group of more appends of one kind than this is large enough without waiting for more.
 const FEW: usize = 6;
 
 /// Who is told of an append.
@@ -30,7 +31,7 @@ pub(crate) enum Owed {
 pub(crate) enum Item {
     Append {
         stream: Stream,
-        records: Vec<Vec<u8>>,
+        records: Vec<Arc<[u8]>>,
         size: u64,
         owed: Owed,
     },
@@ -61,7 +62,7 @@ pub(crate) fn queue_size(records: &[Vec<u8>], bytes: u64) -> u64 {
 }
 
 impl Item {
-    fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         match self {
             Item::Append { size, .. } => *size,
             Item::Barrier(_) => 0,
@@ -177,26 +178,32 @@ impl Committer {
             tracing::error!(%log, %message, "writing the log failed: it is stopped");
             LogError::Stopped { message: message.clone() }
         };
-        let all: Vec<Item> = {
+        let (all, woken): (Vec<Item>, _) = {
             let mut queue = self.shared.queue.lock();
             let all: Vec<Item> = group.into_iter().chain(std::mem::take(&mut queue.items)).collect();
             queue.bytes = 0;
             if !failed.is_full() {
                 queue.stopped = Some(message);
             }
-            for item in &all {
-                if let Item::Append { owed: Owed::Events(partition, ..), .. } = item
-                    && let Some(claim) = queue.claims.get(partition).copied()
-                {
-                    queue.failed.insert(*partition, (claim, error.clone()));
+            let events = all.iter().filter_map(|item| match item {
+                Item::Append { owed: Owed::Events(partition, ..), .. } => Some(*partition),
+                _ => None,
+            });
+            // Who has read inputs that are refused now may not go on from them either.
+            let (misled, woken) = self.shared.view.lock().refuse_accepted();
+            for partition in events.chain(misled) {
+                if let Some(claim) = queue.claims.get(&partition).copied() {
+                    queue.failed.insert(partition, (claim, error.clone()));
                 }
             }
-            all
+            (all, woken)
         };
         all.into_iter().for_each(|item| item.fail(&error));
+        woken.into_iter().for_each(|waiter| waiter.complete(()));
     }
 
-    /// Waits for work and takes as much as one commit may carry.
+    /// Waits for work and takes as much as one commit may carry. What a partition's writer is about to say of inputs
+    /// that wait here is waited for, but not for long: both then share a sync.
     fn take_group(&mut self) -> Option<Vec<Item>> {
         let mut queue = self.shared.queue.lock();
         loop {
@@ -212,9 +219,16 @@ impl Committer {
             }
             self.shared.queue_changed.wait(&mut queue);
         }
+        let linger = self.shared.options.linger;
         if self.several && !queue.closing {
-            let linger = self.shared.options.linger;
             parking_lot::MutexGuard::unlocked(&mut queue, || std::thread::sleep(linger));
+        } else {
+            let until = Instant::now() + linger;
+            while !queue.closing && self.shared.view.lock().is_being_decided() {
+                if self.shared.decided.wait_until(&mut queue, until).timed_out() {
+                    break;
+                }
+            }
         }
         let mut group = Vec::new();
         let mut bytes = 0;
@@ -227,8 +241,12 @@ impl Committer {
             queue.bytes = queue.bytes.saturating_sub(item.size());
             group.push(item);
         }
-        let appends = group.iter().filter(|item| matches!(item, Item::Append { .. })).count();
-        self.several = (2..=FEW).contains(&appends);
+        // An input and what was decided of it are one thing, not two that came together.
+        let count = |inputs| {
+            let of_kind = |item: &&Item| matches!(item, Item::Append { owed: Owed::Inputs(_), .. }) == inputs;
+            group.iter().filter(|item| matches!(item, Item::Append { .. })).filter(of_kind).count()
+        };
+        self.several = (2..=FEW).contains(&count(true).max(count(false)));
         Some(group)
     }
 

@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gatelog_event_log::history::Followed;
-use gatelog_event_log::{Completer, LogError, Offset, Place, Tail};
+use gatelog_event_log::{Completer, LogError, Offset, Place, ReadBatch, ReadLimit, Tail};
 use gatelog_record::{Partition, Stream};
 use parking_lot::Mutex;
 
 use crate::format::{Entry, Footer, Summary};
 use crate::home::{at, damaged, system};
+use crate::read::Taker;
 
 /// An index entry is kept for a stream's frame when the last one lies so many bytes back.
 pub(crate) const INDEX_EVERY: u64 = 64 << 10;
@@ -74,6 +75,19 @@ pub(crate) struct StreamState {
     hot: VecDeque<Arc<[u8]>>,
     pub(crate) waiters: Vec<(Offset, Completer<()>)>,
     waiters_swept: usize,
+    /// Of inputs: those that wait to be written, and the partition's writer, if it reads them.
+    accepted: VecDeque<Arc<[u8]>>,
+    attending: Option<Attending>,
+}
+
+/// A partition's writer that reads inputs before they are written.
+struct Attending {
+    /// Its claim.
+    claim: u64,
+    /// The offset after the last that it was shown.
+    shown: u64,
+    /// Told when there is more; `None` while it decides.
+    waits: Option<(Offset, Completer<()>)>,
 }
 
 /// A reader's last place: the frame at `byte` of the segment has no record of the stream before `offset`.
@@ -132,6 +146,23 @@ impl StreamState {
         let first = self.end - self.hot.len() as u64;
         let skip = from.checked_sub(first)?;
         Some(self.hot.iter().skip(usize::try_from(skip).ok()?))
+    }
+
+    fn accepted_end(&self) -> u64 {
+        self.end + self.accepted.len() as u64
+    }
+
+    /// The writer with this claim, which takes the place of whoever attended before.
+    fn attend(&mut self, claim: u64, woken: &mut Vec<Completer<()>>) -> &mut Attending {
+        let before = self.attending.take();
+        let attending = match before {
+            Some(same) if same.claim == claim => same,
+            other => {
+                woken.extend(other.and_then(|other| other.waits).map(|(_, waiter)| waiter));
+                Attending { claim, shown: 0, waits: None }
+            }
+        };
+        self.attending.insert(attending)
     }
 
     /// Adds somebody who waits; now and then forgets those who went away.
@@ -219,14 +250,15 @@ impl View {
         &mut self,
         segment: usize,
         byte: u64,
-        records: Vec<(Stream, u64, Vec<u8>)>,
+        records: Vec<(Stream, u64, Arc<[u8]>)>,
         tails: &Tails,
         hot_bytes: u64,
     ) {
         for (stream, offset, bytes) in records {
             if let Ok(state) = self.admit(segment, byte, stream, offset) {
                 let size = bytes.len() as u64;
-                state.hot.push_back(bytes.into());
+                state.accepted.pop_front();
+                state.hot.push_back(bytes);
                 self.hot_order.push_back(stream);
                 self.hot_bytes += size;
             }
@@ -241,6 +273,88 @@ impl View {
             let dropped = self.streams.get_mut(&oldest).and_then(|state| state.hot.pop_front());
             self.hot_bytes = self.hot_bytes.saturating_sub(dropped.map_or(0, |bytes| bytes.len() as u64));
         }
+    }
+
+    /// Takes inputs that wait to be written now; gives the writer that waits for them.
+    pub(crate) fn accept(&mut self, stream: Stream, records: &[Arc<[u8]>]) -> Option<Completer<()>> {
+        let state = self.streams.entry(stream).or_default();
+        state.accepted.extend(records.iter().map(Arc::clone));
+        let end = Offset(state.accepted_end());
+        let attending = state.attending.as_mut()?;
+        let due = attending.waits.take_if(|(beyond, _)| end > *beyond);
+        due.map(|(_, waiter)| waiter)
+    }
+
+    /// Forgets what waits to be written, for it is refused; gives the partitions whose writers were shown some of it,
+    /// and those writers, if they wait.
+    pub(crate) fn refuse_accepted(&mut self) -> (Vec<Partition>, Vec<Completer<()>>) {
+        let (mut misled, mut woken) = (Vec::new(), Vec::new());
+        for (stream, state) in &mut self.streams {
+            state.accepted.clear();
+            if let Stream::Inputs(partition) = stream
+                && let Some(attending) = state.attending.take_if(|attending| attending.shown > state.end)
+            {
+                misled.push(*partition);
+                woken.extend(attending.waits.map(|(_, waiter)| waiter));
+            }
+        }
+        (misled, woken)
+    }
+
+    /// Inputs that wait to be written, from `from` on, for the writer with this claim.
+    pub(crate) fn show_accepted(
+        &mut self,
+        partition: Partition,
+        claim: u64,
+        from: Offset,
+        limit: ReadLimit,
+    ) -> (ReadBatch, Vec<Completer<()>>) {
+        let mut woken = Vec::new();
+        let mut taker = Taker::new(from, limit);
+        let state = self.streams.entry(Stream::Inputs(partition)).or_default();
+        if let Some(skip) = from.0.checked_sub(state.end) {
+            for bytes in state.accepted.iter().skip(usize::try_from(skip).unwrap_or(usize::MAX)) {
+                if !taker.take(bytes) {
+                    break;
+                }
+            }
+        }
+        let attending = state.attend(claim, &mut woken);
+        attending.waits = None;
+        attending.shown = attending.shown.max(taker.batch.next.0);
+        (taker.batch, woken)
+    }
+
+    /// The writer with this claim waits for inputs beyond `beyond`, written or not.
+    pub(crate) fn await_accepted(
+        &mut self,
+        partition: Partition,
+        claim: u64,
+        beyond: Offset,
+        waiter: Completer<()>,
+    ) -> Vec<Completer<()>> {
+        let mut woken = Vec::new();
+        let state = self.streams.entry(Stream::Inputs(partition)).or_default();
+        let there = Offset(state.accepted_end()) > beyond;
+        let attending = state.attend(claim, &mut woken);
+        if there {
+            woken.push(waiter);
+        } else {
+            attending.waits = Some((beyond, waiter));
+        }
+        woken
+    }
+
+    /// The writer with this claim is gone.
+    pub(crate) fn leave(&mut self, partition: Partition, claim: u64) {
+        if let Some(state) = self.streams.get_mut(&Stream::Inputs(partition)) {
+            state.attending.take_if(|attending| attending.claim == claim);
+        }
+    }
+
+    /// Whether a writer is deciding on inputs that it was shown, or is about to be.
+    pub(crate) fn is_being_decided(&self) -> bool {
+        self.streams.values().any(|state| state.attending.as_ref().is_some_and(|one| one.waits.is_none()))
     }
 
     /// Everybody whose wait is over.
@@ -258,7 +372,11 @@ impl View {
     /// Ends every wait: there will be no more.
     pub(crate) fn close(&mut self) -> Vec<(Offset, Completer<()>)> {
         self.closed = true;
-        self.streams.values_mut().flat_map(|state| std::mem::take(&mut state.waiters)).collect()
+        let waits = |state: &mut StreamState| {
+            let early = state.attending.take().and_then(|attending| attending.waits);
+            std::mem::take(&mut state.waiters).into_iter().chain(early)
+        };
+        self.streams.values_mut().flat_map(waits).collect()
     }
 
     /// Where a stream's record with this offset can be found on disk.

@@ -6,8 +6,8 @@ use std::thread::JoinHandle;
 
 use gatelog_event_log::checks::{check_events, check_sizes};
 use gatelog_event_log::{
-    Claim, Description, EventWriter, Log, LogError, Offset, Pending, Place, ReadBatch, ReadLimit, Survives, Tail,
-    pending,
+    Claim, Completer, Description, EventWriter, Log, LogError, Offset, Pending, Place, ReadBatch, ReadLimit, Survives,
+    Tail, pending,
 };
 use gatelog_record::{Partition, Stream};
 use parking_lot::{Condvar, Mutex};
@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) view: Mutex<View>,
     pub(crate) queue: Mutex<Queue>,
     pub(crate) queue_changed: Condvar,
+    /// A writer has said what it had to say of the inputs that wait in the queue.
+    pub(crate) decided: Condvar,
     pub(crate) stats: Mutex<Stats>,
     /// Why appends are refused for now, and the cure.
     pub(crate) refusing: Mutex<Option<String>>,
@@ -171,6 +173,7 @@ impl EmbeddedLog {
             queue.closing = true;
             queue.abandoned |= abandon;
             self.shared.queue_changed.notify_all();
+            self.shared.decided.notify_all();
         }
         if let Some(running) = running
             && running.thread.join().is_err()
@@ -234,6 +237,7 @@ impl Shared {
             view,
             queue: Mutex::new(Queue::default()),
             queue_changed: Condvar::new(),
+            decided: Condvar::new(),
             stats: Mutex::new(stats),
             refusing: Mutex::new(None),
             follower,
@@ -300,15 +304,22 @@ impl Shared {
         if records.len() > MOST_RECORDS { Err(LogError::TooLarge { size, limit: max_append }) } else { Ok(size) }
     }
 
-    fn enqueue(&self, queue: &mut Queue, limit: u64, item: Item, size: u64) -> Result<(), LogError> {
-        let waiting = queue.bytes;
+    /// Puts an append into the queue, if that is not full; gives the writer that waits for it.
+    fn enqueue(&self, queue: &mut Queue, limit: u64, item: Item) -> Result<Option<Completer<()>>, LogError> {
+        let (waiting, size) = (queue.bytes, item.size());
         if waiting > 0 && waiting + size > limit {
             return Err(LogError::Busy { waiting });
         }
         queue.bytes += size;
+        let attending = match &item {
+            Item::Append { stream: stream @ Stream::Inputs(_), records, .. } => {
+                self.view.lock().accept(*stream, records)
+            }
+            _ => None,
+        };
         queue.items.push_back(item);
         self.queue_changed.notify_all();
-        Ok(())
+        Ok(attending)
     }
 }
 
@@ -343,9 +354,17 @@ impl Log for EmbeddedLog {
             return Pending::ready(Ok(Vec::new()));
         }
         let (completer, result) = pending();
+        let records = records.into_iter().map(Arc::from).collect();
         let item = Item::Append { stream, records, size, owed: Owed::Inputs(completer) };
-        match self.shared.enqueue(&mut queue, self.shared.options.queue_bytes, item, size) {
-            Ok(()) => result,
+        let enqueued = self.shared.enqueue(&mut queue, self.shared.options.queue_bytes, item);
+        drop(queue);
+        match enqueued {
+            Ok(attending) => {
+                if let Some(writer) = attending {
+                    writer.complete(());
+                }
+                result
+            }
             Err(error) => Pending::ready(Err(error)),
         }
     }
@@ -471,9 +490,10 @@ impl EmbeddedWriter {
         let mut queue = self.shared.queue.lock();
         self.check_claim(&queue)?;
         let (completer, result) = pending();
+        let records = records.into_iter().map(Arc::from).collect();
         let item = Item::Append { stream, records, size, owed: Owed::Events(self.partition, tail, completer) };
         let limit = self.shared.options.queue_bytes.saturating_mul(4);
-        self.shared.enqueue(&mut queue, limit, item, size)?;
+        self.shared.enqueue(&mut queue, limit, item)?;
         self.tail = tail;
         Ok(result)
     }
@@ -501,5 +521,36 @@ impl EventWriter for EmbeddedWriter {
                 Pending::ready(Err(error))
             }
         }
+    }
+
+    fn accepted(&mut self, from: Offset, limit: ReadLimit) -> Result<ReadBatch, LogError> {
+        let (batch, woken) = {
+            let queue = self.shared.queue.lock();
+            self.check_claim(&queue)?;
+            self.shared.view.lock().show_accepted(self.partition, self.claim, from, limit)
+        };
+        woken.into_iter().for_each(|waiter| waiter.complete(()));
+        Ok(batch)
+    }
+
+    fn awaits(&mut self, beyond: Offset) -> Result<Option<Pending<()>>, LogError> {
+        let (completer, result) = pending();
+        let woken = {
+            let queue = self.shared.queue.lock();
+            self.check_claim(&queue)?;
+            let woken = self.shared.view.lock().await_accepted(self.partition, self.claim, beyond, completer);
+            self.shared.decided.notify_all();
+            woken
+        };
+        woken.into_iter().for_each(|waiter| waiter.complete(()));
+        Ok(Some(result))
+    }
+}
+
+impl Drop for EmbeddedWriter {
+    fn drop(&mut self) {
+        let _queue = self.shared.queue.lock();
+        self.shared.view.lock().leave(self.partition, self.claim);
+        self.shared.decided.notify_all();
     }
 }

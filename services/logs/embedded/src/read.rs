@@ -18,7 +18,7 @@ pub(crate) fn read_stream(
     from: Offset,
     limit: ReadLimit,
 ) -> Result<ReadBatch, LogError> {
-    let mut taker = Taker { batch: ReadBatch { records: Vec::new(), next: from }, limit, bytes: 0 };
+    let mut taker = Taker::new(from, limit);
     loop {
         let located = {
             let view = view.lock();
@@ -111,13 +111,17 @@ fn read_segment(view: &Mutex<View>, taker: &mut Taker, stream: Stream, located: 
 }
 
 /// Fills a batch up to its limits.
-struct Taker {
-    batch: ReadBatch,
+pub(crate) struct Taker {
+    pub(crate) batch: ReadBatch,
     limit: ReadLimit,
     bytes: usize,
 }
 
 impl Taker {
+    pub(crate) fn new(from: Offset, limit: ReadLimit) -> Taker {
+        Taker { batch: ReadBatch { records: Vec::new(), next: from }, limit, bytes: 0 }
+    }
+
     /// Takes the stream's records of a frame; true when the batch is full.
     fn take_frame(&mut self, stream: Stream, payload: &[u8], count: u32) -> Result<bool, &'static str> {
         for record in records(payload, count) {
@@ -136,7 +140,7 @@ impl Taker {
     }
 
     /// Takes the record at the batch's `next`; false when the batch is full.
-    fn take(&mut self, bytes: &[u8]) -> bool {
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> bool {
         let some = !self.batch.records.is_empty();
         let full = self.batch.records.len() >= self.limit.records || self.bytes + bytes.len() > self.limit.bytes;
         if some && full {

@@ -61,7 +61,7 @@ fn contents(log: &dyn Log, stream: Stream) -> Vec<Vec<u8>> {
 fn append_unchecked(log: &EmbeddedLog, stream: Stream, record: Vec<u8>) {
     let (completer, result) = pending();
     let shared = log.shared();
-    let item = Item::Append { stream, records: vec![record], size: 0, owed: Owed::Inputs(completer) };
+    let item = Item::Append { stream, records: vec![record.into()], size: 0, owed: Owed::Inputs(completer) };
     shared.queue.lock().items.push_back(item);
     shared.queue_changed.notify_all();
     arrived(result).unwrap();

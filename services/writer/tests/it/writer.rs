@@ -366,6 +366,49 @@ fn a_crash_with_appends_in_flight_loses_nothing_and_repeats_nothing() {
 }
 
 #[test]
+fn what_is_decided_before_its_input_is_acknowledged_never_outlives_it() {
+    let stream = Stream::Inputs(CAPACITY);
+    for written in 0..=8 {
+        let site = Site::new();
+        let before = site.say(&asks("a", "before"));
+        let writer = site.writer();
+        writer.published().waits().for_offset(before).unwrap().wait().unwrap();
+        let sequence = writer.published().sequence();
+        site.log.hold();
+        let coming: Vec<_> = (0..3)
+            .map(|index| {
+                let frame = asks("a", &format!("b{index}")).close().unwrap().encode();
+                site.log.append_inputs(stream, vec![frame])
+            })
+            .collect();
+        eventually("all are decided", || site.log.held() == 6);
+        assert_eq!(site.log.records(stream).len(), 1, "nobody else sees them");
+        assert_eq!(writer.published().sequence(), sequence, "and nothing that was decided of them");
+        if written > 6 {
+            site.log.flow();
+            for result in coming {
+                let offset = result.wait().unwrap().unwrap()[0];
+                writer.published().waits().for_offset(offset).unwrap().wait().unwrap();
+                assert_eq!(site.names(offset), ["capacity.lease-queued", "capacity.wait-changed"]);
+            }
+            assert_eq!(writer.published().health().restarts, 0);
+            continue;
+        }
+        site.log.crash(written);
+        drop(writer);
+        // Each input that is there is decided once, by whichever writer; of the others there is nothing.
+        let writer = site.writer();
+        let last = site.say(&asks("a", "last"));
+        writer.published().waits().for_offset(last).unwrap().wait().unwrap();
+        let there = site.log.records(stream);
+        for record in &there {
+            assert_eq!(site.names(record.offset), ["capacity.lease-queued", "capacity.wait-changed"], "{written}");
+        }
+        assert_eq!(site.fold(CAPACITY).own.leases.rows.len(), there.len(), "{written} written");
+    }
+}
+
+#[test]
 fn a_writer_that_was_taken_over_stops() {
     let site = Site::new();
     let writer = site.writer();

@@ -392,7 +392,7 @@ fn after_a_few_came_together_the_next_ones_share_a_sync() {
         let mut one = |record: &[u8]| {
             let (completer, result) = pending();
             let owed = Owed::Inputs(completer);
-            queue.items.push_back(Item::Append { stream: INPUTS, records: vec![record.to_vec()], size: 0, owed });
+            queue.items.push_back(Item::Append { stream: INPUTS, records: vec![record.into()], size: 0, owed });
             result
         };
         let both = (one(b"first"), one(b"second"));
@@ -411,4 +411,117 @@ fn after_a_few_came_together_the_next_ones_share_a_sync() {
     let after = log.stats();
     assert_eq!((after.appends - before.appends, after.syncs - before.syncs), (2, 1));
     assert_eq!(contents(&log, INPUTS), [&b"alone"[..], b"first", b"second", b"third", b"fourth"]);
+}
+
+/// What the writer is shown of the gate's inputs, with offsets.
+fn shown(writer: &mut Box<dyn EventWriter>, from: u64) -> Vec<(u64, Vec<u8>)> {
+    let batch = writer.accepted(Offset(from), ReadLimit::default()).unwrap();
+    batch.records.into_iter().map(|record| (record.offset.0, record.bytes)).collect()
+}
+
+#[test]
+fn an_input_and_what_was_decided_of_it_share_a_wait_for_the_disk() {
+    let dir = TempDir::new().unwrap();
+    let log = open(&dir, Options { linger: std::time::Duration::from_secs(60), ..usual() });
+    let (mut scribe, mut writer) = claim(&log);
+    put(&log, b"before anybody attends");
+    for round in 1..20_u64 {
+        let before = log.stats();
+        let more = writer.awaits(Offset(round)).unwrap().unwrap();
+        let input = log.append_inputs(INPUTS, vec![b"input".to_vec()]);
+        arrived(more);
+        assert_eq!(log.end(INPUTS), Ok(Offset(round)), "nobody else sees it");
+        assert_eq!(shown(&mut writer, round), [(round, b"input".to_vec())]);
+        let events = writer.append(scribe.several(2));
+        // It has said what it had to say of all before.
+        let more = writer.awaits(Offset(round + 1)).unwrap().unwrap();
+        assert_eq!((arrived(input), arrived(events).is_ok()), (Ok(vec![Offset(round)]), true));
+        assert!(more.wait_for(std::time::Duration::ZERO).is_err());
+        let after = log.stats();
+        assert_eq!((after.appends - before.appends, after.syncs - before.syncs), (2, 1), "round {round}");
+    }
+    log.verify().unwrap();
+    drop((log, writer));
+    let log = open(&dir, usual());
+    assert_eq!((contents(&log, INPUTS).len(), contents(&log, EVENTS).len()), (20, 38));
+}
+
+#[test]
+fn a_writer_that_takes_its_time_holds_nobody_up_for_long() {
+    let dir = TempDir::new().unwrap();
+    let log = open(&dir, Options { linger: std::time::Duration::from_millis(5), ..usual() });
+    let (_scribe, mut writer) = claim(&log);
+    let more = writer.awaits(Offset(0)).unwrap().unwrap();
+    let input = log.append_inputs(INPUTS, vec![b"input".to_vec()]);
+    arrived(more);
+    assert_eq!(shown(&mut writer, 0), [(0, b"input".to_vec())]);
+    assert_eq!(arrived(input), Ok(vec![Offset(0)]), "though nothing was decided");
+    assert!(shown(&mut writer, 0).is_empty());
+    // One that is gone is not waited for.
+    drop(writer);
+    assert!(!log.shared().view.lock().is_being_decided());
+}
+
+#[test]
+fn what_was_shown_and_is_refused_after_all_ends_the_claim() {
+    let dir = TempDir::new().unwrap();
+    let disk = Arc::new(Disk::default());
+    let log = open(&dir, disk.options(Options { linger: std::time::Duration::from_secs(60), ..usual() }));
+    let (mut scribe, mut writer) = claim(&log);
+    arrived(writer.append(scribe.several(1))).unwrap();
+    let more = writer.awaits(Offset(0)).unwrap().unwrap();
+    *disk.room.lock() = Some(10);
+    let lost = log.append_inputs(INPUTS, vec![b"lost".to_vec()]);
+    arrived(more);
+    assert_eq!(shown(&mut writer, 0), [(0, b"lost".to_vec())]);
+    // It says nothing yet, and waits for more: it is told.
+    let more = writer.awaits(Offset(1)).unwrap().unwrap();
+    let refused = arrived(lost).unwrap_err();
+    arrived(more);
+    assert!(matches!(refused, LogError::System { .. }), "{refused:?}");
+    *disk.room.lock() = None;
+    // Another input takes the offset: what this writer would say of it, it would say of one that never was.
+    assert_eq!(put(&log, b"another"), Offset(0));
+    assert_eq!(arrived(writer.append(scribe.several(1))), Err(refused.clone()));
+    assert_eq!(writer.accepted(Offset(0), ReadLimit::default()).unwrap_err(), refused);
+    assert_eq!(writer.awaits(Offset(0)).err(), Some(refused));
+    let (mut scribe, mut writer) = claim(&log);
+    arrived(writer.append(scribe.several(1))).unwrap();
+    assert_eq!(contents(&log, INPUTS), [b"another".to_vec()]);
+}
+
+#[test]
+fn a_writer_that_was_shown_nothing_of_what_is_refused_goes_on() {
+    let dir = TempDir::new().unwrap();
+    let disk = Arc::new(Disk::default());
+    let log = open(&dir, disk.options(usual()));
+    let (mut scribe, mut writer) = claim(&log);
+    arrived(writer.append(scribe.several(1))).unwrap();
+    let more = writer.awaits(Offset(0)).unwrap().unwrap();
+    *disk.room.lock() = Some(10);
+    arrived(log.append_inputs(INPUTS, vec![b"lost".to_vec()])).unwrap_err();
+    arrived(more);
+    assert!(shown(&mut writer, 0).is_empty());
+    *disk.room.lock() = None;
+    put(&log, b"kept");
+    arrived(writer.append(scribe.several(1))).unwrap();
+}
+
+#[test]
+fn whoever_takes_over_is_shown_what_waits_and_who_was_before_is_fenced() {
+    let dir = TempDir::new().unwrap();
+    let log = open(&dir, usual());
+    let (_, mut old) = claim(&log);
+    let waiting = old.awaits(Offset(0)).unwrap().unwrap();
+    let (mut scribe, mut new) = claim(&log);
+    let fenced = LogError::Fenced { partition: GATE, term: 1 };
+    assert_eq!(old.awaits(Offset(0)).err(), Some(fenced.clone()));
+    let more = new.awaits(Offset(0)).unwrap().unwrap();
+    arrived(waiting);
+    assert_eq!(old.accepted(Offset(0), ReadLimit::default()).unwrap_err(), fenced);
+    drop(old);
+    let input = log.append_inputs(INPUTS, vec![b"input".to_vec()]);
+    arrived(more);
+    arrived(new.append(scribe.several(1))).unwrap();
+    arrived(input).unwrap();
 }
