@@ -1,7 +1,8 @@
-//! The blob store: one file for each blob, under its hash.
+//! The blob store: one file for each blob, under its hash, or one for several small ones.
 //!
 //! `<dir>/ab/cdef…` holds the bytes as they are. A blob is written beside, made durable, moved to its
-//! name, and the directory made durable, in this order: under its name there is never half of it.
+//! name, and the directory made durable, in this order: under its name there is never half of it. Small ones that the
+//! holder of a log puts together go into a bundle, which comes to its name in the same way ([`crate::bundles`]).
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -15,12 +16,14 @@ use gatelog_event_log::{BlobError, Blobs, failpoint};
 use gatelog_record::BlobHash;
 use parking_lot::Mutex;
 
+use crate::bundles::{Bundle, Bundles, MOST, SMALL};
 use crate::home::{make_dir, sync_dir};
 
 /// How many names are remembered as durable, so that putting them again costs nothing.
 const SETTLED: usize = 65_536;
 /// How many blobs are written before any is made durable.
 const TOGETHER: usize = 64;
+const _: () = assert!(TOGETHER <= MOST, "what is put together fits into a bundle");
 /// After this long, nobody writes a blob any more that is not under its name yet: whoever did was killed.
 const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -33,6 +36,10 @@ pub struct FileBlobs {
     temporary: String,
     /// Known to be whole and durable under their names.
     settled: Mutex<BTreeSet<BlobHash>>,
+    bundles: Mutex<Bundles>,
+    /// Whether what is put together is written as bundles: not where others write here, too, who would have to look
+    /// for them.
+    bundling: bool,
 }
 
 /// Blobs that were written and are not under their names yet. What is left of them goes with it.
@@ -90,8 +97,9 @@ impl FileBlobs {
     /// # Errors
     /// [`BlobError::Store`].
     pub fn open(dir: impl AsRef<Path>) -> Result<FileBlobs, BlobError> {
-        let store = FileBlobs::open_reader(&dir);
+        let store = FileBlobs { bundling: true, ..FileBlobs::open_reader(&dir) };
         let temporary = store.make_dirs()?;
+        store.refresh_bundles()?;
         let entries = fs::read_dir(&temporary).map_err(|error| failed("reading", &temporary, &error))?;
         for entry in entries {
             let path = entry.map_err(|error| failed("reading", &temporary, &error))?.path();
@@ -108,6 +116,7 @@ impl FileBlobs {
     pub fn open_shared(dir: impl AsRef<Path>) -> Result<FileBlobs, BlobError> {
         let store = FileBlobs::open_reader(&dir);
         store.make_dirs()?;
+        store.refresh_bundles()?;
         store.clear_abandoned()?;
         Ok(store)
     }
@@ -159,7 +168,14 @@ impl FileBlobs {
     /// The store in this directory, for another process than the one that holds the log. Nothing is
     /// made or removed by opening it.
     pub fn open_reader(dir: impl AsRef<Path>) -> FileBlobs {
-        FileBlobs { dir: dir.as_ref().to_owned(), temporary: by_chance(), settled: Mutex::new(BTreeSet::new()) }
+        let dir = dir.as_ref().to_owned();
+        let bundles = Mutex::new(Bundles::new(&dir));
+        FileBlobs { dir, temporary: by_chance(), settled: Mutex::new(BTreeSet::new()), bundles, bundling: false }
+    }
+
+    fn refresh_bundles(&self) -> Result<(), BlobError> {
+        let mut bundles = self.bundles.lock();
+        bundles.refresh().map_err(|error| failed("reading", bundles.dir(), &error))
     }
 
     fn temporary_name(&self) -> String {
@@ -183,6 +199,8 @@ impl FileBlobs {
         let mut unfinished = Unfinished::default();
         let mut fresh = BTreeSet::new();
         let mut dirs = BTreeSet::new();
+        let mut alone: Vec<(BlobHash, &[u8])> = Vec::new();
+        let mut together: Vec<(BlobHash, &[u8])> = Vec::new();
         for bytes in blobs {
             let size = bytes.len() as u64;
             if size > MAX_BLOB {
@@ -194,15 +212,35 @@ impl FileBlobs {
             if self.is_settled(&hash, &path) || !fresh.insert(hash) {
                 continue;
             }
-            let dir = path.parent().unwrap_or(&self.dir).to_owned();
             // One that stands there and is whole was put before or by somebody else just now: only its
             // being there is made durable. One that is damaged is replaced.
-            if fs::read(&path).is_ok_and(|found| found == *bytes) {
+            if self.bundled(&hash)?.is_some_and(|found| found == *bytes) {
+                dirs.insert(self.bundles.lock().dir().to_owned());
+            } else if fs::read(&path).is_ok_and(|found| found == *bytes) {
                 File::open(&path).and_then(|file| file.sync_all()).map_err(|error| failed("syncing", &path, &error))?;
+                dirs.insert(path.parent().unwrap_or(&self.dir).to_owned());
+            } else if self.bundling && bytes.len() <= SMALL && !path.exists() {
+                together.push((hash, bytes));
             } else {
-                make_dir(&dir).map_err(|error| failed("making", &dir, &error))?;
-                unfinished.write(self.temporary_dir().join(self.temporary_name()), path, bytes)?;
+                alone.push((hash, bytes));
             }
+        }
+        if let [_] = together.as_slice() {
+            alone.append(&mut together);
+        }
+        for (hash, bytes) in alone {
+            let path = self.path(&hash);
+            let dir = path.parent().unwrap_or(&self.dir).to_owned();
+            make_dir(&dir).map_err(|error| failed("making", &dir, &error))?;
+            unfinished.write(self.temporary_dir().join(self.temporary_name()), path, bytes)?;
+            dirs.insert(dir);
+        }
+        let bundle = (!together.is_empty()).then(|| Bundle::of(&together));
+        if let Some(bundle) = &bundle {
+            let dir = self.bundles.lock().dir().to_owned();
+            make_dir(&dir).map_err(|error| failed("making", &dir, &error))?;
+            let path = dir.join(&bundle.name);
+            unfinished.write(self.temporary_dir().join(self.temporary_name()), path, &bundle.bytes)?;
             dirs.insert(dir);
         }
         unfinished.sync()?;
@@ -212,6 +250,9 @@ impl FileBlobs {
             sync_dir(dir).map_err(|error| failed("syncing", dir, &error))?;
         }
         failpoint::pass("blob/durable");
+        if let Some(bundle) = &bundle {
+            self.bundles.lock().add(bundle);
+        }
         let mut settled = self.settled.lock();
         if settled.len() + fresh.len() > SETTLED {
             settled.clear();
@@ -221,7 +262,27 @@ impl FileBlobs {
     }
 
     fn is_settled(&self, hash: &BlobHash, path: &Path) -> bool {
-        self.settled.lock().contains(hash) && path.exists()
+        self.settled.lock().contains(hash) && (self.bundles.lock().has(hash) || path.exists())
+    }
+
+    /// The bytes of this name, if a bundle has them whole.
+    fn bundled(&self, hash: &BlobHash) -> Result<Option<Vec<u8>>, BlobError> {
+        let bundles = self.bundles.lock();
+        let found = bundles.get(hash).map_err(|error| failed("reading", bundles.dir(), &error))?;
+        Ok(found.ok())
+    }
+
+    /// The bytes of this name from a file of their own; `None` where there is none.
+    fn read_file(&self, hash: &BlobHash) -> Result<Option<Result<Vec<u8>, String>>, BlobError> {
+        let path = self.path(hash);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed("opening", &path, &error)),
+        };
+        let mut bytes = Vec::new();
+        file.take(MAX_BLOB + 1).read_to_end(&mut bytes).map_err(|error| failed("reading", &path, &error))?;
+        Ok(Some(if BlobHash::of(&bytes) == *hash { Ok(bytes) } else { Err(path.display().to_string()) }))
     }
 }
 
@@ -254,40 +315,80 @@ impl Blobs for FileBlobs {
     }
 
     fn get(&self, hash: &BlobHash) -> Result<Vec<u8>, BlobError> {
-        let path = self.path(hash);
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(BlobError::Missing(*hash)),
-            Err(error) => return Err(failed("opening", &path, &error)),
-        };
-        let mut bytes = Vec::new();
-        file.take(MAX_BLOB + 1).read_to_end(&mut bytes).map_err(|error| failed("reading", &path, &error))?;
-        if BlobHash::of(&bytes) != *hash {
-            // Putting it again must then mend it.
-            self.settled.lock().remove(hash);
-            return Err(BlobError::Damaged { hash: *hash, place: path.display().to_string() });
+        let mut damaged = None;
+        for again in [false, true] {
+            let found = {
+                let mut bundles = self.bundles.lock();
+                if again {
+                    bundles.refresh().map_err(|error| failed("reading", bundles.dir(), &error))?;
+                }
+                bundles.get(hash).map_err(|error| failed("reading", bundles.dir(), &error))?
+            };
+            match found {
+                Ok(bytes) => return Ok(bytes),
+                Err(place) => damaged = damaged.or(place),
+            }
+            match self.read_file(hash)? {
+                Some(Ok(bytes)) => return Ok(bytes),
+                Some(Err(place)) => damaged = damaged.or(Some(place)),
+                None => {}
+            }
         }
-        Ok(bytes)
+        // Putting it again must then mend it.
+        self.settled.lock().remove(hash);
+        Err(match damaged {
+            Some(place) => BlobError::Damaged { hash: *hash, place },
+            None => BlobError::Missing(*hash),
+        })
     }
 
     fn has(&self, hash: &BlobHash) -> Result<bool, BlobError> {
         let path = self.path(hash);
-        path.try_exists().map_err(|error| failed("looking for", &path, &error))
+        if self.bundles.lock().has(hash) || path.try_exists().map_err(|error| failed("looking for", &path, &error))? {
+            return Ok(true);
+        }
+        self.refresh_bundles()?;
+        Ok(self.bundles.lock().has(hash))
     }
 
     fn list(&self) -> Result<Vec<BlobHash>, BlobError> {
-        let mut found = Vec::new();
+        self.refresh_bundles()?;
+        let mut found: BTreeSet<BlobHash> = self.bundles.lock().hashes().collect();
         for first in read_names(&self.dir)?.into_iter().filter(|name| name.len() == 2) {
             for rest in read_names(&self.dir.join(&first))? {
                 found.extend(format!("{first}{rest}").parse::<BlobHash>());
             }
         }
-        Ok(found)
+        Ok(found.into_iter().collect())
     }
 
     fn remove(&self, hash: &BlobHash) -> Result<(), BlobError> {
         let path = self.path(hash);
         self.settled.lock().remove(hash);
+        self.refresh_bundles()?;
+        {
+            let mut bundles = self.bundles.lock();
+            let left = bundles.without(hash).map_err(|error| failed("reading", bundles.dir(), &error))?;
+            for (name, rest) in left {
+                let path = bundles.dir().join(&name);
+                // The others of its bundle first come to another one.
+                if let Some(rest) = rest {
+                    let mut unfinished = Unfinished::default();
+                    let to = bundles.dir().join(&rest.name);
+                    unfinished.write(self.temporary_dir().join(self.temporary_name()), to, &rest.bytes)?;
+                    unfinished.sync()?;
+                    unfinished.finish()?;
+                    sync_dir(bundles.dir()).map_err(|error| failed("syncing", bundles.dir(), &error))?;
+                    bundles.add(&rest);
+                }
+                match fs::remove_file(&path) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        return Err(failed("removing", &path, &error));
+                    }
+                    _ => bundles.forget(&name),
+                }
+            }
+        }
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("removing", &path, &error)),
             _ => Ok(()),

@@ -6,6 +6,7 @@
 //! <dir>/durable               hint: up to where everything is on disk
 //! <dir>/segments/00000001.log frames of all streams, in the order they were committed
 //! <dir>/blobs/ab/cdef…        the blob store ([`FileBlobs`])
+//! <dir>/blobs/bundles/…       of it: small blobs that were put together
 //! ```
 //!
 //! # Writing
@@ -39,6 +40,7 @@
 //! and a clean close leave the same.
 
 mod blobs;
+mod bundles;
 mod commit;
 mod format;
 #[cfg(any(test, feature = "test-support"))]

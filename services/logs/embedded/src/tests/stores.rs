@@ -126,6 +126,114 @@ fn many_are_put_at_once() {
     assert_eq!(store.blobs.put_many(&[]), Ok(vec![]));
 }
 
+/// The files of a store's bundles.
+fn bundles(store: &Store) -> Vec<PathBuf> {
+    let entries = fs::read_dir(store.dir.path().join("blobs/bundles"));
+    entries.into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
+}
+
+#[test]
+fn small_blobs_that_are_put_together_share_a_file() {
+    let mut store = Store::new();
+    let before = FileBlobs::open_reader(store.dir.path().join("blobs"));
+    assert_eq!(before.list(), Ok(vec![]));
+    let large = vec![7; 100_000];
+    let group = [&b"one"[..], b"two", b"", &large, b"one"];
+    let hashes = store.blobs.put_many(&group).unwrap();
+    assert_eq!((bundles(&store).len(), store.blobs.path(&hashes[3]).exists()), (1, true));
+    // Of what is there nothing is written again, and what comes alone has a file of its own.
+    store.blobs.put_many(&[b"two", b"three"]).unwrap();
+    let three = BlobHash::of(b"three");
+    assert_eq!((bundles(&store).len(), store.blobs.path(&three).exists()), (1, true));
+    for again in [false, true] {
+        if again {
+            store.crash();
+        }
+        let reader = FileBlobs::open_reader(store.dir.path().join("blobs"));
+        let shared = FileBlobs::open_shared(store.dir.path().join("blobs")).unwrap();
+        for blobs in [&*store.blobs, &before, &reader, &shared] {
+            for (hash, bytes) in hashes.iter().zip(group) {
+                assert_eq!((blobs.has(hash), blobs.get(hash).as_deref()), (Ok(true), Ok(bytes)));
+            }
+            assert_eq!(blobs.list().unwrap().len(), 5);
+            let absent = BlobHash::of(b"absent");
+            assert_eq!((blobs.has(&absent), blobs.get(&absent)), (Ok(false), Err(BlobError::Missing(absent))));
+        }
+        assert_eq!(store.blobs.put_many(&group).unwrap(), hashes);
+        assert_eq!(bundles(&store).len(), 1);
+    }
+    // Where several write, each blob can be found by its name.
+    let shared = FileBlobs::open_shared(store.dir.path().join("blobs")).unwrap();
+    for hash in shared.put_many(&[b"four", b"five"]).unwrap() {
+        assert!(shared.path(&hash).exists());
+    }
+    // One that is removed takes none with it.
+    let others = [hashes[0], hashes[2]];
+    store.blobs.remove(&hashes[1]).unwrap();
+    for again in [false, true] {
+        if again {
+            store.crash();
+        }
+        assert_eq!(store.blobs.get(&hashes[1]), Err(BlobError::Missing(hashes[1])));
+        assert!(others.iter().all(|hash| store.blobs.get(hash).is_ok()));
+    }
+    others.iter().for_each(|hash| store.blobs.remove(hash).unwrap());
+    assert_eq!((bundles(&store).len(), store.blobs.list().unwrap().len()), (0, 4));
+}
+
+#[test]
+fn what_is_damaged_of_a_bundle_is_named_and_mended() {
+    let group = [&b"the first"[..], b"the second", b"the third"];
+    let head = 8 + 4 + 3 * 36 + 4;
+    // The magic, the count, a name, a length, the checksum; contents; all cut off but a part.
+    for (byte, first) in [(0, false), (9, false), (13, false), (46, false), (head - 1, false), (head + 2, true)] {
+        for alone in [false, true] {
+            let mut store = Store::new();
+            let hashes = store.blobs.put_many(&group).unwrap();
+            let path = bundles(&store).remove(0);
+            flip(&path, byte);
+            store.crash();
+            let reader = FileBlobs::open_reader(store.dir.path().join("blobs"));
+            for blobs in [&*store.blobs, &reader] {
+                for (hash, bytes) in hashes.iter().zip(group) {
+                    let wanted = match (first, *hash == hashes[0]) {
+                        (true, true) => {
+                            let place = format!("{} byte {head}", path.display());
+                            Err(BlobError::Damaged { hash: *hash, place })
+                        }
+                        (true, false) => Ok(bytes.to_vec()),
+                        (false, _) => Err(BlobError::Missing(*hash)),
+                    };
+                    assert_eq!(blobs.get(hash), wanted, "byte {byte}");
+                }
+            }
+            // By the same blobs again, or one by one.
+            let again = match alone {
+                false => store.blobs.put_many(&group).unwrap(),
+                true => group.iter().map(|bytes| store.blobs.put(bytes).unwrap()).collect(),
+            };
+            assert_eq!(again, hashes);
+            for again in [false, true] {
+                if again {
+                    store.crash();
+                }
+                for (hash, bytes) in hashes.iter().zip(group) {
+                    assert_eq!(store.blobs.get(hash).as_deref(), Ok(bytes), "byte {byte}, alone {alone}");
+                }
+            }
+        }
+    }
+    for length in [0, 5, 30, head, head + 12] {
+        let mut store = Store::new();
+        let hashes = store.blobs.put_many(&group).unwrap();
+        cut(&bundles(&store)[0], length);
+        store.crash();
+        assert!(hashes.iter().any(|hash| store.blobs.get(hash).is_err()));
+        store.blobs.put_many(&group).unwrap();
+        assert!(hashes.iter().all(|hash| store.blobs.get(hash).is_ok()), "cut at {length}");
+    }
+}
+
 #[test]
 fn a_blob_beyond_the_limit_is_refused() {
     let store = Store::new();
