@@ -25,6 +25,14 @@ pub struct IdError {
     pub text: String,
 }
 
+/// Writes bytes, 32 at most, as hexadecimal text. Ids are written into every input's id and every blob's path.
+fn write_hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+    let mut text = [0; 64];
+    let text = text.get_mut(..2 * bytes.len()).ok_or(fmt::Error)?;
+    hex::encode_to_slice(bytes, text).map_err(|_| fmt::Error)?;
+    f.write_str(std::str::from_utf8(text).map_err(|_| fmt::Error)?)
+}
+
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident, $what:literal;)*) => {$(
         $(#[$doc])*
@@ -46,7 +54,7 @@ macro_rules! ids {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&hex::encode(self.0))
+                write_hex(f, &self.0)
             }
         }
 
@@ -156,7 +164,7 @@ impl BlobHash {
 
 impl fmt::Display for BlobHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex::encode(self.0))
+        write_hex(f, &self.0)
     }
 }
 

@@ -300,7 +300,7 @@ impl<R: Rules> Shell<R> {
             input_offset: offset.0,
             input_digest: digest,
             now,
-            input_id: InputId::new(format!("unreadable:{}", BlobHash(digest))),
+            input_id: InputId::default(),
             source: None,
             caused_by: None,
         };
@@ -308,7 +308,10 @@ impl<R: Rules> Shell<R> {
             Meta { actor: ActorId::SYSTEM, key: String::new(), traceparent: String::new(), header, kind: None };
         let frame = match InputFrame::decode(bytes) {
             Ok(frame) => frame,
-            Err(error) => return (meta, Err(Refused::new("unreadable", error))),
+            Err(error) => {
+                meta.header.input_id = unreadable(digest);
+                return (meta, Err(Refused::new("unreadable", error)));
+            }
         };
         meta.actor = frame.actor;
         meta.key = frame.key.clone();
@@ -316,6 +319,7 @@ impl<R: Rules> Shell<R> {
         meta.header.source = frame.source;
         meta.header.caused_by = frame.caused_by;
         if frame.input_id.as_str().is_empty() {
+            meta.header.input_id = unreadable(digest);
             return (meta, Err(Refused::new("unreadable", "the input has no id: its sender must give it one")));
         }
         meta.header.input_id = frame.input_id.clone();
@@ -580,6 +584,11 @@ fn encode(records: &[EventRecord], mut tail: Tail) -> Result<(Vec<Vec<u8>>, Tail
         tail = Tail { sequence: record.sequence, term: record.term, link };
     }
     Ok((frames, tail))
+}
+
+/// The id of an input that has none that can be read.
+fn unreadable(digest: [u8; 32]) -> InputId {
+    InputId::new(format!("unreadable:{}", BlobHash(digest)))
 }
 
 fn nothing(reason: &str) -> PartitionEvent {

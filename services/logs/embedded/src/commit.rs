@@ -247,6 +247,7 @@ impl Committer {
             group.iter().filter(|item| matches!(item, Item::Append { .. })).filter(of_kind).count()
         };
         self.several = (2..=FEW).contains(&count(true).max(count(false)));
+        self.shared.view.lock().committing = true;
         Some(group)
     }
 
@@ -354,6 +355,7 @@ impl Committer {
                 }
             }
             view.admit_written(index, byte, all, &tails, self.shared.options.hot_bytes);
+            view.committing = false;
             view.due()
         };
         for one in told {

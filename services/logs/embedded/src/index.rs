@@ -114,6 +114,8 @@ pub(crate) struct View {
     pub(crate) segments: Vec<Arc<Segment>>,
     pub(crate) streams: BTreeMap<Stream, StreamState>,
     pub(crate) closed: bool,
+    /// A group is being written: what comes meanwhile goes with the next one, and is decided as one, too.
+    pub(crate) committing: bool,
     hot_order: VecDeque<Stream>,
     hot_bytes: u64,
     cursors: VecDeque<Cursor>,
@@ -174,6 +176,13 @@ impl StreamState {
         self.waiters.push((beyond, waiter));
     }
 
+    /// The writer that waits for what is there by now.
+    fn take_attending(&mut self) -> Option<Completer<()>> {
+        let end = Offset(self.accepted_end());
+        let due = self.attending.as_mut()?.waits.take_if(|(beyond, _)| end > *beyond);
+        due.map(|(_, waiter)| waiter)
+    }
+
     fn take_due(&mut self, woken: &mut Vec<Completer<()>>) {
         let end = Offset(self.end);
         if self.waiters.iter().any(|(beyond, _)| end > *beyond) {
@@ -181,6 +190,7 @@ impl StreamState {
             self.waiters = rest;
             woken.extend(due.into_iter().map(|(_, waiter): (Offset, Completer<()>)| waiter));
         }
+        woken.extend(self.take_attending());
     }
 }
 
@@ -275,20 +285,20 @@ impl View {
         }
     }
 
-    /// Takes inputs that wait to be written now; gives the writer that waits for them.
+    /// Takes inputs that wait to be written now; gives the writer that waits for them, unless it is better woken for
+    /// all that come until the group that is being written is.
     pub(crate) fn accept(&mut self, stream: Stream, records: &[Arc<[u8]>]) -> Option<Completer<()>> {
+        let committing = self.committing;
         let state = self.streams.entry(stream).or_default();
         state.accepted.extend(records.iter().map(Arc::clone));
-        let end = Offset(state.accepted_end());
-        let attending = state.attending.as_mut()?;
-        let due = attending.waits.take_if(|(beyond, _)| end > *beyond);
-        due.map(|(_, waiter)| waiter)
+        if committing { None } else { state.take_attending() }
     }
 
     /// Forgets what waits to be written, for it is refused; gives the partitions whose writers were shown some of it,
     /// and those writers, if they wait.
     pub(crate) fn refuse_accepted(&mut self) -> (Vec<Partition>, Vec<Completer<()>>) {
         let (mut misled, mut woken) = (Vec::new(), Vec::new());
+        self.committing = false;
         for (stream, state) in &mut self.streams {
             state.accepted.clear();
             if let Stream::Inputs(partition) = stream
