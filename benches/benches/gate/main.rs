@@ -266,7 +266,7 @@ fn merge_again(repositories: &gatelog_effects::git::Repositories, events: &[Gate
                     repositories.mirrors.repo_state(&project, &BTreeMap::new(), &BTreeMap::new())?;
                 }
             }
-            GateEvent::SubmitRequested(wanted) => match submitting::submit(repositories, wanted, None) {
+            GateEvent::SubmitRequested(wanted) => match submitting::submit(repositories, wanted, || None) {
                 SubmitOutcome::Merged => {}
                 other => return Err(format!("another merge than before: {other:?}").into()),
             },

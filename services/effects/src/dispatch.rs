@@ -316,8 +316,8 @@ fn perform(tools: &Tools, source: &dyn WorkSource, due: &Due) -> GateInput {
         }
         Work::Freeze(wanted) => FreezeDone { work, attempt, tenant, outcome: freeze::run(repositories, wanted) }.into(),
         Work::Submit(wanted) => {
-            let chain = source.chain(wanted.item);
-            SubmitDone { work, attempt, tenant, outcome: review::submit(repositories, wanted, chain.as_ref()) }.into()
+            let chain = || source.chain(wanted.item);
+            SubmitDone { work, attempt, tenant, outcome: review::submit(repositories, wanted, chain) }.into()
         }
         Work::Report(wanted) => {
             ReportDone { work, attempt, tenant, failed: review::report(connections, wanted) }.into()

@@ -24,10 +24,14 @@ pub fn find_changes(connections: &Connections, wanted: &ChangesWanted, attempt: 
 
 /// Moves each branch from what was tested on to what was tested. A branch that has moved ends it:
 /// nothing that comes after is touched. `chain` is how what was tested came about: where it was made elsewhere, it is
-/// made again here.
-pub fn submit(repositories: &Repositories, wanted: &SubmitRequested, chain: Option<&Chain>) -> SubmitOutcome {
-    let all = |ensured: bool| -> Result<SubmitOutcome, Trouble> {
-        if let Some(chain) = chain.filter(|_| ensured) {
+/// made again here; it is asked for only then.
+pub fn submit(
+    repositories: &Repositories,
+    wanted: &SubmitRequested,
+    chain: impl Fn() -> Option<Chain>,
+) -> SubmitOutcome {
+    let all = |ensured: Option<&Chain>| -> Result<SubmitOutcome, Trouble> {
+        if let Some(chain) = ensured {
             chain::ensure(repositories, &format!("submit-{}", wanted.work), chain)?;
         }
         for target in &wanted.targets {
@@ -43,10 +47,12 @@ pub fn submit(repositories: &Repositories, wanted: &SubmitRequested, chain: Opti
     };
     // Of several branches none moves before all that was tested is here. A single one tells itself when it is not, which
     // is seldom: nearly always it was prepared here.
-    let several = wanted.targets.len() > 1;
-    let outcome = match all(several) {
-        Err(Trouble { code, .. }) if code == COMMIT_MISSING && chain.is_some() && !several => all(true),
-        outcome => outcome,
+    let outcome = match wanted.targets.as_slice() {
+        [_] => match all(None) {
+            Err(missing) if missing.code == COMMIT_MISSING => chain().map_or(Err(missing), |chain| all(Some(&chain))),
+            outcome => outcome,
+        },
+        _ => all(chain().as_ref()),
     };
     outcome.unwrap_or_else(|Trouble { code, message, again }| SubmitOutcome::Failed { code, message, again })
 }

@@ -142,12 +142,12 @@ fn another_merger_makes_the_very_commits_again_or_says_that_it_cannot() {
     let (one, both) = (wanted(vec![target.clone()]), wanted(vec![target.clone(), target]));
     for (name, wanted) in [("fourth", &one), ("fifth", &both)] {
         let other = merger(root.path(), name);
-        let outcome = submit(&other, wanted, None);
+        let outcome = submit(&other, wanted, || None);
         assert!(matches!(&outcome, SubmitOutcome::Failed { code, again: true, .. } if code == COMMIT_MISSING));
-        assert_eq!(submit(&other, wanted, Some(&chain)), SubmitOutcome::Merged);
+        assert_eq!(submit(&other, wanted, || Some(chain.clone())), SubmitOutcome::Merged);
     }
     let other = merger(root.path(), "sixth");
-    let outcome = submit(&other, &one, Some(&Chain { dated: dated.plus_seconds(1), ..chain.clone() }));
+    let outcome = submit(&other, &one, || Some(Chain { dated: dated.plus_seconds(1), ..chain.clone() }));
     assert!(matches!(&outcome, SubmitOutcome::Failed { code, .. } if code == "not-reproduced"), "{outcome:?}");
 
     let third = merger(root.path(), "third");

@@ -21,6 +21,12 @@
 //! A full segment is sealed with a footer (counts, index, SHA-256 over all before) and never
 //! changes again, without what zeros were left; the next one names its digest.
 //!
+//! A partition's writer in this process is shown its inputs while they still wait to be written
+//! ([`gatelog_event_log::EventWriter::accepted`]): what it appends stands behind them, in the same frame or a later one, so it
+//! is never there without them. The commit waits for it, half a millisecond at most ([`Options::linger`]), and both share the
+//! sync. What comes while a group is being written is shown with the next one. Where inputs that were shown are refused for
+//! want of room, the claim has ended: the offsets go to others.
+//!
 //! # Opening
 //! Sealed segments are taken at their footer's word (lengths, checksums, the digest named by the next
 //! one); the last segment is read frame by frame. Only its physically last frame may be cut off, and

@@ -39,8 +39,9 @@ pub struct Options {
     pub queue_bytes: u64,
     /// The most bytes of records one commit takes, unless a single append has more.
     pub group_bytes: u64,
-    /// How long a commit waits for more after one that a few appends shared; who appends alone never waits.
-    /// (PostgreSQL: `commit_delay` with `commit_siblings`.)
+    /// How long a commit waits for more after one that a few appends shared (PostgreSQL: `commit_delay` with
+    /// `commit_siblings`), and at most for what a partition's writer decides of the inputs in it; who appends alone,
+    /// and no writer attends, never waits.
     pub linger: Duration,
     /// How many bytes of the newest records are kept in memory for readers at the tail.
     pub hot_bytes: u64,
