@@ -9,6 +9,7 @@
 //! better, never worse.
 #![expect(clippy::expect_used, clippy::panic, reason = "a test suite: a broken promise is a panic that names it")]
 
+mod accepted;
 mod blobs;
 mod presence;
 mod tools;
@@ -21,6 +22,7 @@ use gatelog_record::{ChainLink, Domain, Partition, Stream};
 use crate::contract::{Claim, EventWriter, Log, LogError, Offset, ReadLimit, ReadRecord};
 use crate::history::{self, Broken, HistoryReader, Step, Tail, VerifyError};
 
+use accepted::{no_event_outlives_the_input_it_follows, the_writer_may_see_what_is_accepted};
 pub use blobs::{BLOB_CASES, BlobCase, BlobHarness, run_blobs};
 pub use presence::{PRESENCE_CASES, PresenceCase, PresenceHarness, run_presence};
 pub use tools::{Scribe, arrived, event_record, input, read_all};
@@ -554,70 +556,6 @@ fn seeking_finds_the_event(harness: &mut dyn Harness) -> Outcome {
     }
     assert_eq!(log.seek(GATE, 0), log.seek(GATE, 1));
     assert_eq!(log.seek(GATE, 101).expect("it can be sought"), log.end(EVENTS).expect("the end is known"));
-    Outcome::Passed
-}
-
-fn the_writer_may_see_what_is_accepted(harness: &mut dyn Harness) -> Outcome {
-    let log = harness.log();
-    let (mut scribe, mut writer, _) = claim(&*log, GATE);
-    put(&*log, INPUTS, &[input("before")]);
-    for round in 0..50 {
-        let end = log.end(INPUTS).expect("the end is known");
-        let waiting = writer.awaits(end).expect("the writer may wait");
-        let records = [input(&format!("{round} one")), input(&format!("{round} two"))];
-        let coming = log.append_inputs(INPUTS, records.to_vec());
-        if let Some(waiting) = waiting {
-            arrived(waiting);
-        }
-        let early = writer.accepted(end, ReadLimit::default()).expect("the writer may ask");
-        let event = writer.append(scribe.several(1));
-        let offsets = arrived(coming).expect("appended");
-        arrived(event).expect("appended");
-        // All of it or nothing, and just as it stands there for everybody afterwards.
-        if !early.records.is_empty() {
-            let found: Vec<_> = early.records.iter().map(|record| (record.offset, record.bytes.clone())).collect();
-            assert_eq!(found, offsets.into_iter().zip(records).collect::<Vec<_>>());
-            let after = log.read(INPUTS, end, ReadLimit::default()).expect("it can be read");
-            assert_eq!(after.records, early.records);
-        } else {
-            assert_eq!(early.next, end);
-        }
-        let end = log.end(INPUTS).expect("the end is known");
-        let nothing = writer.accepted(end, ReadLimit::default()).expect("the writer may ask");
-        assert_eq!((nothing.records.len(), nothing.next), (0, end), "what is there is read, not shown");
-    }
-    // Who is fenced is shown nothing more.
-    let (_, mut newer, _) = claim(&*log, GATE);
-    let end = log.end(INPUTS).expect("the end is known");
-    match writer.accepted(end, ReadLimit::default()) {
-        Ok(batch) => assert!(batch.records.is_empty()),
-        Err(error) => assert_eq!(error, LogError::Fenced { partition: GATE, term: 1 }),
-    }
-    assert_eq!(newer.accepted(end, ReadLimit::default()).expect("the newest may ask").next, end);
-    Outcome::Passed
-}
-
-fn no_event_outlives_the_input_it_follows(harness: &mut dyn Harness) -> Outcome {
-    for round in 0..20 {
-        let log = harness.log();
-        let (mut scribe, mut writer, _) = claim(&*log, GATE);
-        let before = bytes_of(&*log, EVENTS).len();
-        let end = log.end(INPUTS).expect("the end is known");
-        let record = input(&format!("round {round}"));
-        let coming = log.append_inputs(INPUTS, vec![record.clone()]);
-        let early = writer.accepted(end, ReadLimit::default()).expect("the writer may ask");
-        let decided = (!early.records.is_empty()).then(|| writer.append(scribe.several(1)));
-        drop((log, writer));
-        harness.crash();
-        let log = harness.log();
-        let there = bytes_of(&*log, INPUTS).contains(&record);
-        if decided.is_some() && bytes_of(&*log, EVENTS).len() > before {
-            assert!(there, "an event of round {round} is there without its input");
-        }
-        if coming.wait_for(PATIENCE).ok().flatten().is_some_and(|result| result.is_ok()) {
-            assert!(there, "what was acknowledged is kept");
-        }
-    }
     Outcome::Passed
 }
 

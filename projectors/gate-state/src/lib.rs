@@ -21,7 +21,7 @@ pub struct Gate;
 
 impl DomainState for Gate {
     const DOMAIN: Domain = Domain::Gate;
-    const LIVE_SCHEMA: u32 = 7;
+    const LIVE_SCHEMA: u32 = 8;
     const READ_SCHEMA: u32 = 3;
     type Live<B: Backing> = GateLive<B>;
     type Read<B: Backing> = GateRead<B>;

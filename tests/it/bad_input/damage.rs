@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use gatelog_event_log::{Log, Offset, ReadLimit};
-use gatelog_log_embedded::{EmbeddedLog, Options};
+use gatelog_event_log::{Blobs, Log, Offset, ReadLimit};
+use gatelog_log_embedded::{EmbeddedLog, FileBlobs, Options};
 use gatelog_record::Stream;
 
 use super::contains;
@@ -392,8 +392,31 @@ fn a_missing_or_damaged_blob_is_an_error_of_its_tenant_alone() {
     }
 }
 
+/// The file of a blob, for itself: taken out of its bundle if it was put together with others.
 fn blob_path(site: &Site, hash: &str) -> PathBuf {
-    site.path().join("log/blobs").join(&hash[..2]).join(&hash[2..])
+    let path = site.path().join("log/blobs").join(&hash[..2]).join(&hash[2..]);
+    if !path.exists() {
+        let blobs = FileBlobs::open_shared(site.path().join("log/blobs")).unwrap();
+        let hash = hash.parse().unwrap();
+        let bytes = blobs.get(&hash).unwrap();
+        blobs.remove(&hash).unwrap();
+        blobs.put(&bytes).unwrap();
+    }
+    path
+}
+
+/// What is kept of a blob, wherever it lies.
+fn kept(site: &Site, hash: &str) -> Option<Vec<u8>> {
+    FileBlobs::open_reader(site.path().join("log/blobs")).get(&hash.parse().unwrap()).ok()
+}
+
+/// Changes a byte of a blob where it lies in a bundle.
+fn flip_in_bundle(site: &Site, sound: &[u8]) {
+    let within = |bytes: &[u8]| bytes.windows(sound.len()).position(|window| window == sound);
+    let bundles = content(&site.path().join("log/blobs/bundles"));
+    let mut found = bundles.into_iter().filter_map(|(path, bytes)| within(&bytes).map(|at| (path, bytes, at)));
+    let (path, bytes, at) = found.next().expect("it lies in a bundle");
+    write(&path, &flipped(&bytes, at + sound.len() / 2));
 }
 
 /// The blob of a project's `zuul.yaml` on master, as it was read last.
@@ -415,20 +438,25 @@ fn a_lost_configuration_file_is_put_back_from_its_repository_or_is_an_error_of_i
     let server = site.start();
     server.wait_configured();
     let file = config_file(&site, "test", &format!("{HOST}/config"));
-    let path = blob_path(&site, &file);
-    let sound = std::fs::read(&path).unwrap();
+    let sound = kept(&site, &file).expect("it is there");
     // A change to the configuration is tested with a layout made of all files of the tenant: its own, and this one.
     let configures = |name: &str| {
         let jobs = format!("{JOBS}\n- job:\n    name: {name}\n");
         site.push("project", name, name, &[("zuul.yaml", &jobs)]);
     };
-    for (what, bytes, _) in losses(&sound) {
-        lose(&path, bytes);
+    let heals = |what: &str| {
         configures(what);
         assert_eq!(server.wait_verdict("check", "project", what), "SUCCESS", "{what}: {}", server.log());
-        assert_eq!(std::fs::read(&path).ok().as_ref(), Some(&sound), "{what}: it is back, byte for byte");
+        assert_eq!(kept(&site, &file).as_ref(), Some(&sound), "{what}: it is back, byte for byte");
         contains(&server.log(), &["put back from the repository", &file]);
         site.write("server.log", "");
+    };
+    flip_in_bundle(&site, &sound);
+    heals("flipped-in-its-bundle");
+    let path = blob_path(&site, &file);
+    for (what, bytes, _) in losses(&sound) {
+        lose(&path, bytes);
+        heals(what);
     }
     server.wait_idle();
     server.stop();
@@ -462,7 +490,7 @@ fn a_lost_configuration_file_is_put_back_from_its_repository_or_is_an_error_of_i
     let server = site.start();
     configures("healed");
     assert_eq!(server.wait_verdict("check", "project", "healed"), "SUCCESS", "{}", server.log());
-    assert_eq!(std::fs::read(&path).ok(), Some(sound));
+    assert_eq!(kept(&site, &file), Some(sound));
     server.stop();
     let (code, out, err) = site.gatelog(&["log", "verify"]);
     assert_eq!(code, 0, "{out}{err}");

@@ -197,7 +197,9 @@ impl Observer {
                 self.end((event.finished.build, event.finished.attempt), event.finished.result.word());
             }
             GateEvent::LeaseEndWanted(event) if event.reason == "canceled" => {
-                self.end((event.build, event.attempt), "ABORTED");
+                // What was just told to go on is at its end before it hears that it is not wanted any more.
+                let goes_on = self.resumed.iter().any(|(build, ..)| *build == event.build);
+                self.end((event.build, event.attempt), if goes_on { "SUCCESS" } else { "ABORTED" });
             }
             GateEvent::BuildPaused(event) => {
                 self.paused.insert(event.paused.build, event.paused.data.clone());
@@ -312,12 +314,12 @@ impl Observer {
             "needs-gone" | "needs-missing" | "needs-abandoned" | "needs-outdated" | "circle-abandoned" => {
                 class.push("dependency-failed");
             }
-            _ if needs_failing => class.push("dependency-failed"),
+            _ if needs_failing && code != "reported" => class.push("dependency-failed"),
             "cannot-merge" => class.push("missing-requirement"),
             // Each of them is told.
             "needs-other-queue" => class.extend(detail.matches("which is gated in queue").map(|_| "no-shared-queue")),
             "dependency-cycle" => class.push("cycle-not-allowed"),
-            "limit" => class.push("pipeline-limit"),
+            "limit" | "needs-over-limit" => class.push("pipeline-limit"),
             // It stood on what is wrong and was not even merged.
             "config-error" if kind.is_none() => class.push("config-error"),
             _ => {}

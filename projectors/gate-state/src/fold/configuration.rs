@@ -1,10 +1,12 @@
 //! Tenants, files, layouts, branches.
 
+use std::collections::BTreeSet;
+
 use gatelog_record::draft::gate::{
     BranchMoved, ConfigRead, ConfigReadWanted, LayoutActivated, LayoutOutcome, LayoutPurpose, LayoutReady,
     LayoutWanted, TenantConfigured,
 };
-use gatelog_record::{EventRecord, WorkId};
+use gatelog_record::{EventRecord, ItemId, WorkId};
 use gatelog_tables::{Backing, FoldRefused, Table, TableDef, TableExt};
 
 use crate::live::{BuildsetProblem, GateTables, LayoutRow, PendingRow, Phase, ProblemKind, TenantRow, UnreadRow, Work};
@@ -80,6 +82,7 @@ impl<B: Backing> GateTables<B> {
             read: false,
             stale: true,
             config_reads: before.as_ref().map(|row| row.config_reads.clone()).unwrap_or_default(),
+            unread_merges: BTreeSet::new(),
             layout_work: before.as_ref().and_then(|row| row.layout_work),
             layout_problem: before.as_ref().and_then(|row| row.layout_problem.clone()),
             triggers: before.as_ref().map(|row| row.triggers).unwrap_or_default(),
@@ -113,7 +116,12 @@ impl<B: Backing> GateTables<B> {
         record: &EventRecord,
         event: &ConfigReadWanted,
     ) -> Result<(), FoldRefused> {
-        self.tenants.update(&event.tenant, |tenant| tenant.config_reads.push(event.work))?;
+        self.tenants.update(&event.tenant, |tenant| {
+            tenant.config_reads.push(event.work);
+            event.projects.iter().for_each(|one| {
+                tenant.unread_merges.remove(&one.project);
+            });
+        })?;
         self.ask(record, event.work, &event.tenant, Work::ConfigRead(event.clone()))
     }
 
@@ -245,6 +253,29 @@ impl<B: Backing> GateTables<B> {
             None => {
                 self.branches.delete(&key)?;
             }
+        }
+        match event.by {
+            Some(item) => self.configuration_merged(&event.tenant, &event.at.project, item),
+            None => Ok(()),
+        }
+    }
+
+    /// An item was merged: that its project's configuration is to be read, if it may have changed that.
+    fn configuration_merged(&mut self, tenant: &str, project: &str, item: ItemId) -> Result<(), FoldRefused> {
+        let buildset = self.items.get(&item)?.and_then(|row| row.buildset);
+        let set = match &buildset {
+            Some(buildset) => self.buildsets.get(buildset)?,
+            None => None,
+        };
+        let state = set.as_ref().and_then(|set| set.state.as_ref());
+        if state.is_some_and(|state| !state.item_touches_config && state.files.is_some()) {
+            return Ok(());
+        }
+        let reads = |tenant: &TenantRow| tenant.project(project).is_some_and(|one| one.reads_config);
+        if self.tenants.get(&tenant.to_owned())?.is_some_and(|tenant| reads(&tenant)) {
+            self.tenants.update(&tenant.to_owned(), |row| {
+                row.unread_merges.insert(project.to_owned());
+            })?;
         }
         Ok(())
     }

@@ -439,18 +439,21 @@ impl<B: Backing> GateTables<B> {
     pub(super) fn submitted(&mut self, record: &EventRecord, event: &Submitted) -> Result<(), FoldRefused> {
         self.answered(event.item, event.done.work)?;
         // What is said to be merged already is merged, whoever did it: all the item's changes.
-        match &event.done.outcome {
-            SubmitOutcome::Merged => {}
-            SubmitOutcome::Refused { code, .. } if code == "already-merged" => {}
-            _ => return Ok(()),
-        }
+        let merged = match &event.done.outcome {
+            SubmitOutcome::Merged => true,
+            SubmitOutcome::Refused { code, .. } => code == "already-merged",
+            SubmitOutcome::BaseMoved { .. } | SubmitOutcome::Failed { .. } => return Ok(()),
+        };
         let item = self.items.need(&event.item)?;
         for subject in &item.subjects {
             let key = (item.tenant.clone(), subject.project.clone(), subject_name(subject));
             self.changes.change(&key, &mut |row| {
-                row.facts.open = false;
-                row.facts.merged = true;
-                row.closed = row.closed.or(Some(record.sequence));
+                row.submitted.clone_from(&subject.patchset);
+                if merged {
+                    row.facts.open = false;
+                    row.facts.merged = true;
+                    row.closed = row.closed.or(Some(record.sequence));
+                }
             })?;
         }
         Ok(())

@@ -44,9 +44,10 @@ impl<B: Backing> GateTables<B> {
             // An answer to an older question says nothing new.
             let known = self.changes.get(&key)?;
             if known.as_ref().is_none_or(|row| row.as_of <= pending.requested) {
-                let before = known.and_then(|row| row.closed);
+                let (before, submitted) = known.map_or((None, None), |row| (row.closed, row.submitted.clone()));
                 let closed = if facts.open { None } else { before.or(Some(record.sequence)) };
-                self.changes.put(key, ChangeRow { facts: facts.clone(), as_of: pending.requested, closed })?;
+                let as_of = pending.requested;
+                self.changes.put(key, ChangeRow { facts: facts.clone(), as_of, closed, submitted })?;
             }
         }
         for missing in &found.missing {

@@ -1,5 +1,7 @@
 //! Tenants, their configuration files, their layouts, the tips of their branches.
 
+use std::collections::BTreeSet;
+
 use gatelog_record::draft::gate::{
     ConfigFileSet, ProjectBranch, ProjectProblem, TenantLoaded, TenantProject, TriggerIntake,
 };
@@ -32,6 +34,8 @@ pub struct TenantRow {
     pub stale: bool,
     /// Reads of configuration files under way.
     pub config_reads: Vec<WorkId>,
+    /// Projects (canonical names) of which the gate has merged configuration that nobody has read since.
+    pub unread_merges: BTreeSet<String>,
     /// The making of its layout under way.
     pub layout_work: Option<WorkId>,
     /// Why the newest layout could not be made: code and text. The one before stays in force.

@@ -29,6 +29,8 @@ pub struct ChangeRow {
     pub as_of: u64,
     /// The event by which the change became known to be closed, while it is.
     pub closed: Option<u64>,
+    /// The patchset that a gate has merged, or tried to, while this was known.
+    pub submitted: Option<String>,
 }
 
 /// Triggers that wait, by tenant and the sequence of their input.

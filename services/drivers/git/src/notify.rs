@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::error::ForgeError;
+use crate::forge::Forge;
 
 /// How often the directory is looked at. A glance costs a few microseconds.
 const GLANCE: Duration = Duration::from_millis(20);
@@ -66,6 +67,18 @@ impl Notifier {
         }
         found.sort();
         Ok(found)
+    }
+}
+
+impl Forge {
+    /// Leaves word of what was merged here, as a hook does of a push. Without it, it is found when refs are looked at
+    /// the next time.
+    pub(crate) fn leave_word(&self, project: &str) {
+        if let Some(directory) = &self.config.notify
+            && let Err(error) = fs::write(directory.join(spool_name(project)), [])
+        {
+            tracing::debug!(project, %error, "no word is left of a merge");
+        }
     }
 }
 

@@ -146,6 +146,7 @@ impl Forge {
                 refs::compare_and_swap(repo, project, &name, Some(*commit), None, &who, &message)?;
             }
         }
+        self.leave_word(&request.project);
         Ok(())
     }
 }

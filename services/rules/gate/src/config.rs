@@ -213,7 +213,9 @@ impl Decision<'_> {
         let Some(branch) = event.branch.clone() else { return Ok(()) };
         let at = ProjectBranch { connection: event.connection.clone(), project: event.project.clone(), branch };
         let moved = self.note_branch(tenant, &at, event.old_commit.clone(), event.commit.clone(), None)?;
-        if !moved {
+        // What the gate has merged itself is no news, but its configuration was not read yet.
+        let unread = self.tenant(tenant).is_some_and(|row| row.unread_merges.contains(&at.project));
+        if !moved && !unread {
             return Ok(());
         }
         let key = (tenant.to_owned(), at.project.clone(), at.branch.clone());

@@ -23,6 +23,9 @@ pub(crate) struct Ground {
     preparing: usize,
     /// Where branches stand without any of them.
     pins: BTreeMap<ProjectBranch, String>,
+    /// The branches that somebody else has moved since those ahead were put on them. Zuul: what comes behind is put on
+    /// what is there now.
+    moved: BTreeSet<ProjectBranch>,
     /// The branches that those touch which are not prepared, or come behind one that is not.
     touched: BTreeSet<ProjectBranch>,
 }
@@ -48,8 +51,15 @@ impl Ground {
             // that was ahead of it has been merged since.
             Some(state) if self.preparing == 0 => {
                 for branch in &state.branches {
-                    if !self.pins.contains_key(&branch.at) {
+                    if self.pins.contains_key(&branch.at) || self.moved.contains(&branch.at) {
+                        continue;
+                    }
+                    let key = (row.tenant.clone(), branch.at.project.clone(), branch.at.branch.clone());
+                    let tip = decision.gate().branches.row(&key);
+                    if tip.is_none_or(|tip| *tip == branch.ahead) {
                         self.pins.insert(branch.at.clone(), branch.ahead.clone());
+                    } else {
+                        self.moved.insert(branch.at.clone());
                     }
                 }
                 return;

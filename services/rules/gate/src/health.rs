@@ -3,14 +3,14 @@
 
 use gatelog_deciding::Refusal;
 use gatelog_gate_state::live::{Ahead, BuildState, ItemRow, Phase, ProblemKind, Work};
-use gatelog_record::draft::gate::{BuildResult, ChangeKey, Subject};
+use gatelog_record::draft::gate::{BuildResult, ChangeFacts, ChangeKey, Subject};
 use gatelog_record::{BuildId, ItemId};
 use gatelog_rules_config::Pipeline;
 use gatelog_rules_config::objects::pipeline::Manager;
 
 use crate::decision::Decision;
 use crate::dependencies::has_topic;
-use crate::queue_pass::Walk;
+use crate::queue_pass::{JOB_FAILED, Walk};
 use crate::requirements;
 
 /// Which of an item's changes moved on without it, and how: a code and a sentence.
@@ -124,15 +124,30 @@ impl Decision<'_> {
         ahead: &[ItemId],
     ) -> Result<Vec<ItemId>, (&'static str, String)> {
         let mut found = Vec::new();
+        let own: Vec<ChangeKey> = row.subjects.iter().filter_map(Subject::change_key).collect();
         if !minds_needs(walk.pipeline) {
+            // Zuul: a change fails with one that it needs, wherever that stands, also where it may do without. What is
+            // about to be merged ahead is out of the way first.
+            let leaving = || walk.chain.iter().any(|ahead| self.is_leaving(*ahead));
+            if walk.pipeline.manager == Manager::Dependent && !leaving() {
+                let needs = self.needs_of_group(walk.tenant, &own).into_iter();
+                found.extend(
+                    needs
+                        .flat_map(|need| self.items_of(walk.tenant, &need))
+                        .filter(|item| self.item(*item).is_some_and(|row| row.pipeline == walk.pipeline.name)),
+                );
+            }
             return Ok(found);
         }
-        let own: Vec<ChangeKey> = row.subjects.iter().filter_map(Subject::change_key).collect();
-        let mut missing: Vec<String> = Vec::new();
+        let mut missing = self.gated_apart(walk, &own);
         for need in self.needs_of_group(walk.tenant, &own) {
+            // Where a patchset stays when there is a newer one, it is not what is needed any more.
+            let newest = self.change(walk.tenant, &need).and_then(|row| row.facts.subject.patchset.as_ref());
+            let kept = walk.pipeline.manager == Manager::Dependent && !walk.pipeline.dequeue_on_new_patchset;
             let holds = |item: &&ItemId| {
                 let subjects = self.item(**item).map(|row| row.subjects.as_slice()).unwrap_or_default();
-                subjects.iter().any(|one| one.change_key().as_ref() == Some(&need))
+                let is_it = |one: &Subject| one.change_key().as_ref() == Some(&need);
+                subjects.iter().any(|one| is_it(one) && (!kept || one.patchset.as_ref() == newest))
             };
             if let Some(item) = ahead.iter().find(holds) {
                 found.push(*item);
@@ -157,14 +172,44 @@ impl Decision<'_> {
         }
     }
 
+    /// Which changes of a circle are gated in another queue by now than one that needs them: what does not share a queue
+    /// does not merge together.
+    fn gated_apart(&self, walk: &Walk<'_>, group: &[ChangeKey]) -> Vec<String> {
+        let mut apart = Vec::new();
+        if group.len() < 2 || walk.pipeline.manager != Manager::Dependent {
+            return apart;
+        }
+        let facts = |key: &ChangeKey| self.change(walk.tenant, key).map(|row| &row.facts);
+        let queue_of = |facts: &ChangeFacts| {
+            let subject = &facts.subject;
+            walk.layout.queue_name(&walk.pipeline.name, &subject.project, subject.branch.as_deref())
+        };
+        for (key, of_member) in group.iter().filter_map(|key| Some((key, facts(key)?))) {
+            let needs = self.needs_of(walk.tenant, key);
+            for need in needs.iter().filter(|need| group.contains(need)).filter_map(facts) {
+                let url = &need.subject.url;
+                if !need.merged && queue_of(need) != queue_of(of_member) && !apart.contains(url) {
+                    apart.push(url.clone());
+                }
+            }
+        }
+        apart
+    }
+
     /// Why an item of a pipeline that merges could not be merged any more.
     pub(crate) fn cannot_merge(&self, walk: &Walk<'_>, row: &ItemRow) -> Option<String> {
         if walk.pipeline.manager != Manager::Dependent {
             return None;
         }
-        let keys = row.subjects.iter().filter_map(Subject::change_key);
-        keys.filter_map(|key| self.change(walk.tenant, &key))
-            .find_map(|change| requirements::can_merge(walk.pipeline, &change.facts).err())
+        let facts = |subject: &Subject| self.change(walk.tenant, &subject.change_key()?).map(|change| &change.facts);
+        // Zuul: a patchset that may stay when there is a newer one keeps the votes it had.
+        let kept = |subject: &Subject, facts: &ChangeFacts| {
+            !walk.pipeline.dequeue_on_new_patchset && facts.open && facts.subject.patchset != subject.patchset
+        };
+        let known = row.subjects.iter().filter_map(|subject| Some((subject, facts(subject)?)));
+        known
+            .filter(|(subject, facts)| !kept(subject, facts))
+            .find_map(|(_, facts)| requirements::can_merge(walk.pipeline, facts).err())
     }
 
     /// Whether an item's buildset stands on something else than the chain: a code and a sentence.
@@ -208,7 +253,7 @@ impl Decision<'_> {
         // Zuul: a build that is known to fail counts as failed before it ends.
         let mut reasons: Vec<String> = builds
             .filter(|build| build.job.voting && build.fails())
-            .map(|build| format!("job-failed {}", build.job.name))
+            .map(|build| format!("{JOB_FAILED} {}", build.job.name))
             .collect();
         // Zuul: when every job was skipped, nothing was tested.
         if reasons.is_empty() && self.all_skipped(&tests) {

@@ -80,19 +80,27 @@ impl Decision<'_> {
             None => return self.want_freeze(walk, item, buildset),
         };
         let own = set.state.as_ref().is_some_and(|state| state.item_touches_config);
-        let nearest = self.nearest(walk);
-        // What the configuration ahead comes to is not known before that is prepared.
-        if own && nearest.is_some_and(|nearest| nearest.state.is_none()) {
+        // What the configuration ahead comes to is not known before the item there has its layout.
+        if self.nearest(walk).is_some_and(|nearest| nearest.layout.is_none()) {
             return Ok(());
         }
-        if !own && let Some(nearest) = nearest {
-            // What it would come to is what the item ahead is tested with, once that is known.
-            return match nearest.layout {
-                Some(_) => self.want_freeze(walk, item, buildset),
-                None => Ok(()),
-            };
+        // What changes nothing itself is tested with what the item ahead is tested with, or with what is in force: what
+        // was merged and not announced is not yet. Of a branch that could not be read before, this is the first word.
+        let first_word = || self.nearest(walk).is_none() && self.tells_first(walk.tenant, buildset);
+        match own || first_word() {
+            true => self.want_layout(walk, item, buildset, purpose),
+            false => self.want_freeze(walk, item, buildset),
         }
-        self.want_layout(walk, item, buildset, purpose)
+    }
+
+    /// Whether a state holds configuration of a branch of which nothing is known otherwise.
+    fn tells_first(&self, tenant: &str, buildset: BuildsetId) -> bool {
+        let state = self.buildset(buildset).and_then(|set| set.state.as_ref());
+        let unknown = |prepared: &ConfigFileSet| {
+            let key = (tenant.to_owned(), prepared.at.project.clone(), prepared.at.branch.clone());
+            !prepared.files.is_empty() && self.gate().config_files.row(&key).is_none()
+        };
+        state.is_some_and(|state| state.config.iter().any(unknown))
     }
 
     /// The layout that is made next for a state, if what it changes asks for one.
@@ -210,7 +218,8 @@ impl Decision<'_> {
         let ahead = self.nearest(walk).and_then(|set| set.layout).unwrap_or(of_tenant);
         let layout = match set.layout {
             Some(own) => own,
-            None if touched.untrusted => ahead,
+            // What does not merge would have been tested with what the item ahead is tested with.
+            None if touched.untrusted || set.state.is_none() => ahead,
             None => of_tenant,
         };
         let own = set.state.as_ref().is_some_and(|state| state.item_touches_config);

@@ -34,6 +34,8 @@ pub(crate) enum Hold {
     Following(String),
     /// An artifact of a change ahead is not there yet.
     Artifact(String),
+    /// Its item is outside of the window by now.
+    Window,
 }
 
 /// What is next for a build that has neither lease nor result.
@@ -66,28 +68,40 @@ fn named<'b>(builds: &Builds<'b>, name: &str, row: &BuildRow) -> Vec<&'b BuildRo
 }
 
 impl Decision<'_> {
-    /// Brings every build of an item as far as it can go.
-    pub(crate) fn run_jobs(&mut self, walk: &Walk<'_>, item: ItemId, buildset: BuildsetId) -> Result<(), Refusal> {
+    /// Brings every build of an item as far as it can go. Zuul: of what fell out of the window, which is not `active`,
+    /// nothing more begins.
+    pub(crate) fn run_jobs(
+        &mut self,
+        walk: &Walk<'_>,
+        item: ItemId,
+        buildset: BuildsetId,
+        active: bool,
+    ) -> Result<(), Refusal> {
         let Some(set) = self.buildset(buildset) else { return Ok(()) };
         let builds = self.tests_of(&set.builds);
         if set.problem.is_some() {
             return self.skip_all(item, buildset, &builds);
         }
-        self.report_start(walk.tenant, walk.pipeline, item)?;
+        if active {
+            self.report_start(walk.tenant, walk.pipeline, item)?;
+        }
         // Only what has yet to ask for its lease may be held up by an item ahead: others need not look at all of these.
         let waits = |build: &BuildId| self.build(*build).is_some_and(|row| row.state == BuildState::Waiting);
         let with_nodes = |build: &BuildId| self.build(*build).is_some_and(|row| row.ready.is_some());
         if builds.iter().any(waits) {
-            let following = self.holds_following(&walk.chain);
-            self.run_some(walk, (item, buildset), &builds, following.as_deref())?;
+            let held = self.holds_all(&walk.chain, active);
+            self.run_some(walk, (item, buildset), &builds, held.as_ref())?;
         } else if builds.iter().any(with_nodes) {
-            self.run_some(walk, (item, buildset), &builds, None)?;
+            let held = (!active).then_some(Hold::Window);
+            self.run_some(walk, (item, buildset), &builds, held.as_ref())?;
         }
+        // Zuul: what waited for the one that failed goes on before all is given up.
+        self.resume_paused(item, buildset)?;
         if self.fails_fast(&builds) {
             let detail = "A voting job failed, and the project wants to know that at once.";
             return self.give_up_builds(item, "fail-fast", detail);
         }
-        self.resume_paused(item, buildset)
+        Ok(())
     }
 
     fn run_some(
@@ -95,7 +109,7 @@ impl Decision<'_> {
         walk: &Walk<'_>,
         of: (ItemId, BuildsetId),
         builds: &[BuildId],
-        following: Option<&str>,
+        held: Option<&Hold>,
     ) -> Result<(), Refusal> {
         // A build that is skipped or done at once may decide about others: a round for each at most.
         for _ in 0..=builds.len() {
@@ -104,7 +118,7 @@ impl Decision<'_> {
             let waits_with_nodes = |build: &BuildId| self.build(*build).is_some_and(|row| row.ready.is_some());
             let (with, without): (Vec<BuildId>, Vec<BuildId>) = builds.iter().copied().partition(waits_with_nodes);
             for build in without.into_iter().chain(with) {
-                self.run_job(walk, of, build, following)?;
+                self.run_job(walk, of, build, held)?;
             }
             if self.deciding.events().len() == before {
                 break;
@@ -234,10 +248,11 @@ impl Decision<'_> {
         walk: &Walk<'_>,
         (item, buildset): (ItemId, BuildsetId),
         build: BuildId,
-        following: Option<&str>,
+        held: Option<&Hold>,
     ) -> Result<(), Refusal> {
         let Some(row) = self.build(build) else { return Ok(()) };
-        if let Some(started) = row.ready.clone().filter(|_| self.taken_from_ready(row).is_none()) {
+        let starts = |row: &BuildRow| held != Some(&Hold::Window) && self.taken_from_ready(row).is_none();
+        if let Some(started) = row.ready.clone().filter(|_| starts(row)) {
             // Zuul: it gave back what it had, and takes all it needs.
             let taken = Some(row.job.semaphores.iter().map(|semaphore| semaphore.name.clone()).collect());
             return self.emit(GateEvent::BuildStarted(BuildStarted { started, item, buildset, taken }));
@@ -249,7 +264,7 @@ impl Decision<'_> {
         let settle = |result, code: &str, detail: String| {
             GateEvent::BuildSettled(BuildSettled { build, item, buildset, result, code: code.into(), detail, freed })
         };
-        match self.next(walk, buildset, row, following) {
+        match self.next(walk, buildset, row, held) {
             Next::Wait => Ok(()),
             Next::Skip { code, detail } => self.emit(settle(BuildResult::Skipped, code, detail)),
             Next::Fail { code, detail } => self.emit(settle(BuildResult::Failure, code, detail)),
@@ -291,12 +306,12 @@ impl Decision<'_> {
         builds.iter().filter_map(|build| Some((*build, self.build(*build)?))).collect()
     }
 
-    fn next(&self, walk: &Walk<'_>, buildset: BuildsetId, row: &BuildRow, following: Option<&str>) -> Next {
+    fn next(&self, walk: &Walk<'_>, buildset: BuildsetId, row: &BuildRow, held: Option<&Hold>) -> Next {
         let builds = self.builds_of(buildset);
         if let Some((code, detail)) = skipped(&builds, row) {
             return Next::Skip { code, detail };
         }
-        match self.hold(&builds, &walk.chain, following, row) {
+        match self.hold(&builds, &walk.chain, held, row) {
             Some(_) => Next::Wait,
             None if row.job.noop => Next::Noop,
             None => match self.lost_artifact(walk, row) {
@@ -306,13 +321,21 @@ impl Decision<'_> {
         }
     }
 
-    /// What keeps a build from asking for its lease. `ahead` is what its item stands on, `following` the job of
-    /// one of these for which everything behind waits.
+    /// What keeps all builds of an item from beginning: the window, or a job of an item ahead.
+    pub(crate) fn holds_all(&self, ahead: &[ItemId], active: bool) -> Option<Hold> {
+        match active {
+            true => self.holds_following(ahead).map(Hold::Following),
+            false => Some(Hold::Window),
+        }
+    }
+
+    /// What keeps a build from asking for its lease. `ahead` is what its item stands on, `held` what keeps all
+    /// builds of the item.
     pub(crate) fn hold(
         &self,
         builds: &Builds<'_>,
         ahead: &[ItemId],
-        following: Option<&str>,
+        held: Option<&Hold>,
         row: &BuildRow,
     ) -> Option<Hold> {
         for (name, _) in &row.job.dependencies {
@@ -321,8 +344,8 @@ impl Decision<'_> {
                 return Some(Hold::Job(name.clone()));
             }
         }
-        if let Some(job) = following {
-            return Some(Hold::Following(job.to_owned()));
+        if let Some(held) = held {
+            return Some(held.clone());
         }
         if let Some(artifact) = self.awaited_artifact(ahead, row) {
             return Some(Hold::Artifact(artifact));

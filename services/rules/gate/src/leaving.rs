@@ -275,7 +275,7 @@ impl Decision<'_> {
             self.leave_succeeding(item, "disabled", "", false)?;
             return Ok(true);
         }
-        if walk.pipeline.manager == Manager::Dependent && self.submits(walk.pipeline, item) {
+        if self.submits(walk.pipeline, item) && !self.is_disabled(walk.tenant, walk.pipeline) {
             self.merge(walk, item)?;
             return Ok(self.item(item).is_none());
         }
@@ -293,7 +293,8 @@ impl Decision<'_> {
     }
 
     /// Whether what a pipeline says of a success merges the changes of an item, too. Zuul: the reporter's `submit` or
-    /// `merge`. A code-review system to which nothing in particular is said is one where the gate merges.
+    /// `merge`, whatever manages the pipeline. A code-review system to which nothing in particular is said is one where
+    /// the gate merges.
     fn submits(&self, pipeline: &Pipeline, item: ItemId) -> bool {
         let reporters = pipeline.reporters("success");
         let merges = |subject: &Subject| {
@@ -303,9 +304,9 @@ impl Decision<'_> {
                     .iter()
                     .any(|key| said.get(*key).is_some_and(|value| !matches!(value, Value::Null | Value::Bool(false))))
             };
-            said.is_none_or(asks)
+            subject.change.is_some() && said.map_or(pipeline.manager == Manager::Dependent, asks)
         };
-        self.item(item).is_none_or(|row| row.subjects.iter().all(merges))
+        self.item(item).is_some_and(|row| row.subjects.iter().all(merges))
     }
 
     /// An item succeeded in a pipeline that merges, and was not merged: nobody is told to, or it was refused. Zuul:

@@ -69,7 +69,7 @@ impl Decision<'_> {
     }
 
     /// Whether an item may change configuration, as far as it is known without merging it.
-    fn may_change_configuration(&self, row: &ItemRow) -> bool {
+    pub(crate) fn may_change_configuration(&self, row: &ItemRow) -> bool {
         row.subjects.iter().any(|subject| {
             let reads = self.tenant(&row.tenant).and_then(|tenant| tenant.project(&subject.project));
             if reads.is_none_or(|project| !project.reads_config) {

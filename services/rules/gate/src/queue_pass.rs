@@ -27,6 +27,9 @@ fn is_conflict(problem: &BuildsetProblem) -> bool {
 /// Why an item is failing because of what it needs.
 pub(crate) const NEEDED_FAILING: &str = "needed-failing";
 
+/// With what the reason begins that names a job which failed.
+pub(crate) const JOB_FAILED: &str = "job-failed";
+
 /// A queue on the walk.
 pub(crate) struct Walk<'w> {
     pub tenant: &'w str,
@@ -49,6 +52,11 @@ pub(crate) struct Walk<'w> {
 }
 
 impl Walk<'_> {
+    /// Whether what stands at this place is worked on.
+    fn in_window(&self, index: usize) -> bool {
+        self.window == 0 || (index as u64) < u64::from(self.window)
+    }
+
     /// The item carries what comes behind it.
     fn carry(&mut self, decision: &Decision<'_>, item: ItemId) {
         self.chain.push(item);
@@ -251,9 +259,15 @@ impl Decision<'_> {
             self.give_up_builds(item, "needed-failing", &detail)?;
             let mut reasons = vec![NEEDED_FAILING.to_owned()];
             // Zuul: whether it merges is not asked while what it needs is failing.
-            reasons.extend(self.reasons_to_fail(item).into_iter().filter(|reason| reason.starts_with("job-failed")));
+            reasons.extend(self.reasons_to_fail(item).into_iter().filter(|reason| reason.starts_with(JOB_FAILED)));
             self.set_failing(item, reasons)?;
-            return Ok(Step::Fails);
+            // Zuul: what needs one behind it, as it may where needs are ignored, is told when it is its turn.
+            let ahead = walk.items.get(..index).unwrap_or_default();
+            let first = !ahead.iter().any(|ahead| self.item(*ahead).is_some_and(|row| row.live));
+            return match first && self.is_complete(item) && self.finish(walk, item)? {
+                true => Ok(Step::Left),
+                false => Ok(Step::Fails),
+            };
         }
         self.bring_further(walk, index, item)
     }
@@ -321,8 +335,7 @@ impl Decision<'_> {
     /// Opens a buildset if it may, and brings the one there is further.
     fn go_on(&mut self, walk: &Walk<'_>, index: usize, item: ItemId) -> Result<Step, Refusal> {
         let Some((buildset, set)) = self.buildset_of(item) else {
-            let in_window = walk.window == 0 || (index as u64) < u64::from(walk.window);
-            if in_window {
+            if walk.in_window(index) {
                 let settled = walk.ground(self, Ground::is_settled);
                 if settled && let Some(wrong) = self.wrong_ahead(walk).map(str::to_owned) {
                     self.leave_behind_wrong(walk, item, &wrong)?;
@@ -334,16 +347,23 @@ impl Decision<'_> {
             }
             return Ok(Step::Carries);
         };
+        let active = walk.in_window(index);
         if self.item(item).is_some_and(|row| row.work.is_none()) {
             match set.phase {
+                Phase::Frozen => self.run_jobs(walk, item, buildset, active)?,
+                // Zuul: what fell out of the window is not brought further.
+                _ if !active => {}
                 Phase::Prepared => self.choose_layout(walk, item, buildset)?,
                 Phase::LayoutReady => self.want_freeze(walk, item, buildset)?,
-                Phase::Frozen => self.run_jobs(walk, item, buildset)?,
                 Phase::Ended if set.layout.is_none() => self.skip_unmerged(walk, item)?,
                 Phase::Opened | Phase::Preparing | Phase::Layout | Phase::Freezing | Phase::Ended => {}
             }
         }
-        let reasons = self.reasons_to_fail(item);
+        let mut reasons = self.reasons_to_fail(item);
+        // Zuul: whether it merges, and its configuration, count only as long as it is in the window.
+        if !active {
+            reasons.retain(|reason| reason.starts_with(JOB_FAILED));
+        }
         self.set_failing(item, reasons.clone())?;
         let head = !walk.chain.iter().any(|ahead| self.item(*ahead).is_some_and(|row| row.live));
         if head && self.is_complete(item) && self.finish(walk, item)? {
@@ -361,14 +381,17 @@ impl Decision<'_> {
         item: ItemId,
         needed: ItemId,
     ) -> Result<(), Refusal> {
-        let in_window = walk.window == 0 || (index as u64) < u64::from(walk.window);
         let Some((_, set)) = self.buildset_of(needed) else { return Ok(()) };
         let is_new = match set.phase {
             Phase::Preparing => true,
             Phase::Freezing | Phase::Ended => set.problem.as_ref().is_some_and(is_conflict) && set.builds.is_empty(),
             _ => false,
         };
-        if self.buildset_of(item).is_some() || !in_window || !is_new || walk.pipeline.manager != Manager::Dependent {
+        if self.buildset_of(item).is_some()
+            || !walk.in_window(index)
+            || !is_new
+            || walk.pipeline.manager != Manager::Dependent
+        {
             return Ok(());
         }
         let chain = walk.queue.stands_on(set).iter().map(|ahead| ahead.item).chain([needed]).collect();
@@ -384,15 +407,22 @@ impl Decision<'_> {
         self.open_buildset(&on_it, item)
     }
 
-    /// Zuul: the jobs of what does not merge are known, and skipped.
+    /// Zuul: the jobs of what does not merge are known, and skipped; but for what may change configuration, whose jobs
+    /// nobody knows before it is merged.
     fn skip_unmerged(&mut self, walk: &Walk<'_>, item: ItemId) -> Result<(), Refusal> {
         let Some((buildset, set)) = self.buildset_of(item) else { return Ok(()) };
         if self.item(item).is_some_and(|row| row.work.is_some()) || !set.problem.as_ref().is_some_and(is_conflict) {
             return Ok(());
         }
         match set.phase {
-            Phase::Ended if set.layout.is_none() => self.want_freeze(walk, item, buildset),
-            Phase::Frozen => self.run_jobs(walk, item, buildset),
+            Phase::Ended if set.layout.is_none() => {
+                let known = self.item(item).is_some_and(|row| !self.may_change_configuration(row));
+                match known && self.nearest(walk).is_none_or(|nearest| nearest.layout.is_some()) {
+                    true => self.want_freeze(walk, item, buildset),
+                    false => Ok(()),
+                }
+            }
+            Phase::Frozen => self.run_jobs(walk, item, buildset, true),
             _ => Ok(()),
         }
     }

@@ -13,7 +13,10 @@ use gatelog_record::event::GateEvent;
 
 use crate::decision::Decision;
 use crate::queue_pass::Walk;
+use crate::work::announced_timer;
 
+/// How long the code review has to announce what was merged, before its configuration is read without that.
+const ANNOUNCED_MS: i64 = 10_000;
 /// How often a branch may have moved under an item before it is given up.
 const MAX_BASE_MOVED: u32 = 10;
 
@@ -75,6 +78,7 @@ impl Decision<'_> {
         let Work::Submit(wanted) = &row.work else { return Ok(()) };
         let item = wanted.item;
         let Some(row) = self.item(item).cloned() else { return Ok(()) };
+        let merged_here = self.merged_here(&row, &wanted.targets);
         self.emit(GateEvent::Submitted(Submitted { item, done: done.clone() }))?;
         match &done.outcome {
             SubmitOutcome::Merged => self.merged(item, &row, &wanted.targets),
@@ -83,12 +87,10 @@ impl Decision<'_> {
             }
             // Zuul: it is told so, and what was tested on top of it is tested again on what is there.
             SubmitOutcome::Refused { code, message } if code == "already-merged" => {
-                // What was merged before it was prepared changed nothing, so it takes nothing away.
-                let nothing_new = wanted.targets.iter().all(|target| target.tested_base == target.tested_commit);
-                if row.subjects.len() > 1 && !nothing_new {
+                if row.subjects.len() > 1 && !merged_here {
                     return self.leave_partly_merged(item, &row, message);
                 }
-                self.leave_succeeding(item, "already-merged", message, nothing_new)?;
+                self.leave_succeeding(item, "already-merged", message, merged_here)?;
                 self.ask_open_changes(&row.tenant, &row.subjects)
             }
             SubmitOutcome::Refused { code, message } => {
@@ -102,26 +104,30 @@ impl Decision<'_> {
         }
     }
 
+    /// Whether what turns out to be merged already was merged by a gate. Zuul: for that it compares the branch with what
+    /// it was when a gate told this patchset for the first time. What changed nothing from the beginning takes nothing
+    /// away from those behind.
+    fn merged_here(&self, row: &ItemRow, targets: &[SubmitTarget]) -> bool {
+        targets.iter().all(|target| {
+            let key = target.subject.change_key();
+            let Some(change) = key.and_then(|key| self.change(&row.tenant, &key)) else { return false };
+            let by_others = change.closed.is_some_and(|closed| closed >= row.enqueued);
+            change.submitted.is_some() && change.submitted == target.subject.patchset
+                || !by_others && target.tested_base == target.tested_commit
+        })
+    }
+
     fn merged(&mut self, item: ItemId, row: &ItemRow, targets: &[SubmitTarget]) -> Result<(), Refusal> {
         for target in targets {
             let old = Some(target.tested_base.clone());
             let new = Some(target.tested_commit.clone());
             self.note_branch(&row.tenant, &target.at, old, new, Some(item))?;
         }
-        let touches = self
-            .buildset_of(item)
-            .and_then(|(_, set)| set.state.as_ref())
-            .is_none_or(|state| state.item_touches_config || state.files.is_none());
         self.leave_succeeding(item, "merged", "", true)?;
         self.ask_open_changes(&row.tenant, &row.subjects)?;
-        if touches {
-            let configured = |target: &&SubmitTarget| {
-                let project = self.tenant(&row.tenant).and_then(|tenant| tenant.project(&target.at.project));
-                project.is_some_and(|project| project.reads_config)
-            };
-            let projects: BTreeSet<String> =
-                targets.iter().filter(configured).map(|target| target.at.project.clone()).collect();
-            self.reread(&row.tenant, &projects)?;
+        // Zuul: what was merged is configuration as soon as the code review has announced it. That may never come.
+        if self.tenant(&row.tenant).is_some_and(|tenant| !tenant.unread_merges.is_empty()) {
+            self.set_timer(announced_timer(&row.tenant), self.now().plus_millis(ANNOUNCED_MS))?;
         }
         Ok(())
     }

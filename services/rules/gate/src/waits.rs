@@ -50,7 +50,7 @@ impl Decision<'_> {
                     let active = queue.window == 0 || (index as u64) < u64::from(queue.window);
                     let reason = self.why_item(tenant, row, &chain, active, leaving);
                     self.compare(WaitSubject::Item(*item), Some(reason), &mut news);
-                    self.why_builds(row, &chain, &mut news);
+                    self.why_builds(row, &chain, active, &mut news);
                 }
                 if row.failing.is_empty() {
                     chain.push(*item);
@@ -165,6 +165,9 @@ impl Decision<'_> {
         };
         match set.phase {
             Phase::Opened | Phase::Preparing => why(WaitCode::Prepare, "its state is prepared", "a merger"),
+            Phase::Prepared | Phase::LayoutReady if !active => {
+                why(WaitCode::Window, "it is outside of the queue's window", "an item ahead, when it leaves")
+            }
             Phase::Prepared | Phase::LayoutReady | Phase::Layout => match ahead() {
                 Some(ahead) if !self.awaits_config(tenant) => {
                     why(WaitCode::Layout, format!("the layout of {ahead} is made first"), "that layout")
@@ -188,12 +191,12 @@ impl Decision<'_> {
         builds.iter().any(|build| self.build(*build).is_some_and(runs))
     }
 
-    fn why_builds(&self, row: &ItemRow, chain: &[ItemId], news: &mut News) {
+    fn why_builds(&self, row: &ItemRow, chain: &[ItemId], active: bool, news: &mut News) {
         let Some(buildset) = row.buildset else { return };
         let reporting = row.reporting.is_some();
         let builds = self.builds_of(buildset);
         let waiting = builds.iter().any(|(_, row)| row.state == BuildState::Waiting);
-        let following = if waiting { self.holds_following(chain) } else { None };
+        let held = if waiting { self.holds_all(chain, active || reporting) } else { None };
         for (build, row) in &builds {
             let reason = match row.state {
                 BuildState::Done => continue,
@@ -216,7 +219,7 @@ impl Decision<'_> {
                 BuildState::Waiting if row.job.traits.reporter && !reporting => {
                     why(WaitCode::Report, "it runs once the item was reported", "the item's report")
                 }
-                BuildState::Waiting => match self.hold(&builds, chain, following.as_deref(), row) {
+                BuildState::Waiting => match self.hold(&builds, chain, held.as_ref(), row) {
                     Some(Hold::Semaphore(name)) => {
                         why(WaitCode::Semaphore, format!("semaphore {name} is taken"), "a build that holds it")
                     }
@@ -228,6 +231,9 @@ impl Decision<'_> {
                         format!("job {name} of an item ahead must succeed first"),
                         "that job",
                     ),
+                    Some(Hold::Window) => {
+                        why(WaitCode::Window, "its item is outside of the window", "an item ahead, when it leaves")
+                    }
                     Some(Hold::Artifact(name)) => why(
                         WaitCode::Artifact,
                         format!("{name} of a change ahead is not there yet"),

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use gatelog_deciding::Refusal;
 use gatelog_gate_state::live::ItemRow;
-use gatelog_record::draft::gate::{ItemMoved, WindowChanged};
+use gatelog_record::ItemId;
+use gatelog_record::draft::gate::{ItemMoved, Subject, WindowChanged};
 use gatelog_record::event::GateEvent;
 use gatelog_rules_config::Pipeline;
 use gatelog_rules_config::objects::pipeline::{Manager, Step, Window};
@@ -18,7 +19,7 @@ pub(crate) fn grown(settings: &Window, window: u32) -> u32 {
         Step::Linear => window.saturating_add(settings.increase_factor),
         Step::Exponential => window.saturating_mul(settings.increase_factor.max(1)),
     };
-    settings.ceiling.map_or(grown, |ceiling| grown.min(ceiling.max(window)))
+    settings.ceiling.map_or(grown, |ceiling| grown.min(ceiling))
 }
 
 /// The window after a failure.
@@ -58,16 +59,15 @@ impl Decision<'_> {
         self.change_window(item, pipeline, "failure", shrunk)
     }
 
-    /// Whose queues have which windows before a layout comes into force.
+    /// Whose queues have which windows before a layout comes into force, in the order in which they began.
     pub(crate) fn windows(&self, tenant: &str) -> Vec<Kept> {
         let mut kept: Vec<(u64, Kept)> = Vec::new();
         for key in self.queue_keys(tenant) {
             let Some(row) = self.gate().queues.row(&key) else { continue };
             let Some((project, branch)) = row.first.clone() else { continue };
-            let began = row.items.first().and_then(|item| self.item(*item)).map_or(u64::MAX, |item| item.enqueued);
-            kept.push((began, Kept { pipeline: key.1, project, branch, window: row.window }));
+            kept.push((row.since, Kept { pipeline: key.1, project, branch, window: row.window }));
         }
-        kept.sort_by_key(|(began, _)| *began);
+        kept.sort_by_key(|(since, _)| *since);
         kept.into_iter().map(|(_, kept)| kept).collect()
     }
 
@@ -79,7 +79,13 @@ impl Decision<'_> {
         let mut renewed = BTreeMap::new();
         for key in self.queue_keys(tenant) {
             if let Some(pipeline) = layout.pipeline(&key.1).filter(|one| one.manager == Manager::Dependent) {
-                renewed.insert(key, pipeline.window.size);
+                // Zuul: what takes no part in the pipeline any more has a queue without a window.
+                let items = self.gate().queues.row(&key).map(|row| row.items.as_slice()).unwrap_or_default();
+                let subjects = items.iter().filter_map(|item| self.item(*item)?.subjects.first());
+                let takes_part = |one: &Subject| layout.in_pipeline(&one.project, &key.1);
+                let window =
+                    if items.is_empty() || subjects.into_iter().any(takes_part) { pipeline.window.size } else { 0 };
+                renewed.insert(key, window);
             }
         }
         for kept in windows.into_iter().filter(|kept| kept.window > 0) {
@@ -111,27 +117,54 @@ impl Decision<'_> {
     }
 
     /// With a new layout every item goes to the queue its project shares by now. Zuul: what it was tested with stays,
-    /// as long as it stands on the same.
+    /// as long as it stands on the same. Queues are laid anew, one after the other in the order in which they began: in
+    /// what becomes one queue the items of the older one are ahead.
     pub(crate) fn lay_queues(&mut self, tenant: &str) -> Result<(), Refusal> {
         let Some(layout) = self.layout(tenant)? else { return Ok(()) };
-        for key in self.queue_keys(tenant) {
-            let Some(pipeline) = layout.pipeline(&key.1) else { continue };
+        for pipeline in layout.pipelines() {
             let window = match pipeline.manager {
                 Manager::Dependent => pipeline.window.size,
                 Manager::Serial => 1,
                 Manager::Independent | Manager::Supercedent => continue,
             };
-            let items = self.gate().queues.row(&key).map(|row| row.items.clone()).unwrap_or_default();
-            for item in items {
-                let Some(subject) = self.item(item).and_then(|row| row.subjects.first()) else { continue };
-                let queue = layout.queue_name(&key.1, &subject.project, subject.branch.as_deref());
-                if queue != key.2 {
-                    let window = layout.in_pipeline(&subject.project, &key.1).then_some(window);
+            let mut laid: BTreeMap<String, Vec<ItemId>> = BTreeMap::new();
+            let mut order = Vec::new();
+            for (queue, items) in self.queues_as_begun(tenant, &pipeline.name) {
+                for item in items {
+                    let Some(subject) = self.item(item).and_then(|row| row.subjects.first()) else { continue };
+                    let to = layout.queue_name(&pipeline.name, &subject.project, subject.branch.as_deref());
+                    let window = layout.in_pipeline(&subject.project, &pipeline.name).then_some(window);
+                    laid.entry(to.clone()).or_default().push(item);
+                    order.push((item, queue.clone(), to, window));
+                }
+            }
+            // Where those that stay are not ahead of those that come, all of them come.
+            let mixed = |(queue, items): (&String, &Vec<ItemId>)| {
+                let stays = |item: &&ItemId| self.item(**item).is_some_and(|row| row.queue == *queue);
+                let staying = items.iter().filter(stays).count();
+                (staying != items.iter().take_while(stays).count()).then(|| queue.clone())
+            };
+            let mixed: Vec<String> = laid.iter().filter_map(mixed).collect();
+            for (item, from, queue, window) in order {
+                if queue != from || mixed.contains(&queue) {
                     self.emit(GateEvent::ItemMoved(ItemMoved { item, queue, window }))?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// The queues of a pipeline with their items, in the order in which they began.
+    fn queues_as_begun(&self, tenant: &str, pipeline: &str) -> Vec<(String, Vec<ItemId>)> {
+        let keys = self.queue_keys(tenant).into_iter().filter(|key| key.1 == pipeline);
+        let mut queues: Vec<(u64, String, Vec<ItemId>)> = keys
+            .filter_map(|key| {
+                let row = self.gate().queues.row(&key)?;
+                Some((row.since, key.2, row.items.clone()))
+            })
+            .collect();
+        queues.sort_by_key(|(since, ..)| *since);
+        queues.into_iter().map(|(_, queue, items)| (queue, items)).collect()
     }
 
     fn change_window(

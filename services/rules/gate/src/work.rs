@@ -49,6 +49,11 @@ pub(crate) fn config_timer(tenant: &str) -> String {
     format!("config/{tenant}")
 }
 
+/// The timer by which configuration is read that was merged and not announced.
+pub(crate) fn announced_timer(tenant: &str) -> String {
+    format!("announced/{tenant}")
+}
+
 impl Decision<'_> {
     /// The pending work an outcome is about, or nothing when it came too late or twice: then that is
     /// recorded. `fits` says whether the outcome is of the kind that was asked for; `failed` whether
@@ -95,6 +100,10 @@ impl Decision<'_> {
         }
         if due.timer == config_timer(tenant) {
             return self.config_due(tenant);
+        }
+        if due.timer == announced_timer(tenant) {
+            let merged = self.tenant(tenant).map(|row| row.unread_merges.clone()).unwrap_or_default();
+            return self.reread(tenant, &merged);
         }
         if due.timer == hold_timer(tenant) {
             return self.holds_due(tenant);

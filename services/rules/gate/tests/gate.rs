@@ -30,7 +30,7 @@ scenarios! {
     who_is_first one_at_most pipeline_gone needs_told needs_later superseded_at_once line_abandoned told_of_leaving
     on_its_way remarks serial_circle parameters circle_merged_in_part circle_files
     gated_again resources_given_back queue_asked_first project_merged no_one_asks_for_merges too_many_set_off
-    too_many_in_project layout_asked_again beside beside_at_most
+    too_many_in_project layout_asked_again beside beside_at_most announced
 }
 
 // What mutants of the rules got away with before (see `mutants.md`).

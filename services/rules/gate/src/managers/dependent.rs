@@ -7,7 +7,7 @@ use gatelog_deciding::Refusal;
 use gatelog_gate_state::live::ChangeRow;
 use gatelog_record::draft::gate::{ChangeKey, FactsPurpose, PipelineVerdict, Subject};
 
-use super::{Entry, Place};
+use super::{Entry, LIMIT, Place};
 use crate::decision::Decision;
 use crate::dependencies::{Group, NeedsError};
 use crate::requirements;
@@ -23,6 +23,8 @@ pub(crate) struct Pulling {
     counted: BTreeSet<ChangeKey>,
     /// How many were pulled in behind others.
     behind: usize,
+    /// How many changes were begun with, whether they entered or not; the tenant's limit counts them.
+    begun: usize,
 }
 
 /// What becomes of a change that is needed.
@@ -117,6 +119,10 @@ impl Decision<'_> {
         if let Some(verdict) = self.refuse_group(entry, group)? {
             return Ok(Some(verdict));
         }
+        if let Some(verdict) = self.refuse_too_many(entry, pulling.begun, group.len())? {
+            return Ok(Some(verdict));
+        }
+        pulling.begun = pulling.begun.saturating_add(group.len());
         let mut pulled = Vec::new();
         let mut hindrance = None;
         for (need, member) in self.needs_of_members(entry, group) {
@@ -147,7 +153,10 @@ impl Decision<'_> {
             }
             let Some(theirs) = groups.iter().find(|group| group.contains(&need)) else { continue };
             let ahead = Entry { subject: &subject, reason: "needs", ..*entry };
-            if self.enter_group(&ahead, theirs, groups, pulling)?.is_some() {
+            if let Some(refused) = self.enter_group(&ahead, theirs, groups, pulling)? {
+                if refused.code == LIMIT {
+                    return self.refuse_pulling_too_many(entry, &refused.detail).map(Some);
+                }
                 // Zuul: silence; it enters by itself once what it needs does.
                 let detail = format!("It depends on {}, which may not enter.", subject.url);
                 return self.turn_away(entry, "needs-unapproved", &detail, false).map(Some);
@@ -161,11 +170,6 @@ impl Decision<'_> {
             0 | 1 => vec![entry.subject.clone()],
             _ => self.subjects_of(entry.tenant, group),
         };
-        // Zuul: what is pulled in leaves room for the change that needs it.
-        let room = usize::from(entry.reason == "needs");
-        if let Some(verdict) = self.refuse_too_many(entry, 0, subjects.len().saturating_add(room))? {
-            return Ok(Some(verdict));
-        }
         self.put_in_queue(entry, Place { queue, subjects: &subjects, live: true, reason: entry.reason })?;
         for subject in &subjects {
             self.pull_in_behind(&Entry { subject, ..*entry }, pulling)?;
@@ -263,11 +267,10 @@ impl Decision<'_> {
 
     /// Enqueues the changes that need one which is in the queue, each followed by those that need it.
     pub(crate) fn pull_in_behind(&mut self, entry: &Entry<'_>, pulling: &mut Pulling) -> Result<(), Refusal> {
-        let Some(key) = entry.subject.change_key().filter(|_| !entry.pipeline.ignore_dependencies) else {
-            return Ok(());
-        };
+        let Some(key) = entry.subject.change_key() else { return Ok(()) };
         let queue = entry.queue_of(entry.subject);
-        let needs = self.needs_of(entry.tenant, &key);
+        // Zuul: also what ignores dependencies takes in what needs a change.
+        let needs = if entry.pipeline.ignore_dependencies { Vec::new() } else { self.needs_of(entry.tenant, &key) };
         let mut ready = Vec::new();
         for other in self.found_behind(entry.tenant, &key) {
             let Some(row) = self.change(entry.tenant, &other).filter(|_| !needs.contains(&other)) else { continue };

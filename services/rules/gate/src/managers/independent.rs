@@ -4,12 +4,29 @@ use std::collections::BTreeSet;
 
 use gatelog_deciding::Refusal;
 use gatelog_record::WorkId;
-use gatelog_record::draft::gate::{PipelineVerdict, Subject};
+use gatelog_record::draft::gate::{ChangeKey, PipelineVerdict, Subject};
 
-use super::{Entry, Place};
+use super::{Entry, LIMIT, Place};
 use crate::decision::Decision;
 use crate::dependencies::NeedsError;
 use crate::triggers::verdict;
+
+/// What was begun with to let one change in.
+#[derive(Default)]
+struct Pulling {
+    /// All that were begun with.
+    begun: Vec<ChangeKey>,
+    /// How many of these are in the pipeline by then.
+    entered: usize,
+}
+
+/// What is too much.
+enum TooMany {
+    /// The changes that were asked for themselves: a sentence.
+    Own(String),
+    /// One that this change would have been right behind.
+    Pulled(Subject, String),
+}
 
 impl Decision<'_> {
     pub(crate) fn enter_independent(&mut self, entry: &Entry<'_>) -> Result<PipelineVerdict, Refusal> {
@@ -50,17 +67,14 @@ impl Decision<'_> {
             }
         }
         ahead.retain(|subjects| !subjects.is_empty());
-        let mut changes = 0_usize;
-        for subjects in &ahead {
-            let pulled = Entry { subject: subjects.first().unwrap_or(entry.subject), ..*entry };
-            // Zuul: room is left for the change that pulls it in.
-            if let Some(verdict) = self.refuse_too_many(&pulled, changes, subjects.len().saturating_add(1))? {
-                return Ok(verdict);
+        let changes: usize = ahead.iter().map(Vec::len).sum();
+        let mut pulling = Pulling::default();
+        match self.too_many(entry, &own, &ahead, &mut pulling) {
+            Some(TooMany::Own(detail)) => return self.turn_away(entry, LIMIT, &detail, true),
+            Some(TooMany::Pulled(subject, detail)) => {
+                return self.refuse_pulling_too_many(&Entry { subject: &subject, ..*entry }, &detail);
             }
-            changes = changes.saturating_add(subjects.len());
-        }
-        if let Some(verdict) = self.refuse_too_many(entry, changes, own.len())? {
-            return Ok(verdict);
+            None => {}
         }
         // Any id will do for a queue that only this item is in.
         let queue = self.deciding.id::<WorkId>().to_string();
@@ -73,5 +87,34 @@ impl Decision<'_> {
             count => format!("with {count} changes it needs ahead of it"),
         };
         Ok(verdict(&entry.pipeline.name, "enqueued", detail))
+    }
+
+    /// Whether some changes are too many for the pipeline, or one that they need is. Zuul: each is counted with all that
+    /// were begun with before, and once more if it is in the pipeline by then.
+    fn too_many(
+        &self,
+        entry: &Entry<'_>,
+        group: &[Subject],
+        ahead: &[Vec<Subject>],
+        pulling: &mut Pulling,
+    ) -> Option<TooMany> {
+        let before = pulling.begun.len().saturating_add(pulling.entered);
+        if let Some(detail) = self.over_limit(entry, before, group.len()) {
+            return Some(TooMany::Own(detail));
+        }
+        let keys: Vec<ChangeKey> = group.iter().filter_map(Subject::change_key).collect();
+        pulling.begun.extend(keys.iter().cloned());
+        for need in self.needs_of_group(entry.tenant, &keys) {
+            let holds = |group: &&Vec<Subject>| group.iter().any(|one| one.change_key().as_ref() == Some(&need));
+            let Some(theirs) = ahead.iter().find(holds).filter(|_| !pulling.begun.contains(&need)) else { continue };
+            match self.too_many(entry, theirs, ahead, pulling) {
+                // Zuul: told is who would have been right behind it.
+                Some(TooMany::Own(detail)) => return group.last().map(|one| TooMany::Pulled(one.clone(), detail)),
+                None => {}
+                told => return told,
+            }
+        }
+        pulling.entered = pulling.entered.saturating_add(group.len());
+        None
     }
 }

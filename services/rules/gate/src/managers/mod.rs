@@ -25,6 +25,11 @@ use crate::layout_view::LayoutView;
 use crate::requirements;
 use crate::triggers::verdict;
 
+/// The code of what would be too many changes in a pipeline.
+pub(crate) const LIMIT: &str = "limit";
+/// The code of what needs a change that would be one too many.
+const NEEDS_OVER_LIMIT: &str = "needs-over-limit";
+
 /// A change that is to enter a pipeline.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry<'e> {
@@ -124,7 +129,8 @@ impl Decision<'_> {
         // Zuul: only a project that takes part in the pipeline is told; and of limits only who set it off, while what
         // cannot be tested like that is told to everybody whom it concerns.
         if report
-            && (entry.reason != "needed-by" || matches!(code, dependent::OTHER_QUEUE | "dependency-cycle"))
+            && (entry.reason != "needed-by"
+                || matches!(code, dependent::OTHER_QUEUE | "dependency-cycle" | NEEDS_OVER_LIMIT))
             && entry.layout.in_pipeline(&entry.subject.project, &entry.pipeline.name)
         {
             let message = crate::report::plain(&entry.pipeline.messages.failure, detail, entry.pipeline);
@@ -204,25 +210,40 @@ impl Decision<'_> {
         self.turn_away(entry, "dependency-cycle", &detail, true).map(Some)
     }
 
-    /// Refuses what would be too many changes in a pipeline. Zuul: `max-changes-per-pipeline`.
-    /// `coming` are those that will enter before.
+    /// Refuses what would be too many changes in a pipeline. Zuul: `max-changes-per-pipeline`. With `more` changes come
+    /// those that were `begun` before, for which these are pulled in or which pull them in, also where they entered
+    /// since. Told is only who set it off.
     pub(crate) fn refuse_too_many(
         &mut self,
         entry: &Entry<'_>,
-        coming: usize,
+        begun: usize,
         more: usize,
     ) -> Result<Option<PipelineVerdict>, Refusal> {
-        let Some(limit) = entry.layout.max_changes_per_pipeline() else { return Ok(None) };
+        match self.over_limit(entry, begun, more) {
+            Some(detail) => self.turn_away(entry, LIMIT, &detail, begun == 0).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Refuses what would pull in more than the limit allows. Zuul: told is who would have been right behind it.
+    pub(crate) fn refuse_pulling_too_many(
+        &mut self,
+        entry: &Entry<'_>,
+        detail: &str,
+    ) -> Result<PipelineVerdict, Refusal> {
+        self.turn_away(entry, NEEDS_OVER_LIMIT, detail, true)
+    }
+
+    /// Whether so many changes are too many: a sentence.
+    pub(crate) fn over_limit(&self, entry: &Entry<'_>, begun: usize, more: usize) -> Option<String> {
+        let limit = entry.layout.max_changes_per_pipeline()?;
         let name = entry.pipeline.name.as_str();
         let queues = self.queue_keys(entry.tenant).into_iter().filter(|key| key.1 == name);
         let items: Vec<ItemId> =
             queues.filter_map(|key| self.gate().queues.row(&key)).flat_map(|row| row.items.iter().copied()).collect();
         let there: usize = items.iter().filter_map(|item| self.item(*item)).map(|row| row.subjects.len()).sum();
-        if there.saturating_add(coming).saturating_add(more) as u64 <= limit {
-            return Ok(None);
-        }
-        let detail = format!("More changes than the pipeline's limit of {limit} would be in {name}.");
-        self.turn_away(entry, "limit", &detail, true).map(Some)
+        let over = there.saturating_add(begun).saturating_add(more) as u64 > limit;
+        over.then(|| format!("More changes than the pipeline's limit of {limit} would be in {name}."))
     }
 
     /// Puts an item at the end of a queue.

@@ -10,6 +10,11 @@ use crate::triggers::verdict;
 
 impl Decision<'_> {
     pub(crate) fn enter_serial(&mut self, entry: &Entry<'_>) -> Result<PipelineVerdict, Refusal> {
+        // Zuul: what is on no branch has no queue here.
+        if entry.subject.branch.is_none() {
+            let why = "changes go one after the other on a branch, and this is on none";
+            return self.turn_away(entry, "not-a-change", why, false);
+        }
         let mut subjects = vec![entry.subject.clone()];
         if let Some(key) = entry.subject.change_key()
             && !entry.pipeline.ignore_dependencies
