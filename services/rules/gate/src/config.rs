@@ -30,7 +30,6 @@ impl Decision<'_> {
             return self.nothing("older-tenant-file");
         }
         self.emit(GateEvent::TenantConfigured(TenantConfigured { tenant: loaded.clone() }))?;
-        self.enable_pipelines(&loaded.tenant)?;
         self.want_config_read(&loaded.tenant, ConfigScope::Tenant, loaded.projects.clone())
     }
 
@@ -189,6 +188,7 @@ impl Decision<'_> {
             // It is not the configuration that is wrong, and a tenant without a layout does nothing at all.
             return self.set_timer(config_timer(&made.tenant), self.now().plus_millis(RETRY_MS));
         }
+        self.enable_pipelines(&made.tenant)?;
         self.lay_queues(&made.tenant)?;
         self.renew_windows(&made.tenant, windows)
     }

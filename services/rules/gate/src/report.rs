@@ -165,7 +165,7 @@ impl Decision<'_> {
         self.emit(GateEvent::FailuresCounted(FailuresCounted { tenant, pipeline, failures, disabled }))
     }
 
-    /// Zuul: a full reconfiguration enables every pipeline again.
+    /// Zuul: a new layout enables every pipeline again.
     pub(crate) fn enable_pipelines(&mut self, tenant: &str) -> Result<(), Refusal> {
         let from = (tenant.to_owned(), String::new());
         let rows = self.gate().failures.rows(std::ops::Bound::Included(&from), std::ops::Bound::Unbounded);

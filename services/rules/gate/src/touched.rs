@@ -312,6 +312,7 @@ impl Decision<'_> {
     fn waits_for_those_ahead(&self, set: &BuildsetRow) -> bool {
         let waits = |row: &BuildRow| row.state == BuildState::Waiting || row.ready.is_some();
         matches!(set.phase, Phase::Prepared | Phase::LayoutReady)
+            || set.phase == Phase::Ended && set.layout.is_none()
             || set.builds.iter().any(|build| self.build(*build).is_some_and(waits))
     }
 
