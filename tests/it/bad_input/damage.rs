@@ -394,15 +394,13 @@ fn a_missing_or_damaged_blob_is_an_error_of_its_tenant_alone() {
 
 /// The file of a blob, for itself: taken out of its bundle if it was put together with others.
 fn blob_path(site: &Site, hash: &str) -> PathBuf {
-    let path = site.path().join("log/blobs").join(&hash[..2]).join(&hash[2..]);
-    if !path.exists() {
-        let blobs = FileBlobs::open_shared(site.path().join("log/blobs")).unwrap();
-        let hash = hash.parse().unwrap();
-        let bytes = blobs.get(&hash).unwrap();
-        blobs.remove(&hash).unwrap();
-        blobs.put(&bytes).unwrap();
-    }
-    path
+    let directory = site.path().join("log/blobs");
+    let blobs = FileBlobs::open_shared(&directory).unwrap();
+    let name = hash.parse().unwrap();
+    let bytes = blobs.get(&name).unwrap();
+    blobs.remove(&name).unwrap();
+    blobs.put(&bytes).unwrap();
+    directory.join(&hash[..2]).join(&hash[2..])
 }
 
 /// What is kept of a blob, wherever it lies.
@@ -453,15 +451,15 @@ fn a_lost_configuration_file_is_put_back_from_its_repository_or_is_an_error_of_i
     };
     flip_in_bundle(&site, &sound);
     heals("flipped-in-its-bundle");
-    let path = blob_path(&site, &file);
     for (what, bytes, _) in losses(&sound) {
-        lose(&path, bytes);
+        lose(&blob_path(&site, &file), bytes);
         heals(what);
     }
     server.wait_idle();
     server.stop();
 
     // Where the repository is gone too, from the forge and from the mirror.
+    let path = blob_path(&site, &file);
     std::fs::remove_dir_all(site.path().join("mirrors/forge/config.git")).unwrap();
     std::fs::rename(site.path().join("forge/config.git"), site.path().join("gone")).unwrap();
     for (what, bytes, said) in losses(&sound) {
