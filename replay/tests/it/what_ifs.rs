@@ -296,11 +296,14 @@ fn a_change_that_was_never_in_the_gate_left_out_leaves_the_others_as_they_were()
         let (now, recorded) = (others(&answer.now), others(&answer.recorded));
         let merged = |outcome: &Outcome| outcome.merges.iter().cloned().collect::<BTreeSet<_>>();
         assert_eq!(merged(&answer.now), merged(&answer.recorded), "without {change}: {:#?}", answer.difference);
-        assert!(now.keys().eq(recorded.keys()), "without {change}: {:#?}", answer.difference);
-        // One item at most whose approval is taken back in the very moment may be further by then than it was.
-        let otherwise = now.iter().filter(|(name, item)| recorded.get(*name) != Some(item)).count();
-        assert!(otherwise <= 1, "without {change}: {:#?}", answer.difference);
-        exact += usize::from(otherwise == 0);
+        let names: BTreeSet<&String> = now.keys().chain(recorded.keys()).collect();
+        let otherwise: Vec<&String> = names.into_iter().filter(|name| now.get(*name) != recorded.get(*name)).collect();
+        // One item at most whose approval is taken back in the very moment may be further by then than it was; one that
+        // is approved once more in the moment in which it leaves may find itself still there, and not enter again.
+        let again = |name: &&String| name.contains("(time ") || now.contains_key(*name) && recorded.contains_key(*name);
+        let told = otherwise.len() <= 1 && otherwise.iter().all(again);
+        assert!(told, "without {change}: {otherwise:?} {:#?}", answer.difference);
+        exact += usize::from(otherwise.is_empty());
     }
     assert!(exact * 4 >= all * 3, "{exact} of {all} leave every other item just as it was");
 }
