@@ -301,10 +301,9 @@ impl Names {
                 format!("the window of queue {} of {} is {window} [{}]", changed.queue, changed.pipeline, changed.code)
             }
             GateEvent::QueueReordered(order) => {
-                format!(
-                    "queue {} of {} is in another order: {} [{}]",
-                    order.queue, order.pipeline, order.detail, order.code
-                )
+                // Where nothing begins again only its place among the others is new.
+                let how = if order.quiet.is_empty() { "goes before the others" } else { "is in another order" };
+                format!("queue {} of {} {how}: {} [{}]", order.queue, order.pipeline, order.detail, order.code)
             }
             GateEvent::QueueAsked(asked) => {
                 format!("queue {} of {} was asked for by {} and is empty", asked.queue, asked.pipeline, asked.first.0)

@@ -540,9 +540,12 @@ impl Gerrit {
     /// The changes a change needs: by its message, by the commit it stands on.
     fn needs(&self, change: &Change) -> (Vec<u32>, Option<(u32, usize)>) {
         let parent = change.patchsets.last().and_then(|newest| newest.parent);
-        // Zuul: whoever stands on an abandoned change needs it nevertheless.
-        let unmerged = |number: &u32| self.changes.get(number).is_some_and(|other| other.status != Status::Merged);
-        (change.depends_on.clone(), parent.filter(|(number, _)| unmerged(number)))
+        // Zuul: whoever stands on an abandoned change needs it nevertheless, and on an older patchset than was merged, too.
+        let unmerged = |(number, at): &(u32, usize)| {
+            let merged = |other: &Change| other.status == Status::Merged && other.patchsets.len() == *at;
+            self.changes.get(number).is_some_and(|other| !merged(other))
+        };
+        (change.depends_on.clone(), parent.filter(unmerged))
     }
 
     fn needed_by(&self, number: u32) -> Vec<u32> {

@@ -11,6 +11,7 @@ use crate::decision::Decision;
 use crate::health::minds_needs;
 use crate::layout_view::LayoutView;
 use crate::managers::{Entry, Pulling};
+use crate::touched::QueueKey;
 
 /// How many steps of needing each other are followed.
 const MAX_DEPTH: usize = 500;
@@ -62,7 +63,21 @@ impl Decision<'_> {
         let live: Vec<ItemId> =
             before.iter().filter(|item| self.item(**item).is_some_and(|row| row.live)).copied().collect();
         if live.starts_with(wanted) {
-            return Ok(live.len() == wanted.len());
+            let all = live.len() == wanted.len();
+            // Zuul: where all there is was named, in this order, the queue goes before the others even so.
+            if all && !self.is_looked_at_first(&key) {
+                self.emit(GateEvent::QueueReordered(QueueReordered {
+                    tenant: asked.tenant.clone(),
+                    pipeline: asked.pipeline.clone(),
+                    queue,
+                    items: before,
+                    quiet: Vec::new(),
+                    code: "promoted".into(),
+                    detail: why_of(asked).into(),
+                    turned: Vec::new(),
+                }))?;
+            }
+            return Ok(all);
         }
         let same = before.iter().zip(wanted).take_while(|(one, two)| one == two).count();
         let there = before;
@@ -84,7 +99,7 @@ impl Decision<'_> {
         if again.is_empty() {
             return Ok(true);
         }
-        let detail = if asked.reason.is_empty() { "Promoted on request." } else { asked.reason.as_str() };
+        let detail = why_of(asked);
         // Zuul: as if each had left and entered again.
         for item in again.iter().filter(|item| there.contains(item)) {
             if let Some(row) = self.item(*item).cloned() {
@@ -108,6 +123,15 @@ impl Decision<'_> {
             self.report_enqueue(&asked.tenant, pipeline, item, &row.subjects)?;
         }
         Ok(true)
+    }
+
+    /// Whether no other queue of the pipeline in which anything is comes before this one.
+    fn is_looked_at_first(&self, key: &QueueKey) -> bool {
+        let since =
+            |key: &QueueKey| self.gate().queues.row(key).filter(|row| !row.items.is_empty()).map(|row| row.since);
+        let of_pipeline = |other: &QueueKey| other.1 == key.1 && other.2 != key.2;
+        let others = self.queue_keys(&key.0).into_iter().filter(of_pipeline).filter_map(|other| since(&other)).min();
+        others.is_none_or(|first| since(key).is_some_and(|ours| ours < first))
     }
 
     /// Zuul: what enters again brings along what needs it and may enter by now.
@@ -199,4 +223,9 @@ impl Decision<'_> {
         let subjects = self.item(item).map(|row| row.subjects.as_slice()).unwrap_or_default();
         subjects.iter().filter_map(Subject::change_key).collect()
     }
+}
+
+/// Why an order is wanted, in words.
+fn why_of(asked: &PromoteAsked) -> &str {
+    if asked.reason.is_empty() { "Promoted on request." } else { &asked.reason }
 }

@@ -232,10 +232,17 @@ impl Decision<'_> {
             let detail = format!("It depends on {} of {}, which does not exist.", need.change, need.project);
             return Err(("needs-missing", detail, true));
         };
-        if row.facts.merged {
-            return Ok(Ahead::Merged);
-        }
         let subject = &row.facts.subject;
+        let stood_on = self.stood_on(entry.tenant, std::iter::once(member), subject);
+        let outdated = || format!("It stands on an older patchset of {}: rebase it.", subject.url);
+        if row.facts.merged {
+            // Zuul: another patchset merged than the one it stands on; what the code review made anew as it merged is
+            // the one that was submitted.
+            return match stood_on.is_some_and(|older| older.patchset != row.submitted) {
+                true => Err(("needs-outdated", outdated(), false)),
+                false => Ok(Ahead::Merged),
+            };
+        }
         let whose = self.change(entry.tenant, member).map_or(entry.subject, |row| &row.facts.subject);
         let (theirs, queue) = (entry.queue_of(subject), entry.queue_of(whose));
         // Zuul: so it is inside of a circle, too.
@@ -246,9 +253,8 @@ impl Decision<'_> {
             return Err((OTHER_QUEUE, detail, true));
         }
         // Zuul: a commit that stands on an older patchset, which nobody approved in its time, is silently left out.
-        if self.stood_on(entry.tenant, std::iter::once(member), subject).is_some() {
-            let detail = format!("It stands on an older patchset of {}: rebase it.", subject.url);
-            return Err(("needs-outdated", detail, false));
+        if stood_on.is_some() {
+            return Err(("needs-outdated", outdated(), false));
         }
         if group.contains(need) || self.is_in_queue(entry, subject, &queue) {
             return Ok(Ahead::There);
