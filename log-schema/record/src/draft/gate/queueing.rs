@@ -53,7 +53,8 @@ pub struct WindowChanged {
     pub code: String,
 }
 
-/// A queue's items were put into another order. Those that have to begin anew are reset beside it.
+/// A queue's items were put into another order. Those that have to begin anew are reset beside it. The queue is looked at
+/// before the others of its pipeline from here on, also where its own order stays as it was. Zuul: so it is promoted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueueReordered {
     /// The tenant.
