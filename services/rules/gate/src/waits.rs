@@ -14,6 +14,7 @@ use crate::decision::Decision;
 use crate::jobs::Hold;
 use crate::queue_pass::NEEDED_FAILING;
 use crate::triggers::{Lane, lane};
+use crate::window::is_inside;
 
 /// What something waits for: a code, what exactly, what would unblock it.
 type Why = (WaitCode, Cow<'static, str>, &'static str);
@@ -47,7 +48,7 @@ impl Decision<'_> {
             for (index, item) in queue.items.iter().enumerate().take(until) {
                 let Some(row) = self.item(*item) else { continue };
                 if index >= first {
-                    let active = queue.window == 0 || (index as u64) < u64::from(queue.window);
+                    let active = is_inside(queue.window, index);
                     let reason = self.why_item(tenant, row, &chain, active, leaving);
                     self.compare(WaitSubject::Item(*item), Some(reason), &mut news);
                     self.why_builds(row, &chain, active, &mut news);

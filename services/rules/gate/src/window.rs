@@ -31,6 +31,11 @@ pub(crate) fn shrunk(settings: &Window, window: u32) -> u32 {
     shrunk.max(settings.floor).min(window.max(settings.floor))
 }
 
+/// Whether what stands at a place of a queue is worked on. A window of 0 has no end.
+pub(crate) fn is_inside(window: u32, index: usize) -> bool {
+    window == 0 || (index as u64) < u64::from(window)
+}
+
 /// Whether a window never changes. Zuul: one that is multiplied and divided by one; it follows its configuration.
 fn is_static(settings: &Window) -> bool {
     settings.increase == Step::Exponential

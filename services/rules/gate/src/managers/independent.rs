@@ -13,7 +13,7 @@ use crate::triggers::verdict;
 
 /// What was begun with to let one change in.
 #[derive(Default)]
-struct Pulling {
+struct Counted {
     /// All that were begun with.
     begun: Vec<ChangeKey>,
     /// How many of these are in the pipeline by then.
@@ -68,8 +68,8 @@ impl Decision<'_> {
         }
         ahead.retain(|subjects| !subjects.is_empty());
         let changes: usize = ahead.iter().map(Vec::len).sum();
-        let mut pulling = Pulling::default();
-        match self.too_many(entry, &own, &ahead, &mut pulling) {
+        let mut counted = Counted::default();
+        match self.too_many(entry, &own, &ahead, &mut counted) {
             Some(TooMany::Own(detail)) => return self.turn_away(entry, LIMIT, &detail, true),
             Some(TooMany::Pulled(subject, detail)) => {
                 return self.refuse_pulling_too_many(&Entry { subject: &subject, ..*entry }, &detail);
@@ -96,25 +96,25 @@ impl Decision<'_> {
         entry: &Entry<'_>,
         group: &[Subject],
         ahead: &[Vec<Subject>],
-        pulling: &mut Pulling,
+        counted: &mut Counted,
     ) -> Option<TooMany> {
-        let before = pulling.begun.len().saturating_add(pulling.entered);
+        let before = counted.begun.len().saturating_add(counted.entered);
         if let Some(detail) = self.over_limit(entry, before, group.len()) {
             return Some(TooMany::Own(detail));
         }
         let keys: Vec<ChangeKey> = group.iter().filter_map(Subject::change_key).collect();
-        pulling.begun.extend(keys.iter().cloned());
+        counted.begun.extend(keys.iter().cloned());
         for need in self.needs_of_group(entry.tenant, &keys) {
             let holds = |group: &&Vec<Subject>| group.iter().any(|one| one.change_key().as_ref() == Some(&need));
-            let Some(theirs) = ahead.iter().find(holds).filter(|_| !pulling.begun.contains(&need)) else { continue };
-            match self.too_many(entry, theirs, ahead, pulling) {
+            let Some(theirs) = ahead.iter().find(holds).filter(|_| !counted.begun.contains(&need)) else { continue };
+            match self.too_many(entry, theirs, ahead, counted) {
                 // Zuul: told is who would have been right behind it.
                 Some(TooMany::Own(detail)) => return group.last().map(|one| TooMany::Pulled(one.clone(), detail)),
                 None => {}
                 told => return told,
             }
         }
-        pulling.entered = pulling.entered.saturating_add(group.len());
+        counted.entered = counted.entered.saturating_add(group.len());
         None
     }
 }
