@@ -19,6 +19,7 @@ use crate::decision::Decision;
 use crate::ground::Ground;
 use crate::layout_view::LayoutView;
 use crate::touched::{QueueKey, Touch, Touched};
+use crate::window::is_inside;
 
 fn is_conflict(problem: &BuildsetProblem) -> bool {
     problem.kind == ProblemKind::Conflict
@@ -54,7 +55,7 @@ pub(crate) struct Walk<'w> {
 impl Walk<'_> {
     /// Whether what stands at this place is worked on.
     fn in_window(&self, index: usize) -> bool {
-        self.window == 0 || (index as u64) < u64::from(self.window)
+        is_inside(self.window, index)
     }
 
     /// The item carries what comes behind it.
@@ -300,9 +301,9 @@ impl Decision<'_> {
         }
     }
 
-    /// What is to be superseded by a pipeline that is defined later leaves as it would have left by itself, if what
-    /// it needs asks for that: Zuul looks at its queue before it places what supersedes it. Says whether it left.
-    pub(crate) fn leave_before_superseded(
+    /// Lets an item go now that its own queue would let go for what it needs, before a pipeline that is defined later
+    /// takes what came in: Zuul looks at the queues of one pipeline before it asks the next. Says whether it left.
+    pub(crate) fn leave_for_its_needs(
         &mut self,
         tenant: &str,
         layout: &Arc<LayoutView>,

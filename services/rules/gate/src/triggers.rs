@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use gatelog_deciding::Refusal;
 use gatelog_gate_state::live::{TriggerRow, subject_name};
@@ -161,7 +162,7 @@ impl Decision<'_> {
     fn settle_trigger(
         &mut self,
         tenant: &str,
-        layout: &LayoutView,
+        layout: &Arc<LayoutView>,
         trigger: u64,
         row: &TriggerRow,
     ) -> Result<Vec<PipelineVerdict>, Refusal> {
@@ -197,10 +198,29 @@ impl Decision<'_> {
                             parameters: None,
                         })?,
                     });
+                    self.leave_before_the_next(tenant, layout, pipeline, &subject)?;
                 }
                 Ok(verdicts)
             }
         }
+    }
+
+    /// Lets what a pipeline holds of a change go that cannot stay: who follows the change reads of that before what the
+    /// next pipeline makes of it.
+    fn leave_before_the_next(
+        &mut self,
+        tenant: &str,
+        layout: &Arc<LayoutView>,
+        pipeline: &Pipeline,
+        subject: &Subject,
+    ) -> Result<(), Refusal> {
+        for item in self.items_in(tenant, &pipeline.name, subject) {
+            let live = self.item(item).is_some_and(|row| row.live);
+            if live && !self.is_merging(item) && !self.is_reporting(item) {
+                self.leave_for_its_needs(tenant, layout, pipeline, item)?;
+            }
+        }
+        Ok(())
     }
 
     /// What an event is about, or why that concerns no pipeline.

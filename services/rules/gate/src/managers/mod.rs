@@ -319,7 +319,7 @@ impl Decision<'_> {
                 {
                     if place(other) < place(&name)
                         && let Some(pipeline) = layout.pipeline(other)
-                        && self.leave_before_superseded(tenant, &layout, pipeline, item)?
+                        && self.leave_for_its_needs(tenant, &layout, pipeline, item)?
                     {
                         continue;
                     }
