@@ -213,6 +213,7 @@ mod tests {
         assert_eq!(work_timer("acme"), "work/acme");
         assert_eq!(hold_timer("acme"), "holds/acme");
         assert_eq!(config_timer("acme"), "config/acme");
+        assert_eq!(announced_timer("acme"), "announced/acme");
     }
 
     #[test]
