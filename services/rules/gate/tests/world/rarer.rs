@@ -58,6 +58,13 @@ impl Story {
                 newest.depends_on.push((*other).to_owned());
                 Ok(())
             }
+            // Some code reviews make one as they merge.
+            [change, "silently", "gets", "another", "patchset"] => {
+                let one = self.world.forge.changes.get_mut(*change).ok_or("there is no change")?;
+                let newest = one.patchsets.last().cloned().ok_or("it has no patchset")?;
+                one.patchsets.push(newest);
+                Ok(())
+            }
             ["every", "change", "has", number, "jobs"] => {
                 self.world.padded_jobs = number.parse().map_err(|_| "not a number")?;
                 Ok(())
