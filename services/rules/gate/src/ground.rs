@@ -70,6 +70,11 @@ impl Ground {
         self.touched.extend(row.subjects.iter().filter_map(branch_of));
     }
 
+    /// Whether the item behind had better not stand on the chain yet.
+    pub(crate) fn holds(&self) -> bool {
+        self.holds
+    }
+
     /// Whether the item behind may begin: whatever branch it will share with those ahead, both are put on the same
     /// commit of it.
     pub(crate) fn is_settled(&self) -> bool {

@@ -2,9 +2,9 @@
 
 use gatelog_deciding::Refusal;
 use gatelog_gate_state::live::{Phase, Work};
-use gatelog_record::ItemId;
 use gatelog_record::draft::gate::{BuildsetOpened, MergeStep, PrepareDone, PrepareOutcome, PrepareRequested, Prepared};
 use gatelog_record::event::GateEvent;
+use gatelog_record::{BuildsetId, ItemId};
 
 use crate::decision::Decision;
 use crate::layout_view::LayoutView;
@@ -13,8 +13,19 @@ use crate::queue_pass::Walk;
 impl Decision<'_> {
     /// Begins a buildset on the chain and asks for its state.
     pub(crate) fn open_buildset(&mut self, walk: &Walk<'_>, item: ItemId) -> Result<(), Refusal> {
+        let buildset = self.begin_buildset(walk, item)?;
+        self.want_prepare(walk, item, buildset)
+    }
+
+    /// Begins a buildset on the chain.
+    pub(crate) fn begin_buildset(&mut self, walk: &Walk<'_>, item: ItemId) -> Result<BuildsetId, Refusal> {
         let buildset = self.deciding.id();
         self.emit(GateEvent::BuildsetOpened(BuildsetOpened { buildset, item, ahead: walk.chain.clone() }))?;
+        Ok(buildset)
+    }
+
+    /// Asks for the state of a buildset that stands on the chain.
+    pub(crate) fn want_prepare(&mut self, walk: &Walk<'_>, item: ItemId, buildset: BuildsetId) -> Result<(), Refusal> {
         let mut steps = Vec::new();
         for ahead in &walk.chain {
             self.add_steps(walk.layout, *ahead, &mut steps);

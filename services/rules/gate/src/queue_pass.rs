@@ -344,6 +344,9 @@ impl Decision<'_> {
                 }
                 if settled {
                     self.open_buildset(walk, item)?;
+                } else if walk.window > 0 && !walk.ground(self, Ground::holds) {
+                    // Zuul: it has its place on what is ahead, even should the window shrink before that is prepared.
+                    self.begin_buildset(walk, item)?;
                 }
             }
             return Ok(Step::Carries);
@@ -352,12 +355,17 @@ impl Decision<'_> {
         if self.item(item).is_some_and(|row| row.work.is_none()) {
             match set.phase {
                 Phase::Frozen => self.run_jobs(walk, item, buildset, active)?,
-                // Zuul: what fell out of the window is not brought further.
-                _ if !active => {}
+                Phase::Opened => {
+                    if walk.ground(self, Ground::is_settled) {
+                        self.want_prepare(walk, item, buildset)?;
+                    }
+                }
+                // Zuul: the jobs of what fell out of the window are frozen where they are known before it is merged.
+                _ if !active && self.item(item).is_some_and(|row| self.may_change_configuration(row)) => {}
                 Phase::Prepared => self.choose_layout(walk, item, buildset)?,
                 Phase::LayoutReady => self.want_freeze(walk, item, buildset)?,
                 Phase::Ended if set.layout.is_none() => self.skip_unmerged(walk, item)?,
-                Phase::Opened | Phase::Preparing | Phase::Layout | Phase::Freezing | Phase::Ended => {}
+                Phase::Preparing | Phase::Layout | Phase::Freezing | Phase::Ended => {}
             }
         }
         let mut reasons = self.reasons_to_fail(item);
@@ -388,7 +396,8 @@ impl Decision<'_> {
             Phase::Freezing | Phase::Ended => set.problem.as_ref().is_some_and(is_conflict) && set.builds.is_empty(),
             _ => false,
         };
-        if self.buildset_of(item).is_some()
+        let begun = self.buildset_of(item).map(|(buildset, set)| (buildset, set.phase));
+        if begun.is_some_and(|(_, phase)| phase != Phase::Opened)
             || !walk.in_window(index)
             || !is_new
             || walk.pipeline.manager != Manager::Dependent
@@ -405,7 +414,10 @@ impl Decision<'_> {
             ground: RefCell::new(None),
             ..*walk
         };
-        self.open_buildset(&on_it, item)
+        match begun {
+            Some((buildset, _)) => self.want_prepare(&on_it, item, buildset),
+            None => self.open_buildset(&on_it, item),
+        }
     }
 
     /// Zuul: the jobs of what does not merge are known, and skipped; but for what may change configuration, whose jobs

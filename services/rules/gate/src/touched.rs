@@ -280,7 +280,7 @@ impl Decision<'_> {
     }
 
     /// An item came further, or is on its way into the branch (`leaves`): behind it that concerns only who waits for what
-    /// is ahead, with its layout or with a build; and of those that have not begun the next, who may.
+    /// is ahead, with its layout or with a build; and of those of which no state was asked for the next, who may begin.
     fn touch_progress(&mut self, item: ItemId, leaves: bool) {
         let Some(row) = self.item(item) else { return };
         let key = (row.tenant.clone(), row.pipeline.clone(), row.queue.clone());
@@ -290,7 +290,8 @@ impl Decision<'_> {
         let mut next = true;
         for behind in items.iter().skip_while(|other| **other != item).skip(1) {
             let Some(row) = self.item(*behind) else { continue };
-            let concerned = match row.buildset.and_then(|buildset| self.buildset(buildset)) {
+            let set = row.buildset.and_then(|buildset| self.buildset(buildset));
+            let concerned = match set.filter(|set| set.phase != Phase::Opened) {
                 Some(set) => self.waits_for_those_ahead(set),
                 None => {
                     // What comes behind one that is not in the chain, or has nothing to prepare, may begin before it.

@@ -151,12 +151,14 @@ impl Decision<'_> {
             };
         }
         let ahead = || chain.last().map(|item| self.name_of(*item));
-        let Some(set) = row.buildset.and_then(|buildset| self.buildset(buildset)) else {
+        let begun = row.buildset.and_then(|buildset| self.buildset(buildset));
+        let Some(set) = begun.filter(|set| set.phase != Phase::Opened) else {
+            let has_place = active || begun.is_some();
             return match ahead() {
-                Some(ahead) if active && leaving => {
+                Some(ahead) if has_place && leaving => {
                     why(WaitCode::ItemAhead, format!("{ahead} is being merged first"), "that item, when it leaves")
                 }
-                _ if !active => why(WaitCode::Window, "the queue's window is full", "an item ahead, when it leaves"),
+                _ if !has_place => why(WaitCode::Window, "the queue's window is full", "an item ahead, when it leaves"),
                 Some(ahead) => {
                     let detail = format!("enough of what is ahead of it, up to {ahead}, is prepared first");
                     why(WaitCode::ItemAhead, detail, "the answer of a merger")
@@ -166,7 +168,7 @@ impl Decision<'_> {
         };
         match set.phase {
             Phase::Opened | Phase::Preparing => why(WaitCode::Prepare, "its state is prepared", "a merger"),
-            Phase::Prepared | Phase::LayoutReady if !active => {
+            Phase::Prepared | Phase::LayoutReady if !active && self.may_change_configuration(row) => {
                 why(WaitCode::Window, "it is outside of the queue's window", "an item ahead, when it leaves")
             }
             Phase::Prepared | Phase::LayoutReady | Phase::Layout => match ahead() {
