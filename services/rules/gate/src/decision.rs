@@ -30,7 +30,7 @@ pub struct Decision<'a> {
     pub(crate) touched: Touched,
     /// Everything that was touched.
     pub(crate) seen: Touched,
-    /// The pipeline in which the first semaphore became free.
+    /// The pipeline in which a semaphore became free: the first of those that did since queues were looked at.
     pub(crate) freed_in: Option<String>,
     /// What entered a pipeline that supersedes others: the pipeline, and what it was.
     pub(crate) superseding: Vec<(String, Subject)>,

@@ -91,7 +91,14 @@ impl Decision<'_> {
         let touched = std::mem::take(&mut self.touched);
         self.seen.merge(&touched);
         let Some(layout) = self.layout(tenant)? else { return Ok(()) };
-        for (key, mut touch) in self.queues_in_order(tenant, &layout, touched) {
+        let queues = self.queues_in_order(tenant, &layout, touched);
+        let freed_before = self.freed_in.take();
+        for (key, mut touch) in queues {
+            // Zuul: what becomes free in a pipeline is there for its own queues before the next one is looked at.
+            if self.freed_in.as_ref().is_some_and(|pipeline| *pipeline != key.1) {
+                self.touched.queues.entry(key).or_default().merge(&touch);
+                continue;
+            }
             let Some(pipeline) = layout.pipeline(&key.1) else {
                 self.empty_queue(&key)?;
                 continue;
@@ -116,6 +123,7 @@ impl Decision<'_> {
                 touch.whole = true;
             }
         }
+        self.freed_in = self.freed_in.take().or(freed_before);
         Ok(())
     }
 

@@ -31,7 +31,7 @@ pub(crate) struct Touch {
 }
 
 impl Touch {
-    fn merge(&mut self, other: &Touch) {
+    pub(crate) fn merge(&mut self, other: &Touch) {
         self.whole |= other.whole;
         self.from.extend(&other.from);
         self.alone.extend(&other.alone);
