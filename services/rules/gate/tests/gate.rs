@@ -47,7 +47,7 @@ scenarios! {
     nothing_new turned_away_where conflict_known conflict_down_the_line needs_two needs_over_limit behind_one_at_most
     artifact_paused line_reporting left_the_site parent_checked
     parent_unnamed config_known needs_later_superseded superseded_abandoned reporter_silently circle_apart
-    conflict_overtakes window_prepared window_begun tried_before too_many_behind withdrawn_while_merging
+    conflict_overtakes window_prepared window_begun window_behind_layout behind_what_merges tried_before too_many_behind withdrawn_while_merging
 }
 
 // What stands in a queue only because it is needed.
