@@ -88,13 +88,16 @@ impl Decision<'_> {
             .any(|text| !text.is_empty() && (*text == subject.url || subject.url.ends_with(text.as_str())))
     }
 
-    /// Lets the items of a change go that are not at its current patchset, or whose change is closed.
-    pub(crate) fn drop_outdated(&mut self, tenant: &str, subject: &Subject) -> Result<(), Refusal> {
-        let Some(key) = subject.change_key() else { return Ok(()) };
-        let Some(layout) = self.layout(tenant)? else { return Ok(()) };
-        for item in self.items_of(tenant, &key) {
+    /// Lets the items of a change go that are not at its current patchset, or whose change is closed. Zuul: those of one
+    /// pipeline, which gives what they held to its own queues before the next pipeline lets go.
+    pub(crate) fn drop_outdated(
+        &mut self,
+        tenant: &str,
+        pipeline: &Pipeline,
+        subject: &Subject,
+    ) -> Result<(), Refusal> {
+        for item in self.items_in(tenant, &pipeline.name, subject) {
             let Some(row) = self.item(item).cloned() else { continue };
-            let Some(pipeline) = layout.pipeline(&row.pipeline) else { continue };
             if let Some(why) = self.outdated(&row, pipeline)
                 && !self.is_merging(item)
             {

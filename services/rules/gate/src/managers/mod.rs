@@ -79,7 +79,7 @@ impl Decision<'_> {
     /// Lets a change into a pipeline, or says why not. Zuul: `addChange`.
     pub(crate) fn enter(&mut self, entry: &Entry<'_>) -> Result<PipelineVerdict, Refusal> {
         let name = &entry.pipeline.name;
-        self.drop_outdated(entry.tenant, entry.subject)?;
+        self.drop_outdated(entry.tenant, entry.pipeline, entry.subject)?;
         let there = self.items_in(entry.tenant, name, entry.subject).into_iter().find(|item| {
             self.item(*item).is_some_and(|row| row.live && row.subjects.iter().any(|one| same(one, entry.subject)))
         });
