@@ -9,7 +9,7 @@ use gatelog_record::Value;
 use crate::findings::Findings;
 use crate::layout::Layout;
 use crate::objects::Pipeline;
-use crate::problem::{Problem, UNKNOWN};
+use crate::problem::{Problem, Severity, UNKNOWN};
 use cron::TimerSpec;
 
 /// The connection whose triggers are timers.
@@ -99,7 +99,7 @@ pub(crate) fn check(layout: &Layout, findings: &mut Findings) {
             let Err(error) = TimerSpec::parse(time) else { continue };
             findings.begin();
             let message = format!("the timer `{time}` of the pipeline \"{}\" never fires: {error}", pipeline.name);
-            let problem = Problem::error(TIMER_INVALID, UNKNOWN, pipeline.place.clone(), message);
+            let problem = Problem::new(Severity::Warning, TIMER_INVALID, UNKNOWN, pipeline.place.clone(), message);
             findings.push(problem.about("trigger").cure("the fields are minute, hour, day of month, month, weekday (0 is Monday), and if wanted seconds and jitter"));
         }
     }
