@@ -5,9 +5,10 @@
 //!
 //! [`file`] reads a scenario, [`gerrit`] is the code review, [`shell`] the loop around the rules,
 //! [`effects`] answers the rules' short work, [`player`] takes the steps, [`observe`] says what was seen,
-//! [`print`](mod@print) writes it down.
+//! [`errors`] names what is wrong in a configuration, [`print`](mod@print) writes it all down.
 
 pub mod effects;
+pub mod errors;
 pub mod file;
 pub mod gerrit;
 pub mod observe;

@@ -11,6 +11,7 @@ use gatelog_rules_gate::AHEAD_INVALID;
 use gatelog_tables::Maps;
 use serde_json::{Value as Json, json};
 
+use crate::errors::{config_error, sorted_errors, without_place};
 use crate::gerrit::{HOST, local};
 
 /// Where something stands in an order: kind, number, patchset, name.
@@ -527,69 +528,6 @@ fn split_queue(name: &str) -> (String, String) {
         Some((queue, branch)) => (queue.to_owned(), branch.to_owned()),
         None => (local(name).to_owned(), String::new()),
     }
-}
-
-/// A problem of a configuration in the words of an observation.
-pub fn config_error(problem: &Problem) -> Json {
-    let context = &problem.place.context;
-    // Zuul does not say where a graph went wrong.
-    if problem.code == "freeze-error" {
-        return without_place("freeze-error", &problem.severity.to_string());
-    }
-    json!({
-        "name": error_name(problem), "severity": problem.severity.to_string(), "project": local(&context.project),
-        "branch": context.branch, "path": problem.zuul_path(),
-    })
-}
-
-/// An error that stands in no file.
-fn without_place(name: &str, severity: &str) -> Json {
-    let none = Json::Null;
-    json!({"name": name, "severity": severity, "project": none, "branch": none, "path": none})
-}
-
-fn error_name(problem: &Problem) -> String {
-    let nth = |place: usize| problem.message.split('"').nth(place).unwrap_or_default().to_owned();
-    let quoted = || nth(1);
-    match problem.code.as_str() {
-        "job-not-found" => format!("Job {} not defined", quoted()),
-        "dependency-not-found" | "parent-not-found" => format!("Job {} not defined", nth(3)),
-        "parent-final" => {
-            format!("The parent of job \"{}\", \"{}\" is final and can not act as a parent", quoted(), nth(3))
-        }
-        "parent-protected" => {
-            format!("The parent of job \"{}\", \"{}\" is a protected job in a different project", quoted(), nth(3))
-        }
-        "job-shadowed" => {
-            let theirs = problem.message.split(&format!("{HOST}/")).nth(1).and_then(|rest| rest.split(' ').next());
-            let (job, ours, theirs) = (quoted(), local(&problem.place.context.project), theirs.unwrap_or_default());
-            format!("Job {job} in {ours} is not permitted to shadow job {job} in {theirs}")
-        }
-        // What a whole file is refused for.
-        "not-a-list" => "Configuration file is not a list.  Each zuul.yaml configuration".into(),
-        "not-a-dictionary" if problem.cure.contains("rest of the file") => {
-            "Configuration item is not a dictionary.  Each zuul.yaml".into()
-        }
-        "multiple-keys" => "Configuration item has more than one key.  Each zuul.yaml".into(),
-        "unknown-object" => "Configuration item not recognized.  Each zuul.yaml".into(),
-        "unknown-attribute" | "wrong-type" | "missing-attribute" | "unknown-value" | "out-of-range"
-        | "misplaced-tag" | "not-a-dictionary" => "schema-error".into(),
-        code if code.starts_with("yaml-") => "yaml-error".into(),
-        _ if problem.name != "Unknown" => problem.name.clone(),
-        code => format!("{code}: {}", problem.message),
-    }
-}
-
-/// Errors in their order.
-pub fn sorted_errors(errors: impl Iterator<Item = Json>) -> Json {
-    let order = |error: &Json| {
-        let sorted: BTreeMap<String, Json> =
-            error.as_object().map(|map| map.clone().into_iter().collect()).unwrap_or_default();
-        serde_json::to_string(&sorted).unwrap_or_default()
-    };
-    let mut errors: Vec<Json> = errors.collect();
-    errors.sort_by_key(order);
-    Json::Array(errors)
 }
 
 /// A result by its word.

@@ -19,9 +19,10 @@ use gatelog_rules_config::{Layout, Problem, parse_tenant_file};
 use serde_json::{Value as Json, json};
 
 use crate::effects::Effects;
+use crate::errors::{config_error, sorted_errors};
 use crate::file::{Scenario, Step, texts};
 use crate::gerrit::{CONNECTION, Gerrit, Status, canonical};
-use crate::observe::{Observer, config_error, result_of, sorted_errors};
+use crate::observe::{Observer, result_of};
 use crate::rules::{Rule, Selection};
 use crate::shell::Shell;
 
