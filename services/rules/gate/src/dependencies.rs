@@ -268,10 +268,15 @@ impl Decision<'_> {
         now != own
     }
 
-    /// What the changes of a group need directly outside of it.
-    pub(crate) fn needs_of_group(&self, tenant: &str, group: &[ChangeKey]) -> BTreeSet<ChangeKey> {
-        let needs = group.iter().flat_map(|key| self.needs_of(tenant, key));
-        needs.filter(|need| !group.contains(need)).collect()
+    /// What the changes of a group need directly outside of it, each once, in the order in which they name it.
+    pub(crate) fn needs_of_group(&self, tenant: &str, group: &[ChangeKey]) -> Vec<ChangeKey> {
+        let mut needs = Vec::new();
+        for need in group.iter().flat_map(|key| self.needs_of(tenant, key)) {
+            if !group.contains(&need) && !needs.contains(&need) {
+                needs.push(need);
+            }
+        }
+        needs
     }
 
     /// The changes of a group as they are now.

@@ -7,7 +7,7 @@ use gatelog_deciding::Refusal;
 use gatelog_gate_state::live::ChangeRow;
 use gatelog_record::draft::gate::{ChangeKey, FactsPurpose, PipelineVerdict, Subject};
 
-use super::{Entry, LIMIT, Place};
+use super::{Entry, LIMIT, NEEDS_UNFIT, Place};
 use crate::decision::Decision;
 use crate::dependencies::{Group, NeedsError};
 use crate::requirements;
@@ -123,11 +123,11 @@ impl Decision<'_> {
             return Ok(Some(verdict));
         }
         pulling.begun = pulling.begun.saturating_add(group.len());
-        let mut pulled = Vec::new();
+        let mut pulled: Vec<(ChangeKey, Subject)> = Vec::new();
         let mut hindrance = None;
         for (need, member) in self.needs_of_members(entry, group) {
             match self.fits_ahead(entry, &need, &member, group) {
-                Ok(Ahead::Wanted(subject)) if pulled.last().is_none_or(|(last, _)| *last != need) => {
+                Ok(Ahead::Wanted(subject)) if pulled.iter().all(|(other, _)| *other != need) => {
                     pulled.push((need, subject));
                 }
                 Ok(_) => {}
@@ -159,7 +159,7 @@ impl Decision<'_> {
                 }
                 // Zuul: silence; it enters by itself once what it needs does.
                 let detail = format!("It depends on {}, which may not enter.", subject.url);
-                return self.turn_away(entry, "needs-unapproved", &detail, false).map(Some);
+                return self.turn_away(entry, NEEDS_UNFIT, &detail, false).map(Some);
             }
         }
         // Zuul: it may have come in as one of those that need what was pulled in.
@@ -208,10 +208,10 @@ impl Decision<'_> {
             .any(|item| item.queue == queue && item.subjects.iter().any(|one| super::same(one, subject)))
     }
 
-    /// What each change of a group needs, and who needs it.
-    fn needs_of_members(&self, entry: &Entry<'_>, group: &[ChangeKey]) -> BTreeSet<(ChangeKey, ChangeKey)> {
+    /// What each change of a group needs, in the order in which they name it, and who needs it.
+    fn needs_of_members(&self, entry: &Entry<'_>, group: &[ChangeKey]) -> Vec<(ChangeKey, ChangeKey)> {
         if entry.pipeline.ignore_dependencies {
-            return BTreeSet::new();
+            return Vec::new();
         }
         let needs = |member: &ChangeKey| {
             let needs = self.needs_of(entry.tenant, member).into_iter();
@@ -266,7 +266,7 @@ impl Decision<'_> {
         if let Err(why) = requirements::can_merge(entry.pipeline, &row.facts) {
             let detail = format!("It depends on {}, and {why}.", subject.url);
             // Zuul: silence; it enters by itself once what it needs does.
-            return Err(("needs-unapproved", detail, false));
+            return Err((NEEDS_UNFIT, detail, false));
         }
         Ok(Ahead::Wanted(subject.clone()))
     }

@@ -6,7 +6,7 @@ use gatelog_deciding::Refusal;
 use gatelog_record::WorkId;
 use gatelog_record::draft::gate::{ChangeKey, PipelineVerdict, Subject};
 
-use super::{Entry, LIMIT, Place};
+use super::{CYCLE, Entry, LIMIT, NEEDS_UNFIT, Place};
 use crate::decision::Decision;
 use crate::dependencies::NeedsError;
 use crate::triggers::verdict;
@@ -20,12 +20,14 @@ struct Counted {
     entered: usize,
 }
 
-/// What is too much.
-enum TooMany {
-    /// The changes that were asked for themselves: a sentence.
+/// Why changes, or one that they need, may not enter.
+enum Unfit {
+    /// With them it would be too much: a sentence.
     Own(String),
-    /// One that this change would have been right behind.
+    /// With one that this change would have been right behind it would be.
     Pulled(Subject, String),
+    /// It has been recorded, and told to whom it concerns.
+    Recorded(PipelineVerdict),
 }
 
 impl Decision<'_> {
@@ -38,15 +40,6 @@ impl Decision<'_> {
             match self.needs_to_enter(entry.tenant, &key, |_| false, &BTreeSet::new()) {
                 Ok((mut groups, _)) => {
                     let group = groups.pop().unwrap_or_default();
-                    // Zuul: what nobody reviewed is not run, where review is asked for, because something needs it.
-                    for members in std::iter::once(&group).chain(groups.iter().rev()) {
-                        if let Some(verdict) = self.refuse_member(entry, members)? {
-                            return Ok(verdict);
-                        }
-                    }
-                    if let Some(verdict) = self.refuse_group(entry, &group)? {
-                        return Ok(verdict);
-                    }
                     ahead.extend(groups.iter().map(|group| self.subjects_of(entry.tenant, group)));
                     for subject in ahead.iter_mut().flatten() {
                         // Zuul: a commit is tested on the patchset it stands on, even if there is a newer one.
@@ -69,11 +62,12 @@ impl Decision<'_> {
         ahead.retain(|subjects| !subjects.is_empty());
         let changes: usize = ahead.iter().map(Vec::len).sum();
         let mut counted = Counted::default();
-        match self.too_many(entry, &own, &ahead, &mut counted) {
-            Some(TooMany::Own(detail)) => return self.turn_away(entry, LIMIT, &detail, true),
-            Some(TooMany::Pulled(subject, detail)) => {
+        match self.unfit(entry, entry.subject, &own, &ahead, &mut counted)? {
+            Some(Unfit::Own(detail)) => return self.turn_away(entry, LIMIT, &detail, true),
+            Some(Unfit::Pulled(subject, detail)) => {
                 return self.refuse_pulling_too_many(&Entry { subject: &subject, ..*entry }, &detail);
             }
+            Some(Unfit::Recorded(verdict)) => return Ok(verdict),
             None => {}
         }
         // Any id will do for a queue that only this item is in.
@@ -89,32 +83,50 @@ impl Decision<'_> {
         Ok(verdict(&entry.pipeline.name, "enqueued", detail))
     }
 
-    /// Whether some changes are too many for the pipeline, or one that they need is. Zuul: each is counted with all that
-    /// were begun with before, and once more if it is in the pipeline by then.
-    fn too_many(
-        &self,
+    /// Why a change may not enter, with those of its circle, or why one that they need may not. Zuul: each is asked the
+    /// same questions, one that is needed once it is come to; and it is counted with all that were begun with before, and
+    /// once more if it is in the pipeline by then.
+    fn unfit(
+        &mut self,
         entry: &Entry<'_>,
+        who: &Subject,
         group: &[Subject],
         ahead: &[Vec<Subject>],
         counted: &mut Counted,
-    ) -> Option<TooMany> {
+    ) -> Result<Option<Unfit>, Refusal> {
+        let keys: Vec<ChangeKey> = group.iter().filter_map(Subject::change_key).collect();
+        // Zuul: what nobody reviewed is not run, where review is asked for, because something needs it.
+        if let Some(verdict) = self.refuse_member(entry, &keys)? {
+            return Ok(Some(Unfit::Recorded(verdict)));
+        }
+        if let Some(verdict) = self.refuse_group(&Entry { subject: who, ..*entry }, &keys)? {
+            return Ok(Some(Unfit::Recorded(verdict)));
+        }
         let before = counted.begun.len().saturating_add(counted.entered);
         if let Some(detail) = self.over_limit(entry, before, group.len()) {
-            return Some(TooMany::Own(detail));
+            return Ok(Some(Unfit::Own(detail)));
         }
-        let keys: Vec<ChangeKey> = group.iter().filter_map(Subject::change_key).collect();
         counted.begun.extend(keys.iter().cloned());
         for need in self.needs_of_group(entry.tenant, &keys) {
-            let holds = |group: &&Vec<Subject>| group.iter().any(|one| one.change_key().as_ref() == Some(&need));
-            let Some(theirs) = ahead.iter().find(holds).filter(|_| !counted.begun.contains(&need)) else { continue };
-            match self.too_many(entry, theirs, ahead, counted) {
+            let is_it = |one: &&Subject| one.change_key().as_ref() == Some(&need);
+            let mut found = ahead.iter().filter_map(|group| Some((group, group.iter().find(is_it)?)));
+            let Some((theirs, subject)) = found.next().filter(|_| !counted.begun.contains(&need)) else { continue };
+            match self.unfit(entry, subject, theirs, ahead, counted)? {
                 // Zuul: told is who would have been right behind it.
-                Some(TooMany::Own(detail)) => return group.last().map(|one| TooMany::Pulled(one.clone(), detail)),
+                Some(Unfit::Own(detail)) => {
+                    return Ok(group.last().map(|one| Unfit::Pulled(one.clone(), detail)));
+                }
+                // Told is the one in a circle; Zuul: and nobody for whom it is needed.
+                Some(Unfit::Recorded(verdict)) if matches!(verdict.code.as_str(), CYCLE | NEEDS_UNFIT) => {
+                    let detail = format!("It depends on {}, which may not enter.", subject.url);
+                    let verdict = self.turn_away(&Entry { subject: who, ..*entry }, NEEDS_UNFIT, &detail, false)?;
+                    return Ok(Some(Unfit::Recorded(verdict)));
+                }
                 None => {}
-                told => return told,
+                told => return Ok(told),
             }
         }
         counted.entered = counted.entered.saturating_add(group.len());
-        None
+        Ok(None)
     }
 }

@@ -29,6 +29,10 @@ use crate::triggers::verdict;
 pub(crate) const LIMIT: &str = "limit";
 /// The code of what needs a change that would be one too many.
 const NEEDS_OVER_LIMIT: &str = "needs-over-limit";
+/// The code of changes that need each other in a circle where that is not allowed.
+const CYCLE: &str = "dependency-cycle";
+/// The code of what needs a change that may not enter.
+const NEEDS_UNFIT: &str = "needs-unapproved";
 
 /// A change that is to enter a pipeline.
 #[derive(Clone, Copy)]
@@ -129,8 +133,7 @@ impl Decision<'_> {
         // Zuul: only a project that takes part in the pipeline is told; and of limits only who set it off, while what
         // cannot be tested like that is told to everybody whom it concerns.
         if report
-            && (entry.reason != "needed-by"
-                || matches!(code, dependent::OTHER_QUEUE | "dependency-cycle" | NEEDS_OVER_LIMIT))
+            && (entry.reason != "needed-by" || matches!(code, dependent::OTHER_QUEUE | CYCLE | NEEDS_OVER_LIMIT))
             && entry.layout.in_pipeline(&entry.subject.project, &entry.pipeline.name)
         {
             let message = crate::report::plain(&entry.pipeline.messages.failure, detail, entry.pipeline);
@@ -207,7 +210,7 @@ impl Decision<'_> {
         let names: Vec<&str> = subjects.iter().map(|subject| subject.url.as_str()).collect();
         let detail =
             format!("These changes depend on each other: {}. Not every queue of theirs allows that.", names.join(", "));
-        self.turn_away(entry, "dependency-cycle", &detail, true).map(Some)
+        self.turn_away(entry, CYCLE, &detail, true).map(Some)
     }
 
     /// Refuses what would be too many changes in a pipeline. Zuul: `max-changes-per-pipeline`. With `more` changes come
