@@ -5,7 +5,7 @@
 //!
 //! [`file`] reads a scenario, [`gerrit`] is the code review, [`shell`] the loop around the rules,
 //! [`effects`] answers the rules' short work, [`player`] takes the steps, [`observe`] says what was seen,
-//! [`errors`] names what is wrong in a configuration, [`print`](mod@print) writes it all down.
+//! [`standing`] behind whom, [`errors`] names what is wrong in a configuration, [`print`](mod@print) writes it all down.
 
 pub mod effects;
 pub mod errors;
@@ -17,6 +17,7 @@ pub mod print;
 pub mod repository;
 pub mod rules;
 pub mod shell;
+pub mod standing;
 
 pub use file::Scenario;
 pub use player::play;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gatelog_gate_state::live::{BuildRow, BuildState, GateLive, ItemRow, Phase, ProblemKind, QueueRow};
+use gatelog_gate_state::live::{BuildRow, BuildState, GateLive, ItemRow, Phase, ProblemKind};
 use gatelog_record::draft::gate::{BuildResult, ItemResult, MergeStep, ReportAction, Subject};
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BuildId, BuildsetId, Event, EventRecord, ItemId, Value};
@@ -13,6 +13,10 @@ use serde_json::{Value as Json, json};
 
 use crate::errors::{config_error, sorted_errors, without_place};
 use crate::gerrit::{HOST, local};
+use crate::standing::{NEEDED_FAILING, Standing};
+
+/// A queue: tenant, pipeline and name.
+type QueueKey = (String, String, String);
 
 /// Where something stands in an order: kind, number, patchset, name.
 pub type Key = (u8, u32, u32, String);
@@ -85,6 +89,8 @@ pub struct Observer {
     paused: BTreeMap<BuildId, Value>,
     /// Builds that were paused and may go on: the attempt, and what the job returned.
     pub resumed: Vec<(BuildId, u32, Value)>,
+    /// Behind whom each item stands.
+    pub standing: Standing,
     /// Snapshots as they were taken.
     pub snapshots: Vec<Json>,
 }
@@ -92,7 +98,7 @@ pub struct Observer {
 fn failing_words(reason: &str) -> String {
     match reason.split(' ').next().unwrap_or_default() {
         "job-failed" | "all-skipped" => "at least one job failed",
-        "needed-failing" => "a needed change is failing",
+        NEEDED_FAILING => "a needed change is failing",
         "merge-conflict" => "it has a merge conflict",
         "config-error" => "it has an invalid configuration",
         other => other,
@@ -436,7 +442,7 @@ impl Observer {
                     continue;
                 }
                 let window = if *serial { 1 } else { queue.window };
-                let items = self.queue_items(queue, window, live);
+                let items = self.queue_items(key, window, live);
                 let mut entry = serde_json::Map::new();
                 entry.insert("items".into(), Json::Array(items));
                 let (name, branch) = split_queue(&key.2);
@@ -463,34 +469,21 @@ impl Observer {
         self.snapshots.push(json!({"label": label, "step": self.step, "pipelines": all}));
     }
 
-    fn queue_items(&self, queue: &QueueRow, window: u32, live: &GateLive<Maps>) -> Vec<Json> {
-        let (ids, mut items) = (&queue.items, Vec::new());
-        let mut nearest: Option<Vec<String>> = None;
-        for (index, id) in ids.iter().enumerate() {
-            let Some(item) = live.gate.items.rows.get(id) else { continue };
-            let mut ahead = nearest.clone();
+    fn queue_items(&self, queue: &QueueKey, window: u32, live: &GateLive<Maps>) -> Vec<Json> {
+        let item = |(index, (item, ahead)): (usize, (ItemId, Option<ItemId>))| {
+            let item = live.gate.items.rows.get(&item)?;
+            let ahead = ahead.and_then(|ahead| live.gate.items.rows.get(&ahead));
             let active = window == 0 || index < window as usize;
             let mut failing: Vec<String> = item.failing.iter().map(|reason| failing_words(reason)).collect();
             failing.sort();
             failing.dedup();
-            if failing.iter().any(|reason| reason == "a needed change is failing") {
-                let set = item.buildset.and_then(|set| live.gate.buildsets.rows.get(&set));
-                let stood_on = match set {
-                    Some(set) => queue.stands_on(set).last().map(|ahead| ahead.item),
-                    None => index.checked_sub(1).and_then(|before| ids.get(before)).copied(),
-                };
-                let other = stood_on.and_then(|other| live.gate.items.rows.get(&other));
-                ahead = other.map(|other| self.names_of(&other.subjects));
-            }
-            items.push(json!({
-                "changes": self.names_of(&item.subjects), "live": item.live, "active": active, "ahead": ahead,
+            Some(json!({
+                "changes": self.names_of(&item.subjects), "live": item.live, "active": active,
+                "ahead": ahead.map(|ahead| self.names_of(&ahead.subjects)),
                 "failing": failing, "jobs": self.jobs(item, live),
-            }));
-            if item.failing.is_empty() {
-                nearest = Some(self.names_of(&item.subjects));
-            }
-        }
-        items
+            }))
+        };
+        self.standing.of(queue).enumerate().filter_map(item).collect()
     }
 
     /// The builds, as they are written down.

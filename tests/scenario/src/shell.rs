@@ -135,6 +135,7 @@ impl Shell {
         for (at, event) in decided.into_iter().enumerate() {
             self.write(record, digest, at == 0, event)?;
         }
+        self.seen.standing.settle(&self.live);
         self.nothing_without_a_reason()
     }
 
