@@ -416,6 +416,8 @@ impl Gerrit {
                 self.tell_change(number, "change-restored", Value::Null);
                 Ok(())
             }
+            // Gerrit, and the harness: not before what it stands on.
+            "merge" if self.open_parent(number).is_some() => Ok(()),
             "merge" => self.merge(number).map(|_| ()),
             other => Err(format!("{other} is no step on a change")),
         }
@@ -465,9 +467,13 @@ impl Gerrit {
         if !missing.is_empty() {
             return Some(format!("it lacks {}", missing.join(", ")));
         }
-        let (on, _) = change.patchsets.last()?.parent?;
-        let parent = self.changes.get(&on)?;
-        (parent.status != Status::Merged).then(|| format!("{}, on which it stands, is not merged", parent.name))
+        self.open_parent(number).map(|parent| format!("{}, on which it stands, is not merged", parent.name))
+    }
+
+    /// The change on which one stands, as long as it is not merged.
+    fn open_parent(&self, number: u32) -> Option<&Change> {
+        let (on, _) = self.changes.get(&number)?.patchsets.last()?.parent?;
+        self.changes.get(&on).filter(|parent| parent.status != Status::Merged)
     }
 
     /// Submits a change as it was tested, if the branch is where it was tested; otherwise merges it

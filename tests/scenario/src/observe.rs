@@ -230,14 +230,19 @@ impl Observer {
                     text.insert("result".into(), json!("FAILURE"));
                     self.reason(&mut text, &code, &detail, None, live);
                 }
+                // Also what is promoted, which stays.
+                let is_over = event.action == ReportAction::Dequeue;
+                if is_over {
+                    text.insert("result".into(), json!("DEQUEUED"));
+                    text.insert("class".into(), json!(["dequeued"]));
+                }
+                let has_result = has_result && !is_over;
                 if let Some(item) = item.filter(|_| has_result) {
                     // What is known only when the item leaves is put where it belongs.
                     for later in ["result", "class"] {
                         text.insert(later.into(), Json::Null);
                     }
-                    if event.action != ReportAction::Dequeue {
-                        self.causes(&mut text, (event.action, item), live, problems);
-                    }
+                    self.causes(&mut text, (event.action, item), live, problems);
                 }
                 let key = self.sorted(&event.subjects).into_iter().map(|subject| self.key(subject)).collect();
                 let (round, pipeline) = (self.round, event.pipeline.clone());
@@ -255,8 +260,6 @@ impl Observer {
                     text.insert("result".into(), json!("SUCCESS"));
                     let class = if warnings.is_empty() { vec!["success".to_owned()] } else { warnings };
                     text.insert("class".into(), json!(class));
-                } else if event.result == ItemResult::Dequeued {
-                    text.insert("class".into(), json!(["dequeued"]));
                 } else {
                     self.reason(&mut text, &event.code, &event.detail, item, live);
                 }
