@@ -263,6 +263,10 @@ impl Observer {
                 } else {
                     self.reason(&mut text, &event.code, &event.detail, item, live);
                 }
+                // Of what has no jobs only wrong configuration is said.
+                if event.result == ItemResult::NoJobs && !text.contains_key("config_errors") {
+                    text.insert("class".into(), json!(["no_jobs"]));
+                }
                 let in_circle = item.is_some_and(|item| item.subjects.len() > 1);
                 let not_merged = matches!(event.code.as_str(), "already-merged" | "merge-failure" | "not-submitted");
                 if event.result == ItemResult::MergeFailure && not_merged && !in_circle {

@@ -215,6 +215,8 @@ impl Decision<'_> {
         shrink: bool,
     ) -> Result<(), Refusal> {
         let Some(mut row) = self.item(item).cloned() else { return Ok(()) };
+        // Zuul: whatever is wrong with it, it is said only where its project takes part.
+        let result = if self.takes_no_part(&row)? { ItemResult::NoJobs } else { result };
         self.note_artifacts(item)?;
         self.give_up_builds(item, "dequeued", detail)?;
         if matches!(code, "needs-gone" | "needs-abandoned" | "circle-abandoned" | "cannot-merge")
@@ -250,6 +252,19 @@ impl Decision<'_> {
             detail: detail.into(),
             merged: false,
         }))
+    }
+
+    /// Whether an item has no jobs in a pipeline in which none of its projects has any. What brings a layout of its own
+    /// may take part by that, unless it is wrong.
+    fn takes_no_part(&self, row: &ItemRow) -> Result<bool, Refusal> {
+        let set = row.buildset.and_then(|set| self.buildset(set));
+        let Some(in_force) = self.layout(&row.tenant)? else { return Ok(false) };
+        let right = set.filter(|set| set.problem.as_ref().is_none_or(|problem| problem.kind != ProblemKind::Config));
+        let own = right
+            .and_then(|set| set.layout)
+            .is_some_and(|own| self.gate().layouts.row(&row.tenant).is_none_or(|in_force| in_force.layout != own));
+        let has_jobs = set.is_some_and(|set| !set.builds.is_empty());
+        Ok(!own && !has_jobs && !row.subjects.iter().any(|one| in_force.in_pipeline(&one.project, &row.pipeline)))
     }
 
     /// The item is complete and it is its turn; says whether it left.
