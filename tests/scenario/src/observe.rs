@@ -7,16 +7,13 @@ use gatelog_record::draft::gate::{BuildResult, ItemResult, MergeStep, ReportActi
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BuildId, BuildsetId, Event, EventRecord, ItemId, Value};
 use gatelog_rules_config::Problem;
-use gatelog_rules_gate::AHEAD_INVALID;
+use gatelog_rules_gate::{AHEAD_INVALID, NEEDED_FAILING};
 use gatelog_tables::Maps;
 use serde_json::{Value as Json, json};
 
 use crate::errors::{config_error, sorted_errors, without_place};
 use crate::gerrit::{HOST, local};
-use crate::standing::{NEEDED_FAILING, Standing};
-
-/// A queue: tenant, pipeline and name.
-type QueueKey = (String, String, String);
+use crate::standing::{QueueKey, Standing};
 
 /// Where something stands in an order: kind, number, patchset, name.
 pub type Key = (u8, u32, u32, String);
@@ -223,30 +220,33 @@ impl Observer {
                 text.insert("pipeline".into(), json!(event.pipeline));
                 text.insert("action".into(), json!(event.action.word()));
                 text.insert("changes".into(), json!(self.names_of(&event.subjects)));
-                let has_result = !matches!(event.action, ReportAction::Start | ReportAction::Enqueue);
                 let item = event.item.and_then(|item| live.gate.items.rows.get(&item));
-                if has_result && item.is_none() {
-                    let (code, detail) = self.refused.take().unwrap_or_default();
-                    text.insert("result".into(), json!("FAILURE"));
-                    self.reason(&mut text, &code, &detail, None, live);
-                }
-                // Also what is promoted, which stays.
-                let is_over = event.action == ReportAction::Dequeue;
-                if is_over {
-                    text.insert("result".into(), json!("DEQUEUED"));
-                    text.insert("class".into(), json!(["dequeued"]));
-                }
-                let has_result = has_result && !is_over;
-                if let Some(item) = item.filter(|_| has_result) {
-                    // What is known only when the item leaves is put where it belongs.
-                    for later in ["result", "class"] {
-                        text.insert(later.into(), Json::Null);
+                // Whether the result is known only when the item leaves.
+                let mut later = false;
+                match (event.action, item) {
+                    (ReportAction::Start | ReportAction::Enqueue, _) => {}
+                    // Also what is promoted, which stays.
+                    (ReportAction::Dequeue, _) => {
+                        text.insert("result".into(), json!("DEQUEUED"));
+                        text.insert("class".into(), json!(["dequeued"]));
                     }
-                    self.causes(&mut text, (event.action, item), live, problems);
+                    (action, Some(item)) => {
+                        later = true;
+                        // These are put where they belong.
+                        for key in ["result", "class"] {
+                            text.insert(key.into(), Json::Null);
+                        }
+                        self.causes(&mut text, (action, item), live, problems);
+                    }
+                    (_, None) => {
+                        let (code, detail) = self.refused.take().unwrap_or_default();
+                        text.insert("result".into(), json!("FAILURE"));
+                        self.reason(&mut text, &code, &detail, None, live);
+                    }
                 }
                 let key = self.sorted(&event.subjects).into_iter().map(|subject| self.key(subject)).collect();
                 let (round, pipeline) = (self.round, event.pipeline.clone());
-                self.reports.push(Report { round, pipeline, key, item: event.item.filter(|_| has_result), text });
+                self.reports.push(Report { round, pipeline, key, item: event.item.filter(|_| later), text });
             }
             GateEvent::ItemDequeued(event) => {
                 let Some(at) = self.reports.iter().rposition(|report| report.item == Some(event.item)) else { return };

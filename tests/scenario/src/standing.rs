@@ -6,15 +6,16 @@ use std::collections::BTreeMap;
 
 use gatelog_gate_state::live::{GateLive, ItemRow};
 use gatelog_record::ItemId;
+use gatelog_rules_gate::NEEDED_FAILING;
 use gatelog_tables::Maps;
 
-/// The reason of an item that waits for what it needs.
-pub const NEEDED_FAILING: &str = "needed-failing";
+/// A queue: tenant, pipeline and name.
+pub type QueueKey = (String, String, String);
 
 /// The places of all items.
 #[derive(Default)]
 pub struct Standing {
-    queues: BTreeMap<(String, String, String), Places>,
+    queues: BTreeMap<QueueKey, Places>,
 }
 
 /// The items of a queue in order, each with the one that it stands behind.
@@ -22,7 +23,7 @@ type Places = Vec<(ItemId, Option<ItemId>)>;
 
 impl Standing {
     /// Behind whom each item of a queue stands.
-    pub fn of(&self, queue: &(String, String, String)) -> impl Iterator<Item = (ItemId, Option<ItemId>)> + '_ {
+    pub fn of(&self, queue: &QueueKey) -> impl Iterator<Item = (ItemId, Option<ItemId>)> + '_ {
         self.queues.get(queue).into_iter().flatten().copied()
     }
 

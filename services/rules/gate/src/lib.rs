@@ -52,6 +52,7 @@ pub use freeze::{freeze_subjects, frozen_job, own_changes, wanted_nodes};
 pub use item_layout::{AHEAD_INVALID, ConfigRemarks, config_remarks};
 pub use layout_input::layout_input;
 pub use layout_view::LayoutView;
+pub use queue_pass::NEEDED_FAILING;
 pub use routing::{RoutedInput, Router};
 pub use rules::GateRules;
 pub use tenant_file::{routed_projects, tenant_settings};

@@ -26,7 +26,7 @@ fn is_conflict(problem: &BuildsetProblem) -> bool {
 }
 
 /// Why an item is failing because of what it needs.
-pub(crate) const NEEDED_FAILING: &str = "needed-failing";
+pub const NEEDED_FAILING: &str = "needed-failing";
 
 /// With what the reason begins that names a job which failed.
 pub(crate) const JOB_FAILED: &str = "job-failed";

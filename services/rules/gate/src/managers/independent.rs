@@ -22,9 +22,9 @@ struct Counted {
 
 /// Why changes, or one that they need, may not enter.
 enum Unfit {
-    /// With them it would be too much: a sentence.
+    /// The changes themselves would be too many: a sentence.
     Own(String),
-    /// With one that this change would have been right behind it would be.
+    /// One that is needed would be one too many: the change right behind it, and a sentence.
     Pulled(Subject, String),
     /// It has been recorded, and told to whom it concerns.
     Recorded(PipelineVerdict),
