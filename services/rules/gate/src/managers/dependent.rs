@@ -123,13 +123,11 @@ impl Decision<'_> {
             return Ok(Some(verdict));
         }
         pulling.begun = pulling.begun.saturating_add(group.len());
-        let mut pulled: Vec<(ChangeKey, Subject)> = Vec::new();
+        let mut pulled = Vec::new();
         let mut hindrance = None;
         for (need, member) in self.needs_of_members(entry, group) {
             match self.fits_ahead(entry, &need, &member, group) {
-                Ok(Ahead::Wanted(subject)) if pulled.iter().all(|(other, _)| *other != need) => {
-                    pulled.push((need, subject));
-                }
+                Ok(Ahead::Wanted(subject)) => pulled.push((need, subject)),
                 Ok(_) => {}
                 Err(why) => hindrance = Some(worse(hindrance, why)),
             }
@@ -147,7 +145,7 @@ impl Decision<'_> {
             return self.turn_away(entry, code, &detail, report).map(Some);
         }
         for (need, subject) in pulled {
-            // A circle that was pulled in for the need before may hold this one too.
+            // Another member may need it too, or a circle that was pulled in before may hold it.
             if self.is_in_queue(entry, &subject, &queue) {
                 continue;
             }
