@@ -263,8 +263,7 @@ impl Decision<'_> {
         let own = right
             .and_then(|set| set.layout)
             .is_some_and(|own| self.gate().layouts.row(&row.tenant).is_none_or(|in_force| in_force.layout != own));
-        let has_jobs = set.is_some_and(|set| !set.builds.is_empty());
-        Ok(!own && !has_jobs && !row.subjects.iter().any(|one| in_force.in_pipeline(&one.project, &row.pipeline)))
+        Ok(!own && !row.subjects.iter().any(|one| in_force.in_pipeline(&one.project, &row.pipeline)))
     }
 
     /// The item is complete and it is its turn; says whether it left.

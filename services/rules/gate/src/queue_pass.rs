@@ -92,7 +92,7 @@ impl Decision<'_> {
         self.seen.merge(&touched);
         let Some(layout) = self.layout(tenant)? else { return Ok(()) };
         let queues = self.queues_in_order(tenant, &layout, touched);
-        let freed_before = self.freed_in.take();
+        self.freed_in = None;
         for (key, mut touch) in queues {
             // Zuul: what becomes free in a pipeline is there for its own queues before the next one is looked at.
             if self.freed_in.as_ref().is_some_and(|pipeline| *pipeline != key.1) {
@@ -123,7 +123,6 @@ impl Decision<'_> {
                 touch.whole = true;
             }
         }
-        self.freed_in = self.freed_in.take().or(freed_before);
         Ok(())
     }
 
@@ -352,7 +351,7 @@ impl Decision<'_> {
                 }
                 if settled {
                     self.open_buildset(walk, item)?;
-                } else if walk.window > 0 && !walk.ground(self, Ground::holds) {
+                } else if !walk.ground(self, Ground::holds) {
                     // Zuul: it has its place on what is ahead, even should the window shrink before that is prepared.
                     self.begin_buildset(walk, item)?;
                 }
@@ -372,8 +371,8 @@ impl Decision<'_> {
                 _ if !active && self.item(item).is_some_and(|row| self.may_change_configuration(row)) => {}
                 Phase::Prepared => self.choose_layout(walk, item, buildset)?,
                 Phase::LayoutReady => self.want_freeze(walk, item, buildset)?,
-                Phase::Ended if set.layout.is_none() => self.skip_unmerged(walk, item)?,
-                Phase::Preparing | Phase::Layout | Phase::Freezing | Phase::Ended => {}
+                Phase::Ended => self.skip_unmerged(walk, item)?,
+                Phase::Preparing | Phase::Layout | Phase::Freezing => {}
             }
         }
         let mut reasons = self.reasons_to_fail(item);

@@ -32,7 +32,7 @@ scenarios! {
     gated_again resources_given_back queue_asked_first project_merged no_one_asks_for_merges too_many_set_off
     too_many_in_project layout_asked_again beside beside_at_most announced
     window_left conflict_outside independent_merges promote_whole freed_by_leaving freed_by_patchset needs_in_order
-    circle_ahead no_part_told needs_twice
+    circle_ahead no_part_told own_part_told needed_by_both needs_twice
     stands_on_older kept_patchset made_anew_as_it_merges
 }
 

@@ -73,13 +73,15 @@ impl Story {
                 };
                 self.world.say(TENANT, GateInput::DequeueAsked(asked))
             }
-            ["ask", "promote", rest @ .., "in", pipeline] => {
-                let changes = rest.iter().map(|change| self.world.forge.key(change).ok_or("no such change"));
+            ["ask", "promote", rest @ ..] if rest.contains(&"in") => {
+                let (changes, told) = rest.split_at(rest.iter().position(|word| *word == "in").unwrap_or_default());
+                let [_, pipeline, why @ ..] = told else { return Err("in which pipeline?".into()) };
+                let changes = changes.iter().map(|change| self.world.forge.key(change).ok_or("no such change"));
                 let asked = PromoteAsked {
                     tenant: TENANT.into(),
                     pipeline: (*pipeline).into(),
                     changes: changes.collect::<Result<_, _>>()?,
-                    reason: String::new(),
+                    reason: why.join(" "),
                 };
                 self.world.say(TENANT, GateInput::PromoteAsked(asked))
             }
