@@ -83,7 +83,7 @@ family! {
         /// Jobs were frozen.
         0x0115 "gate.frozen" 1 Frozen(gate::Frozen);
         /// An attempt of a build asks for its lease.
-        0x0116 "gate.lease-wanted" 1 LeaseWanted(gate::LeaseWanted);
+        0x0116 "gate.lease-wanted" 2 LeaseWanted(gate::LeaseWanted) older { 1 => gate::older::LeaseWanted1 };
         /// An attempt of a build no longer needs its lease.
         0x0117 "gate.lease-end-wanted" 1 LeaseEndWanted(gate::LeaseEndWanted);
         /// A worker began an attempt.

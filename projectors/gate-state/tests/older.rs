@@ -8,7 +8,8 @@ use gatelog_record::draft::capacity::SemaphoreWanted;
 use gatelog_record::draft::gate::older::LayoutActivated1;
 use gatelog_record::draft::gate::{
     BuildStarted, FrozenJob, ItemDequeued, ItemEnqueued, ItemResult, JobTraits, LayoutActivated, LayoutMade,
-    LayoutOutcome, LayoutPurpose, LayoutWanted, QueueBegun, SemaphoreFreed, Subject, TenantConfigured, TenantLoaded,
+    LayoutOutcome, LayoutPurpose, LayoutWanted, LeaseWanted, QueueBegun, SemaphoreFreed, Subject, TenantConfigured,
+    TenantLoaded,
 };
 use gatelog_record::event::GateEvent;
 use gatelog_record::{
@@ -278,6 +279,28 @@ fn what_does_not_say_what_it_frees_or_takes_keeps_what_it_has_and_takes_what_com
     let mut live = with_leased(own, told.buildset, told.started.attempt);
     live.apply(&record(1, GateEvent::BuildStarted(told))).unwrap();
     assert_eq!(held(&live, own), ["lab", "rig"]);
+}
+
+#[test]
+fn a_lease_that_does_not_say_what_is_taken_takes_all_but_what_comes_with_the_nodes() {
+    let GateEvent::LeaseWanted(told) = golden("gate.lease-wanted") else { panic!("it is another kind") };
+    assert_eq!(told.taken, None);
+    let own = told.ask.build;
+    let waiting = || {
+        let mut live = with_leased(own, told.buildset, told.ask.attempt - 1);
+        let row = live.gate.builds.rows[&own].clone();
+        live.gate.builds.put(own, BuildRow { state: BuildState::Waiting, ..row }).unwrap();
+        live.gate.semaphores.rows.clear();
+        live
+    };
+    let mut live = waiting();
+    live.apply(&record(1, GateEvent::LeaseWanted(told.clone()))).unwrap();
+    assert_eq!(held(&live, own), ["rig"]);
+
+    let mut live = waiting();
+    let taken = Some(vec!["lab".into()]);
+    live.apply(&record(1, GateEvent::LeaseWanted(LeaseWanted { taken, ..told.clone() }))).unwrap();
+    assert_eq!(held(&live, own), ["lab"]);
 }
 
 #[test]

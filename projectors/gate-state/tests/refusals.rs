@@ -193,7 +193,7 @@ fn strangers() -> Vec<GateEvent> {
         ReportDelivered { item: None, done: ReportDone { work, attempt, tenant: tenant(), failed: None } }.into(),
         ItemDequeued { item: ITEM, result: ItemResult::Success, code: text("x"), detail: text(""), merged: true }
             .into(),
-        LeaseWanted { item: ITEM, buildset: SET, ask }.into(),
+        LeaseWanted { item: ITEM, buildset: SET, ask, taken: Some(Vec::new()) }.into(),
         BuildStarted { started, item: ITEM, buildset: SET, taken: Some(Vec::new()) }.into(),
         BuildFinished {
             finished,

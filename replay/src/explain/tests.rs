@@ -383,7 +383,7 @@ fn test_once(
         None,
         vec![
             gate(frozen),
-            gate(LeaseWanted { item: ITEM, buildset, ask: ask.clone() }),
+            gate(LeaseWanted { item: ITEM, buildset, ask: ask.clone(), taken: Some(Vec::new()) }),
             waits(WaitSubject::Item(ITEM), Some(WaitCode::Jobs), "its jobs run", now),
             waits(WaitSubject::Build(build), Some(WaitCode::Lease), "nodes and a worker are asked for", now),
         ],

@@ -172,6 +172,7 @@ fn item(number: usize, jobs: usize, layout: BlobHash) -> Vec<GateEvent> {
                 priority: 200,
                 or_others: false,
             },
+            taken: Some(Vec::new()),
         }));
         events.push(GateEvent::BuildStarted(BuildStarted {
             started: AttemptStarted {

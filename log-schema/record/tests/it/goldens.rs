@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use gatelog_record::draft::gate::{
-    BuildFinished, BuildReady, BuildSettled, BuildStarted, FreezeWanted, LayoutActivated, older,
+    BuildFinished, BuildReady, BuildSettled, BuildStarted, FreezeWanted, LayoutActivated, LeaseWanted, older,
 };
 use gatelog_record::draft::partition::LevelRaiseAsked1;
 use gatelog_record::event::GateEvent;
@@ -103,6 +103,10 @@ fn older_drafts() -> Vec<Golden> {
         Event::Gate(GateEvent::BuildSettled(new)) => {
             let BuildSettled { build, item, buildset, result, code, detail, .. } = new.clone();
             codec::encode(&older::BuildSettled1 { build, item, buildset, result, code, detail }).ok()
+        }
+        Event::Gate(GateEvent::LeaseWanted(new)) => {
+            let LeaseWanted { item, buildset, ask, .. } = new.clone();
+            codec::encode(&older::LeaseWanted1 { item, buildset, ask }).ok()
         }
         Event::Gate(GateEvent::BuildStarted(new)) => {
             let BuildStarted { started, item, buildset, .. } = new.clone();

@@ -49,8 +49,12 @@ impl<B: Backing> GateTables<B> {
                 event.ask.attempt, row.state, row.attempt
             )));
         }
-        for semaphore in row.job.semaphores.iter().filter(|one| !row.job.traits.resources_first.contains(&one.name)) {
-            self.semaphores.put((row.tenant.clone(), semaphore.name.clone(), build), ())?;
+        let at_once = |name: &&String| !row.job.traits.resources_first.contains(name);
+        let taken = event.taken.clone().unwrap_or_else(|| {
+            row.job.semaphores.iter().map(|semaphore| &semaphore.name).filter(at_once).cloned().collect()
+        });
+        for semaphore in taken {
+            self.semaphores.put((row.tenant.clone(), semaphore, build), ())?;
         }
         self.builds.update(&build, |row| {
             row.state = BuildState::Leased;

@@ -320,7 +320,7 @@ impl Walk {
                     priority: 200,
                     or_others: false,
                 };
-                self.say(GateEvent::LeaseWanted(LeaseWanted { item: item.id, buildset, ask }));
+                self.say(GateEvent::LeaseWanted(LeaseWanted { item: item.id, buildset, ask, taken: Some(Vec::new()) }));
             }
             Doing::Leased => {
                 let started = started();

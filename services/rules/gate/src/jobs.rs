@@ -67,6 +67,12 @@ fn named<'b>(builds: &Builds<'b>, name: &str, row: &BuildRow) -> Vec<&'b BuildRo
     builds.iter().map(|(_, other)| *other).filter(fits).collect()
 }
 
+/// Whether a build takes a semaphore only once it has its nodes. Who needs none has them at once, and keeps no worker
+/// from others while it waits for a semaphore.
+fn takes_with_nodes(row: &BuildRow, semaphore: &String) -> bool {
+    !row.nodes().is_empty() && row.job.traits.resources_first.contains(semaphore)
+}
+
 impl Decision<'_> {
     /// Brings every build of an item as far as it can go. Zuul: of what fell out of the window, which is not `active`,
     /// nothing more begins.
@@ -114,10 +120,14 @@ impl Decision<'_> {
         // A build that is skipped or done at once may decide about others: a round for each at most.
         for _ in 0..=builds.len() {
             let before = self.deciding.events().len();
-            // Zuul: who has no nodes yet takes its semaphores before those who wait with theirs.
-            let waits_with_nodes = |build: &BuildId| self.build(*build).is_some_and(|row| row.ready.is_some());
-            let (with, without): (Vec<BuildId>, Vec<BuildId>) = builds.iter().copied().partition(waits_with_nodes);
-            for build in without.into_iter().chain(with) {
+            // Zuul: who takes its semaphores before its nodes comes before those who have theirs, or need none.
+            let comes_later = |build: &BuildId| {
+                self.build(*build).is_some_and(|row| {
+                    row.ready.is_some() || row.nodes().is_empty() && !row.job.traits.resources_first.is_empty()
+                })
+            };
+            let (later, first): (Vec<BuildId>, Vec<BuildId>) = builds.iter().copied().partition(comes_later);
+            for build in first.into_iter().chain(later) {
                 self.run_job(walk, of, build, held)?;
             }
             if self.deciding.events().len() == before {
@@ -273,7 +283,9 @@ impl Decision<'_> {
             Next::Run if self.buildset(buildset).is_some_and(|set| self.fails_fast(&set.builds)) => Ok(()),
             Next::Run => {
                 let ask = self.lease(walk, build, row);
-                self.emit(GateEvent::LeaseWanted(LeaseWanted { item, buildset, ask }))
+                let taken = row.job.semaphores.iter().filter(|semaphore| !takes_with_nodes(row, &semaphore.name));
+                let taken = Some(taken.map(|semaphore| semaphore.name.clone()).collect());
+                self.emit(GateEvent::LeaseWanted(LeaseWanted { item, buildset, ask, taken }))
             }
         }
     }
@@ -356,7 +368,7 @@ impl Decision<'_> {
         self.taken_semaphore(row, false).map(Hold::Semaphore)
     }
 
-    /// A semaphore that a build must hold and cannot: one that it takes once it has its nodes, or one that it takes
+    /// A semaphore that a build must hold and cannot: one that may be taken once it has its nodes, or one that it takes
     /// before. Zuul: all of these or none.
     pub(crate) fn taken_semaphore(&self, row: &BuildRow, with_nodes: bool) -> Option<String> {
         // Zuul: semaphores are never speculative: how many may hold one is what the tenant's layout in force
@@ -376,7 +388,10 @@ impl Decision<'_> {
             holders.remove(&(row.buildset, row.job.name.as_str()));
             holders.len() as u64 >= room(semaphore)
         };
-        let now = |semaphore: &&SemaphoreWanted| row.job.traits.resources_first.contains(&semaphore.name) == with_nodes;
+        let now = |semaphore: &&SemaphoreWanted| match with_nodes {
+            true => row.job.traits.resources_first.contains(&semaphore.name),
+            false => !takes_with_nodes(row, &semaphore.name),
+        };
         row.job.semaphores.iter().filter(now).find(taken).map(|semaphore| semaphore.name.clone())
     }
 
@@ -420,12 +435,16 @@ impl Decision<'_> {
             return self.ignore(subject, "already-had");
         }
         let (item, buildset) = (row.item, row.buildset);
-        if self.taken_semaphore(row, true).is_some() {
+        let held = |semaphore: &String| {
+            self.gate().semaphores.row(&(row.tenant.clone(), semaphore.clone(), started.build)).is_some()
+        };
+        let taken: Vec<String> = row.job.traits.resources_first.iter().filter(|one| !held(one)).cloned().collect();
+        if !taken.is_empty() && self.taken_semaphore(row, true).is_some() {
             // Zuul: all of a job's semaphores or none.
             let (started, freed) = (started.clone(), self.freed(started.build));
             return self.emit(GateEvent::BuildReady(BuildReady { started, item, buildset, freed }));
         }
-        let (started, taken) = (started.clone(), Some(row.job.traits.resources_first.clone()));
+        let (started, taken) = (started.clone(), Some(taken));
         self.emit(GateEvent::BuildStarted(BuildStarted { started, item, buildset, taken }))
     }
 

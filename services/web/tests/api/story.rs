@@ -265,6 +265,7 @@ fn lease(item: ItemId, buildset: BuildsetId, build: BuildId, job: &str, attempt:
             priority: 200,
             or_others: false,
         },
+        taken: Some(Vec::new()),
     })
 }
 

@@ -178,6 +178,7 @@ pub fn events(text: &str, url: &str, layout: BlobHash, problems: BlobHash) -> Ve
                 priority: 200,
                 or_others: false,
             },
+            taken: Some(Vec::new()),
         })
     };
     let started = |build| {

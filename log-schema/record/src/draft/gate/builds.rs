@@ -71,6 +71,9 @@ pub struct LeaseWanted {
     pub buildset: BuildsetId,
     /// What is asked.
     pub ask: LeaseAsked,
+    /// The semaphores it takes with this. `None` in events that did not say: all but those that it takes only with its
+    /// nodes.
+    pub taken: Option<Vec<String>>,
 }
 
 /// An attempt of a build no longer needs its lease. Goes to capacity by the outbox.

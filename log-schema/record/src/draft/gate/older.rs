@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::builds::{
-    AttemptFinished, AttemptStarted, BuildFinished, BuildReady, BuildResult, BuildSettled, BuildStarted,
+    AttemptFinished, AttemptStarted, BuildFinished, BuildReady, BuildResult, BuildSettled, BuildStarted, LeaseWanted,
 };
 use super::configuration::{LayoutActivated, LayoutMade, TenantProject};
 use super::preparing::{FreezeWanted, MergeSteps, PreparedState};
+use crate::draft::capacity::LeaseAsked;
 use crate::id::{BlobHash, BuildId, BuildsetId, ItemId, WorkId};
 use crate::value::Value;
 
@@ -71,6 +72,24 @@ impl From<LayoutActivated1> for LayoutActivated {
     fn from(old: LayoutActivated1) -> LayoutActivated {
         let LayoutActivated1 { made, generation } = old;
         LayoutActivated { made, generation, begun: None }
+    }
+}
+
+/// `gate.lease-wanted` version 1: it did not say which semaphores the build takes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeaseWanted1 {
+    /// The item.
+    pub item: ItemId,
+    /// The buildset.
+    pub buildset: BuildsetId,
+    /// What is asked.
+    pub ask: LeaseAsked,
+}
+
+impl From<LeaseWanted1> for LeaseWanted {
+    fn from(old: LeaseWanted1) -> LeaseWanted {
+        let LeaseWanted1 { item, buildset, ask } = old;
+        LeaseWanted { item, buildset, ask, taken: None }
     }
 }
 
