@@ -204,6 +204,14 @@ impl Index {
             GateEvent::BuildStarted(started) => {
                 self.started.insert((started.started.build, started.started.attempt), at);
             }
+            // Who begins again in another order is told so; a queue that goes first as it stands says it itself.
+            GateEvent::QueueReordered(order) if order.quiet.is_empty() => {
+                for item in &order.items {
+                    if let Some(note) = self.items.get_mut(item) {
+                        note.events.push(sequence);
+                    }
+                }
+            }
             _ => {}
         }
         if let Some(item) = self.item_of(event)

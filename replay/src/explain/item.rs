@@ -210,7 +210,9 @@ impl Telling<'_, '_> {
                     story.notes.push(note);
                 });
             }
-            GateEvent::ItemFailing(_) | GateEvent::BranchMoved(_) => self.each(|story| story.notes.push(note)),
+            GateEvent::ItemFailing(_) | GateEvent::BranchMoved(_) | GateEvent::QueueReordered(_) => {
+                self.each(|story| story.notes.push(note))
+            }
             GateEvent::SubmitRequested(_) => self.each(|story| story.merges.push(Merge { asked: note, ended: None })),
             GateEvent::Submitted(_) => self.each(|story| {
                 if let Some(merge) = story.merges.last_mut() {

@@ -307,6 +307,23 @@ fn story() -> Script {
     );
     let result = Some(BuildResult::Success);
     test_once(&mut script, gates(0xc2), BuildId([0xd2; 16]), LeaseId([0xe2; 16]), trace, result);
+    let asked = PromoteAsked {
+        tenant: "demo".into(),
+        pipeline: "gate".into(),
+        changes: vec![subject("add-miles").change_key().unwrap()],
+        reason: "for the release".into(),
+    };
+    let first = QueueReordered {
+        tenant: "demo".into(),
+        pipeline: "gate".into(),
+        queue: "demo".into(),
+        items: vec![ITEM],
+        quiet: Vec::new(),
+        code: "promoted".into(),
+        detail: "for the release".into(),
+        turned: Vec::new(),
+    };
+    script.decide(GATE, GateInput::PromoteAsked(asked), None, None, vec![gate(first)]);
     merge(&mut script);
     script
 }
