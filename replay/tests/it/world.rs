@@ -50,7 +50,7 @@ fn events(log: &dyn Log, partition: Partition) -> Vec<EventRecord> {
 pub fn day() -> &'static Day {
     static DAY: OnceLock<Day> = OnceLock::new();
     DAY.get_or_init(|| {
-        let (log, blobs) = gatelog_world::stories::quiet_day(7, 800).unwrap();
+        let (log, blobs) = gatelog_world::stories::quiet_day(11, 800).unwrap();
         let (gate, capacity) = (events(&log, GATE), events(&log, CAPACITY));
         Day { log: Arc::new(log), blobs, gate, capacity }
     })

@@ -25,7 +25,8 @@ const PIPELINES: &str = "\
 - job: {name: tests, attempts: 2, nodeset: {alternatives: [{nodes: [{name: node, label: small}]}, {nodes: [{name: node, label: large}]}]}}
 - job: {name: deep, dependencies: [tests], attempts: 3, nodeset: {alternatives: [{nodes: [{name: node, label: small}]}, {nodes: [{name: node, label: large}]}]}}
 - job: {name: rigged, semaphores: [rig]}
-- job: {name: lint, voting: false, semaphores: [{name: rig, resources-first: true}]}
+- job: {name: lint, voting: false, semaphores: [{name: rig, resources-first: true}], nodeset: {nodes: [{name: node, label: small}]}}
+- job: {name: near, semaphores: [{name: rig, resources-first: true}]}
 - job: {name: publish}
 - queue: {name: shared}
 ";
@@ -34,7 +35,7 @@ const ACME: &str = "\
 - project: {name: app, queue: shared, check: {jobs: [tests, deep]}, gate: {jobs: [tests, rigged]}}
 ";
 const BETA: &str = "\
-- project: {name: far, check: {jobs: [tests, rigged]}, gate: {jobs: [tests, deep]}, post: {jobs: [noop]}}
+- project: {name: far, check: {jobs: [tests, rigged, near]}, gate: {jobs: [tests, deep]}, post: {jobs: [noop]}}
 - project: {name: lib, check: {jobs: [tests]}}
 ";
 
