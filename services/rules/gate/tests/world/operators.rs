@@ -73,9 +73,11 @@ impl Story {
                 };
                 self.world.say(TENANT, GateInput::DequeueAsked(asked))
             }
-            ["ask", "promote", rest @ ..] if rest.contains(&"in") => {
-                let (changes, told) = rest.split_at(rest.iter().position(|word| *word == "in").unwrap_or_default());
-                let [_, pipeline, why @ ..] = told else { return Err("in which pipeline?".into()) };
+            ["ask", "promote", rest @ ..] => {
+                let mut parts = rest.splitn(2, |word| *word == "in");
+                let (Some(changes), Some([pipeline, why @ ..])) = (parts.next(), parts.next()) else {
+                    return Err("in which pipeline?".into());
+                };
                 let changes = changes.iter().map(|change| self.world.forge.key(change).ok_or("no such change"));
                 let asked = PromoteAsked {
                     tenant: TENANT.into(),
