@@ -40,7 +40,7 @@ mod review;
 mod routing;
 mod site;
 #[path = "../../../services/gatelog/src/tenants.rs"]
-#[cfg_attr(test, expect(dead_code, unused_imports, reason = "its tests come along, without what runs them"))]
+#[cfg_attr(test, expect(unused_imports, reason = "its tests come along, without what runs them"))]
 mod tenants;
 mod workers;
 

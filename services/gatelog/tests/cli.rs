@@ -1,5 +1,5 @@
 //! The binary as scripts and people use it: what it prints, where, and how it ends.
-#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up shall fail")]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot set itself up shall fail")]
 
 #[path = "cli/audit.rs"]
 mod audit;

@@ -212,7 +212,7 @@ fn recorded(name: &str) -> BTreeMap<String, String> {
 /// Which part of the questions is asked, counted from 0, and of how many.
 fn part() -> (usize, usize) {
     let text = std::env::var("GATELOG_PUBLIC_PART").unwrap_or_else(|_| "0/1".to_owned());
-    let (part, parts) = text.split_once('/').expect("GATELOG_PUBLIC_PART is like 0/4");
+    let (part, parts) = text.split_once('/').unwrap_or_else(|| panic!("GATELOG_PUBLIC_PART is {text:?}, not like 0/4"));
     (part.parse().unwrap(), parts.parse().unwrap())
 }
 

@@ -1,4 +1,5 @@
 //! What a keyring promises.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot set itself up shall fail")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

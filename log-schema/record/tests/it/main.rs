@@ -1,4 +1,5 @@
 //! Every kind of record against golden bytes, released shapes against their hashes, damage of every sort.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot set itself up shall fail")]
 #![expect(clippy::disallowed_methods, reason = "goldens and sources are files, and one variable asks for new goldens")]
 
 mod damage;

@@ -1,5 +1,5 @@
 //! The store, driven by a small library.
-#![allow(clippy::unwrap_used, missing_docs, reason = "a test may panic and explains itself")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs, reason = "a test may panic and explains itself")]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "files are what this is about")]
 
 mod ahead;

@@ -202,7 +202,6 @@ pub(crate) fn depends_on(message: &str, limit: usize) -> Vec<String> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that cannot set itself up shall fail")]
 mod tests {
     use super::*;
 

@@ -1,5 +1,4 @@
 //! What people do with git, and what the forge makes of it.
-#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up shall fail")]
 
 mod support;
 

@@ -1,6 +1,7 @@
 //! Whatever a configuration says, folding the trace of a freezing alone gives the frozen jobs, byte for
 //! byte: of random small configurations here, of every case in `cases.rs`, of a whole site in
 //! `conformance.rs`.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot set itself up shall fail")]
 
 use gatelog_record::codec;
 use gatelog_rules_config::freeze::fold;

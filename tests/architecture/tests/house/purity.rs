@@ -35,6 +35,7 @@ fn refusals() -> BTreeMap<String, BTreeSet<(String, String)>> {
         .env_remove("CLIPPY_CONF_DIR")
         .env_remove("CLIPPY_ARGS")
         .env_remove("RUSTFLAGS")
+        .env_remove("RUSTC_BOOTSTRAP")
         .env_remove("RUSTC_WORKSPACE_WRAPPER")
         .output()
         .unwrap();

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
+use super::{Told, told};
 use crate::site::{GIGABYTE, LONG_LINE};
 use crate::story::{UNIT_A, UNIT_B};
-use crate::told;
 
 /// The most an answer with lines may have, in bytes.
 const SMALL: usize = 1 << 20;
@@ -176,7 +176,7 @@ async fn text_is_found_without_scripts_and_hits_lead_to_their_lines() {
 
 /// Looks for something, again and again, until it is found or everything was looked through: the hit, and how often was
 /// asked.
-async fn looked_for(site: &crate::Told, find: &str) -> (serde_json::Value, u32) {
+async fn looked_for(site: &Told, find: &str) -> (serde_json::Value, u32) {
     let (mut line, mut offset, mut asked) = (json!(1), json!(null), 0);
     loop {
         asked += 1;

@@ -1,22 +1,15 @@
 //! The page over HTTP, against a gate that says what the tests have it say.
-#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up shall fail")]
 
 mod consoles;
-mod hostile;
-#[path = "../api/site.rs"]
-#[expect(dead_code, reason = "shared with the tests of the API")]
-mod site;
-#[path = "../api/story.rs"]
-mod story;
-mod trace;
 
 use std::collections::BTreeSet;
 
+use crate::site::{Gatekeeper, Served};
+use crate::story::{A, B, C, EVIL, LINT_A, SET_A, SET_C, SET_C2, UNIT_A, UNIT_B, UNIT_C};
+use crate::{hostile, story, trace};
 use gatelog_event_log::MemoryBlobs;
 use gatelog_record::Timestamp;
 use gatelog_web::{Component, ComponentState};
-use site::{Gatekeeper, Served};
-use story::{A, B, C, EVIL, LINT_A, SET_A, SET_C, SET_C2, UNIT_A, UNIT_B, UNIT_C};
 
 struct Told {
     keeper: Gatekeeper,

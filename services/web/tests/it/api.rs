@@ -1,13 +1,7 @@
 //! The API over HTTP, against a gate that says what the tests have it say.
-#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up shall fail")]
 
 mod moments;
 mod newest;
-#[expect(dead_code, reason = "shared with the tests of the page")]
-mod site;
-mod story;
-#[path = "../page/trace.rs"]
-mod trace;
 mod what_if;
 
 use std::collections::BTreeSet;
@@ -19,8 +13,10 @@ use gatelog_record::draft::gate::{WaitChanged, WaitCode, WaitSubject};
 use gatelog_record::event::GateEvent;
 use gatelog_web::{Component, ComponentState, PartHealth};
 use serde_json::{Value as Json, json};
-use site::{Answer, BEGAN, Gatekeeper, Messages, Served};
-use story::{A, B, C, EVIL, LINT_A, SET_A, SET_C, SET_C2, UNIT_A, UNIT_B, UNIT_C};
+
+use crate::site::{Answer, BEGAN, Gatekeeper, Messages, Served};
+use crate::story::{A, B, C, EVIL, LINT_A, SET_A, SET_C, SET_C2, UNIT_A, UNIT_B, UNIT_C};
+use crate::{site, story, trace};
 
 struct Told {
     keeper: Gatekeeper,

@@ -1,8 +1,8 @@
 //! What the status of a busy tenant costs: how large its document and its page are, how long they take to make
-//! after an event, and what many followers cost. `cargo run --release -p gatelog-web --example status_load [ITEMS] [JOBS] [CLIENTS]`
+//! after an event, and what many followers cost. `cargo bench -p gatelog-web --bench status_load -- [ITEMS] [JOBS] [CLIENTS]`
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "it measures and says what it measured")]
 
-#[path = "../tests/api/site.rs"]
+#[path = "../tests/it/site.rs"]
 #[expect(dead_code, reason = "shared with the tests of the API")]
 mod site;
 
@@ -193,7 +193,8 @@ fn item(number: usize, jobs: usize, layout: BlobHash) -> Vec<GateEvent> {
 
 #[tokio::main]
 async fn main() {
-    let mut arguments = std::env::args().skip(1).map(|argument| argument.parse::<usize>().unwrap());
+    let arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
+    let mut arguments = arguments.map(|argument| argument.parse::<usize>().unwrap());
     let (items, jobs) = (arguments.next().unwrap_or(200), arguments.next().unwrap_or(10));
     let clients = arguments.next().unwrap_or(100);
     let (keeper, blobs, dir) = (Gatekeeper::new(), MemoryBlobs::new(), tempfile::tempdir().unwrap());

@@ -1,17 +1,6 @@
 //! The page in a real browser: serves the story and has `tests/browser/run` look at it.
 //!
 //! Where there is no Chromium, Node.js or npm to be had it says `SKIPPED browser: why`.
-#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up shall fail")]
-
-#[path = "../page/hostile.rs"]
-mod hostile;
-#[path = "../api/site.rs"]
-#[expect(dead_code, reason = "shared with the tests of the API")]
-mod site;
-#[path = "../api/story.rs"]
-mod story;
-#[path = "../page/trace.rs"]
-mod trace;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,7 +11,9 @@ use axum::extract::{Query, State};
 use axum::routing::{get, post};
 use gatelog_record::BuildId;
 use gatelog_record::event::GateEvent;
-use site::{Gatekeeper, Served, TestConsoles};
+
+use crate::site::{Gatekeeper, Served, TestConsoles};
+use crate::{hostile, site, story, trace};
 
 /// The story as far as it is not told yet.
 struct Teller {
