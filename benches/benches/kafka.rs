@@ -14,7 +14,7 @@ use gatelog_benches::site::GATE;
 use gatelog_benches::small_event;
 use gatelog_benches::table::{Table, per_second, percent, time, times};
 use gatelog_event_log::{Claim, Log, Offset, ReadLimit};
-use gatelog_log_kafka::support::Broker;
+use gatelog_kafka_broker::Broker;
 use gatelog_log_kafka::{KafkaConfig, KafkaLog, init};
 use gatelog_record::draft::partition::WriterStarted;
 use gatelog_record::event::PartitionEvent;

@@ -128,7 +128,12 @@ pub fn play(target: &str, mutations: u64, run: impl Fn(&[u8])) {
     for (path, data) in paths.iter().zip(&corpus) {
         assert!(!fails(&run, data), "{}: see above; once more: ./dev fuzz --replay {0}", path.display());
     }
-    let mut dice = Dice(told("GATELOG_FUZZ_SEED").filter(|seed| *seed != 0).unwrap_or(0x9e37_79b9_7f4a_7c15));
+    let mut dice = Dice(
+        told("GATELOG_FUZZ_SEED")
+            .or_else(|| told("GATELOG_TEST_SEED"))
+            .filter(|seed| *seed != 0)
+            .unwrap_or(0x9e37_79b9_7f4a_7c15),
+    );
     let runs = told("GATELOG_FUZZ_RUNS").unwrap_or(mutations);
     for _ in 0..runs {
         let data = mutated(&corpus, &mut dice);

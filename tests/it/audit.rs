@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 
-use gatelog_log_kafka::support::Broker;
+use gatelog_kafka_broker::Broker;
 
 use crate::harness::kafka::{KafkaSite, broker};
 use crate::harness::projects::{CONFIG, PIPELINES, PROJECT};

@@ -1,14 +1,14 @@
-//! SIGKILL at fifty positions of a log on one real Kafka: the process that decides and the one that
+//! SIGKILL at many positions of a log on one real Kafka: the process that decides and the one that
 //! merges and runs builds, in turn.
 
 use std::time::Instant;
 
-use gatelog_log_kafka::support::Broker;
+use gatelog_kafka_broker::Broker;
 
-use crate::harness::crash::{Covered, KILLS, Survived, Victim, Witness, rounds, survive, tell_all};
+use crate::harness::crash::{Covered, Survived, Victim, Witness, rounds, survive, tell_all};
 use crate::harness::kafka::{KafkaSite, broker};
 use crate::harness::projects::{CONFIG, PROJECT};
-use crate::harness::{Server, eventually, host, process};
+use crate::harness::{Server, eventually, host, process, test_seed};
 
 /// Sites that tell the story beside each other, each under a lot of its own.
 const SITES: [u64; 2] = [11, 1_917];
@@ -53,35 +53,36 @@ impl Victim for Pair<'_> {
 }
 
 #[test]
-fn either_process_killed_at_fifty_positions_nothing_is_lost_and_nothing_done_twice() {
-    const TEST: &str = "crash on Kafka at fifty positions";
+fn either_process_killed_at_many_positions_nothing_is_lost_and_nothing_done_twice() {
+    const TEST: &str = "crash on Kafka at many positions";
     if !host::can_build(TEST) {
         return;
     }
     let Some(broker) = broker(TEST) else { return };
     let mut all = Vec::new();
-    for round in 0..rounds() {
+    for (round, kills) in rounds().into_iter().enumerate() {
         let began = Instant::now();
         let covered = Covered::default();
         let survived: Vec<Survived> = std::thread::scope(|scope| {
             let covered = &covered;
-            let sites = SITES.map(|seed| scope.spawn(move || one_site(broker, covered, seed + round)));
+            let sites = SITES
+                .map(|seed| scope.spawn(move || one_site(broker, covered, seed + test_seed() + round as u64, kills)));
             sites.into_iter().map(|site| site.join().unwrap()).collect()
         });
         covered.tell("crash on Kafka", began.elapsed(), &survived);
         for who in ["scheduler", "executor"] {
             let killed: usize = survived.iter().map(|one| one.killed(who)).sum();
-            assert!(killed >= KILLS / 2, "the {who} was killed {killed} times only");
+            assert!(killed >= kills / 2, "the {who} was killed {killed} times only");
         }
         all.extend(survived);
     }
     tell_all("crash on Kafka", &all);
 }
 
-fn one_site(broker: &Broker, covered: &Covered, seed: u64) -> Survived {
+fn one_site(broker: &Broker, covered: &Covered, seed: u64, kills: usize) -> Survived {
     let site = KafkaSite::new(broker, &[("config", CONFIG), ("project", PROJECT)]);
     let (scheduler, executor) = (site.launch_scheduler(), site.launch_executor());
     let witness = Witness::new(Box::new(site.log()));
     let victim = Pair { site: &site, scheduler, executor, ready: false, turn: 0 };
-    survive(&site.site, victim, witness, covered, KILLS.div_ceil(SITES.len()) + 1, seed)
+    survive(&site.site, victim, witness, covered, kills.div_ceil(SITES.len()) + 1, seed)
 }

@@ -2,21 +2,22 @@
 //! that is published, an effect and its answer, two refs of a mirror. Each time it is started again and the story goes
 //! on, with the witnesses of the other crash tests: nothing acknowledged is lost, nothing done twice.
 //!
-//! Each step is hit once on each log; with `GATELOG_FAILPOINT_HITS=20` so often, at passes drawn by lot.
+//! Each day another third of the steps is hit once on each log; with `GATELOG_FAILPOINT_HITS=20` every step so often, at
+//! passes drawn by lot.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use gatelog_log_kafka::support::Broker;
+use gatelog_kafka_broker::Broker;
 
 use crate::crash::witness_of;
 use crate::harness::crash::{Covered, Survived, Victim, Witness, survive, tell_all, tell_kills};
 use crate::harness::failpoints::{Of, Plan, STEPS, in_sources};
 use crate::harness::kafka::{KafkaSite, broker};
 use crate::harness::projects::{CONFIG, PROJECT};
-use crate::harness::{Server, Site, eventually, host, process};
+use crate::harness::{Server, Site, eventually, host, process, test_seed};
 
 /// What a process is told to die at.
 const VARIABLE: &str = "GATELOG_FAILPOINTS";
@@ -25,9 +26,19 @@ const LONG: usize = 5;
 /// In the long form it is one of the first so many passes.
 const LATEST: u64 = 6;
 
-/// How often each step must be hit.
-fn wanted() -> usize {
-    std::env::var("GATELOG_FAILPOINT_HITS").ok().map_or(1, |text| text.parse().unwrap())
+/// Into how many days the steps are divided.
+const DAYS: u64 = 3;
+
+/// How often each step must be hit; `None` where only those of the day are, once.
+fn wanted() -> Option<usize> {
+    std::env::var("GATELOG_FAILPOINT_HITS").ok().map(|text| text.parse().unwrap())
+}
+
+/// The steps to be hit: all of this kind, or those of the day.
+fn steps(of: impl Fn(Of) -> bool) -> Vec<&'static str> {
+    let day = wanted().is_none().then(|| test_seed() % DAYS);
+    let steps = (0..).zip(STEPS).filter(|(_, (_, step_of, _))| of(*step_of));
+    steps.filter(|(number, _)| day.is_none_or(|day| number % DAYS == day)).map(|(_, (name, ..))| *name).collect()
 }
 
 /// Segments, rungs and checkpoints end and come often, so that their steps are passed.
@@ -180,7 +191,7 @@ fn on_kafka(broker: &Broker, plan: Plan) -> Survived {
 }
 
 /// Tells what came of it, and checks that every step was hit as often as wanted.
-fn check(what: &str, began: Instant, survived: &[Survived], of: impl Fn(Of) -> bool) {
+fn check(what: &str, began: Instant, survived: &[Survived], steps: &[&str]) {
     let killed = tell_kills(survived);
     let mut hits: BTreeMap<&str, usize> = BTreeMap::new();
     for kill in survived.iter().flat_map(|one| &one.kills) {
@@ -188,24 +199,25 @@ fn check(what: &str, began: Instant, survived: &[Survived], of: impl Fn(Of) -> b
     }
     tell_all(what, survived);
     println!("{what}: died {killed} in {:.0} s, at {} steps", began.elapsed().as_secs_f64(), hits.len());
-    for (name, ..) in STEPS.iter().filter(|(_, step_of, _)| of(*step_of)) {
+    let wanted = wanted().unwrap_or(1);
+    for name in steps {
         let hit = hits.get(name).copied().unwrap_or(0);
-        assert!(hit >= wanted(), "{name} was hit {hit} times, not {}", wanted());
+        assert!(hit >= wanted, "{name} was hit {hit} times, not {wanted}");
     }
 }
 
 /// Runs one round of the short form, or as many of the long form as it takes: what each of two sites shall do at once.
-fn rounds(of: impl Fn(Of) -> bool + Copy, run: impl Fn(Plan) -> Survived + Sync) -> Vec<Survived> {
-    let wanted = wanted();
+fn rounds(steps: &[&'static str], run: impl Fn(Plan) -> Survived + Sync) -> Vec<Survived> {
+    let wanted = wanted().unwrap_or(1);
     let mut survived = Vec::new();
     let mut done = 0;
     while done < wanted {
         // The short form divides the steps among both sites; in the long one each dies at all of them.
         let hits = LONG.min((wanted - done).div_ceil(2));
         let plans: Vec<Plan> = if wanted == 1 {
-            Plan::new(of, 1, 1, 1).halves().into()
+            Plan::new(steps, 1, 1, 1).halves().into()
         } else {
-            [1, 2].map(|site| Plan::new(of, hits, LATEST, done as u64 * 2 + site)).into()
+            [1, 2].map(|site| Plan::new(steps, hits, LATEST, test_seed() + done as u64 * 2 + site)).into()
         };
         let run = &run;
         survived.extend(std::thread::scope(|scope| {
@@ -223,8 +235,9 @@ fn a_site_that_dies_at_every_step_loses_nothing_and_does_nothing_twice() {
         return;
     }
     let began = Instant::now();
-    let survived = rounds(|_| true, embedded);
-    check("crash at every step", began, &survived, |_| true);
+    let steps = steps(|_| true);
+    let survived = rounds(&steps, embedded);
+    check("crash at every step", began, &survived, &steps);
 }
 
 #[test]
@@ -235,9 +248,9 @@ fn on_kafka_too_a_site_that_dies_at_every_step_loses_nothing_and_does_nothing_tw
     }
     let Some(broker) = broker(TEST) else { return };
     let began = Instant::now();
-    let of = |of| of == Of::Both;
-    let survived = rounds(of, |plan| on_kafka(broker, plan));
-    check(TEST, began, &survived, of);
+    let steps = steps(|of| of == Of::Both);
+    let survived = rounds(&steps, |plan| on_kafka(broker, plan));
+    check(TEST, began, &survived, &steps);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use gatelog_log_kafka::support::widen;
+use gatelog_kafka_broker::widen;
 
 use crate::harness::kafka::{KafkaSite, broker};
 use crate::harness::projects::{CONFIG, PROJECT};

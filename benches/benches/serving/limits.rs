@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use gatelog_benches::Failure;
 use gatelog_benches::measure::rate;
-use gatelog_log_kafka::support::Broker;
+use gatelog_kafka_broker::Broker;
 use gatelog_log_kafka::{KafkaConfig, init};
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};

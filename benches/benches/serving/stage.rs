@@ -10,7 +10,7 @@ use std::time::Duration;
 use gatelog_benches::Failure;
 use gatelog_benches::measure::threads_cpu;
 use gatelog_benches::server::{Server, cpu_of, memory_of};
-use gatelog_log_kafka::support::Broker;
+use gatelog_kafka_broker::Broker;
 use gatelog_log_kafka::{KafkaConfig, KafkaLog, KafkaPresence};
 use rustix::process::{Pid, Signal, kill_process};
 

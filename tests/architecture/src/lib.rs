@@ -42,9 +42,19 @@ pub fn metadata() -> Result<Metadata, String> {
 /// # Errors
 /// What cargo said, when it could not be asked.
 pub fn below(package: &str) -> Result<BTreeSet<String>, String> {
+    let names = tree(&["--edges", "normal", "--prefix", "none", "--format", "{p}", "--package", package])?;
+    Ok(names.lines().filter_map(|line| line.split(' ').next().map(str::to_owned)).collect())
+}
+
+/// What `cargo tree` prints with these arguments.
+///
+/// # Errors
+/// What cargo said, when it could not be asked.
+pub fn tree(arguments: &[&str]) -> Result<String, String> {
     let ask = |options: &[&str]| {
         Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-            .args(["tree", "--edges", "normal", "--prefix", "none", "--format", "{p}", "--package", package])
+            .arg("tree")
+            .args(arguments)
             .args(options)
             .current_dir(root())
             .output()
@@ -57,8 +67,7 @@ pub fn below(package: &str) -> Result<BTreeSet<String>, String> {
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }
-    let names = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok(names.lines().filter_map(|line| line.split(' ').next().map(str::to_owned)).collect())
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Every file of the checkout, relative to it, in order; without what is built, hidden or a link.

@@ -413,7 +413,7 @@ fn flip_in_bundle(site: &Site, sound: &[u8]) {
     let within = |bytes: &[u8]| bytes.windows(sound.len()).position(|window| window == sound);
     let bundles = content(&site.path().join("log/blobs/bundles"));
     let mut found = bundles.into_iter().filter_map(|(path, bytes)| within(&bytes).map(|at| (path, bytes, at)));
-    let (path, bytes, at) = found.next().expect("it lies in a bundle");
+    let (path, bytes, at) = found.next().unwrap();
     write(&path, &flipped(&bytes, at + sound.len() / 2));
 }
 

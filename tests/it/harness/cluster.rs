@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use gatelog_log_kafka::support::{Observer, Seen, format_storage, jars, java};
+use gatelog_kafka_broker::{Observer, Seen, format_storage, jars, java};
 
 use super::eventually;
 

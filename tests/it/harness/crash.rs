@@ -17,14 +17,16 @@ use gatelog_record::{Domain, Envelope, InputFrame, Partition, Stream};
 use super::projects::JOBS;
 use super::{PATIENCE, Server, Site, eventually};
 
-/// How many kills a round has, over all its sites.
-pub const KILLS: usize = 50;
+/// How many kills a round has at the most, over all its sites.
+const KILLS_OF_A_ROUND: usize = 50;
+/// How many kills there are unless `GATELOG_KILLS` says otherwise.
+const KILLS: usize = 16;
 
-/// How many rounds there are: `GATELOG_KILLS` says how many kills there must be, over all rounds. Each is told by sites
-/// of its own.
-pub fn rounds() -> u64 {
+/// The rounds, and how many kills each of them has. `GATELOG_KILLS` says how many kills there must be over all rounds;
+/// each round is told by sites of its own.
+pub fn rounds() -> Vec<usize> {
     let wanted = std::env::var("GATELOG_KILLS").ok().map_or(KILLS, |text| text.parse().unwrap());
-    wanted.div_ceil(KILLS) as u64
+    vec![wanted.min(KILLS_OF_A_ROUND); wanted.div_ceil(KILLS_OF_A_ROUND)]
 }
 
 /// The partitions of a site.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use gatelog_log_kafka::support::{Broker, shared};
+use gatelog_kafka_broker::{Broker, shared};
 use gatelog_log_kafka::{KafkaConfig, KafkaLog};
 
 use super::{Files, HOST, Server, Site, eventually};

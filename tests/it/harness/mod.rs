@@ -26,6 +26,11 @@ pub const HOST: &str = "git.test";
 /// Nothing that is waited for may take longer.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
+/// From which all is drawn that is drawn by lot: `GATELOG_TEST_SEED`, which `./dev test` sets to the number of the day.
+pub fn test_seed() -> u64 {
+    std::env::var("GATELOG_TEST_SEED").map_or(0, |text| text.parse().unwrap())
+}
+
 /// A site's directory with its forge and its developers' clones.
 pub struct Site {
     dir: tempfile::TempDir,

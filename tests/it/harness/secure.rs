@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use gatelog_log_kafka::support::{Broker, Further};
+use gatelog_kafka_broker::{Broker, Further};
 
 use super::Files;
 use super::kafka::KafkaSite;

@@ -63,8 +63,6 @@ mod trouble;
 mod watch;
 mod writer;
 
-#[cfg(any(test, feature = "test-support"))]
-pub mod support;
 #[cfg(test)]
 mod tests;
 

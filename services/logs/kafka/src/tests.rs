@@ -17,8 +17,8 @@ use gatelog_record::{Domain, Partition, Stream};
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, BaseRecord, DefaultProducerContext, Producer};
 
-use crate::support::{self, Broker};
 use crate::{KafkaConfig, KafkaLog, init};
+use gatelog_kafka_broker::Broker;
 
 const GATE: Partition = Partition { domain: Domain::Gate, index: 0 };
 const INPUTS: Stream = Stream::Inputs(GATE);
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The shared broker, or a line that says why there is none.
 fn broker() -> Option<&'static Broker> {
-    support::shared().inspect_err(|why| println!("SKIPPED kafka: {why}")).ok()
+    gatelog_kafka_broker::shared().inspect_err(|why| println!("SKIPPED kafka: {why}")).ok()
 }
 
 /// A configuration with topics of its own.

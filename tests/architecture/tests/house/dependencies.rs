@@ -74,6 +74,8 @@ const TABLE: &[(&str, &[&str], Outside)] = &[
     ("services/gatelog", &["log-schema/*", "projectors/*", "services/*", "services/*/*", "replay"], Any),
     // `replay verify` runs the one shell over recorded inputs again, rather than another that might differ.
     ("replay", &["log-schema/*", "projectors/*", "services/rules/*", "services/writer"], Any),
+    ("tests/features", &[], Any),
+    ("tests/kafka-broker", &[], Any),
     ("tests/*", &["log-schema/*", "projectors/*", "services/*", "services/*/*", "replay"], Any),
     ("benches", &["log-schema/*", "projectors/*", "services/*", "services/*/*", "replay"], Any),
 ];
@@ -96,7 +98,7 @@ use Outside::{Any, Only};
 const ONE_PLACE: &[(&str, &[&str])] = &[
     ("bincode", &["log-schema/record"]),
     ("rocksdb", &["projectors/store"]),
-    ("rdkafka", &["services/logs/kafka"]),
+    ("rdkafka", &["services/logs/kafka", "tests/kafka-broker"]),
     ("git2", &["services/merging", "services/drivers/git", "tests/scenario"]),
     ("axum", &["services/web", "services/gatelog"]),
     ("chacha20poly1305", &["services/secrets"]),

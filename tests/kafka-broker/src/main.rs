@@ -1,13 +1,13 @@
-//! One real Apache Kafka for whoever wants to try gatelog on it: prints `host:port` as its first line, and lives until
+//! One real Apache Kafka for whoever wants to try gatelog on it: prints `<host>:<port> <directory>` as its first line, and lives until
 //! its standard input ends or it is told to stop. It leaves nothing behind, however it ends.
 //!
-//! `cargo run -p gatelog-log-kafka --features test-support --example broker`
+//! `cargo run -p gatelog-kafka-broker`
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that talks to whoever started it")]
 
 use std::io::{Read, Write};
 use std::process::ExitCode;
 
-use gatelog_log_kafka::support::Broker;
+use gatelog_kafka_broker::Broker;
 
 fn main() -> ExitCode {
     let broker = match Broker::start() {
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    println!("{}", broker.brokers());
+    println!("{} {}", broker.brokers(), broker.dir().display());
     if std::io::stdout().flush().is_err() {
         return ExitCode::FAILURE;
     }

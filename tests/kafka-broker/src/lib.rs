@@ -15,18 +15,20 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use futures::executor::block_on;
-use rdkafka::admin::{AdminOptions, NewPartitions};
-use rdkafka::consumer::Consumer;
-
-use crate::admin;
-use crate::config::KafkaConfig;
-use crate::cursor::Reach;
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::{BaseConsumer, Consumer};
 
 /// Which Kafka, unless `GATELOG_KAFKA_VERSION` names another.
 pub const KAFKA_VERSION: &str = "4.1.1";
 
 /// How long a broker may take to come up.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How long brokers may take to answer a metadata request.
+const METADATA_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Of what Kafka has to say only what went wrong.
 const QUIET: &str = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn";
@@ -53,6 +55,8 @@ pub struct Broker {
     /// The ports of further listeners, by their names.
     further: BTreeMap<String, u16>,
     keeper: Option<Child>,
+    /// Whether this process started the broker, and removes its directory.
+    own: bool,
 }
 
 /// What a broker has beyond what every one of them has.
@@ -66,13 +70,22 @@ pub struct Further {
     pub users: Vec<(String, String)>,
 }
 
-/// The one broker of this process, started when first asked for. It ends with the process.
+/// Names the broker that `./dev test` started for all test binaries, as the program `gatelog-kafka-broker` prints it:
+/// `<host>:<port> <directory>`.
+pub const SHARED_BROKER: &str = "GATELOG_TEST_BROKER";
+
+/// The broker that tests share: the one that [`SHARED_BROKER`] names, else one that is started at the first call and
+/// ends with this process. Each caller gives its topics a prefix of its own.
 ///
 /// # Errors
 /// Why there is none: no Java, no Maven, no jars, or it did not start.
 pub fn shared() -> Result<&'static Broker, &'static str> {
     static SHARED: OnceLock<Result<Broker, String>> = OnceLock::new();
-    SHARED.get_or_init(Broker::start).as_ref().map_err(String::as_str)
+    let shared = SHARED.get_or_init(|| match std::env::var(SHARED_BROKER) {
+        Ok(named) => Broker::named(&named),
+        Err(_) => Broker::start(),
+    });
+    shared.as_ref().map_err(String::as_str)
 }
 
 impl Broker {
@@ -82,6 +95,18 @@ impl Broker {
     /// Why there is none.
     pub fn start() -> Result<Broker, String> {
         Broker::start_with(|_| Ok(Further::default()))
+    }
+
+    /// A broker that another process started and will end.
+    fn named(named: &str) -> Result<Broker, String> {
+        let parsed = named.split_once(' ').and_then(|(address, dir)| {
+            let port = address.strip_prefix("127.0.0.1:")?.parse().ok()?;
+            Some((port, PathBuf::from(dir)))
+        });
+        let (port, dir) = parsed.ok_or_else(|| {
+            format!("{SHARED_BROKER} is {named:?}, not \"127.0.0.1:<port> <directory>\": unset it to start a broker")
+        })?;
+        Ok(Broker { dir, jars: PathBuf::new(), port, further: BTreeMap::new(), keeper: None, own: false })
     }
 
     /// Starts one that has more, as somebody says who is told its directory. That goes when it ends.
@@ -96,7 +121,7 @@ impl Broker {
         let mut ports = free_ports(2 + further.listeners.len())?.into_iter();
         let (Some(port), Some(controller)) = (ports.next(), ports.next()) else { return Err("no ports".to_owned()) };
         let names = further.listeners.iter().map(|(name, _)| name.clone());
-        let mut broker = Broker { dir, jars, port, further: names.zip(ports).collect(), keeper: None };
+        let mut broker = Broker { dir, jars, port, further: names.zip(ports).collect(), keeper: None, own: true };
         broker.format(controller, &further)?;
         broker.run()?;
         Ok(broker)
@@ -197,16 +222,10 @@ impl Broker {
         command.process_group(0);
         self.keeper = Some(command.spawn().map_err(|error| format!("no shell: {error}"))?);
         let deadline = Instant::now() + PATIENCE;
-        let config = KafkaConfig {
-            brokers: self.brokers(),
-            timeout: Duration::from_secs(1),
-            properties: [("log_level".to_owned(), "0".to_owned())].into(),
-            ..KafkaConfig::default()
-        };
-        let reach = Reach::new(config).map_err(|error| error.to_string())?;
+        let client = metadata_client(&self.brokers())?;
         loop {
-            match admin::cluster(&reach) {
-                Ok(cluster) if !cluster.brokers.is_empty() => return Ok(()),
+            match client.fetch_metadata(None, Duration::from_secs(1)) {
+                Ok(metadata) if !metadata.brokers().is_empty() => return Ok(()),
                 Ok(_) => {}
                 Err(error) if Instant::now() >= deadline => {
                     return Err(format!("the broker did not come up: {error}; it says: {}", self.last_words()));
@@ -236,7 +255,8 @@ impl Broker {
 impl Drop for Broker {
     fn drop(&mut self) {
         self.end();
-        if self.dir.exists()
+        if self.own
+            && self.dir.exists()
             && let Err(error) = fs::remove_dir_all(&self.dir)
         {
             tracing::warn!(%error, dir = %self.dir.display(), "a broker's disk is left behind");
@@ -277,7 +297,7 @@ pub fn format_storage(jars: &Path, properties: &Path, users: &[(String, String)]
 
 /// How a cluster is, asked of whoever of these brokers answers.
 pub struct Observer {
-    reach: Reach,
+    client: BaseConsumer,
 }
 
 /// A cluster as one of its brokers knows it.
@@ -297,19 +317,12 @@ impl Observer {
     /// # Errors
     /// What librdkafka says.
     pub fn new(brokers: &str) -> Result<Observer, String> {
-        let config = KafkaConfig {
-            brokers: brokers.to_owned(),
-            timeout: Duration::from_secs(2),
-            properties: [("log_level".to_owned(), "0".to_owned()), ("socket.timeout.ms".to_owned(), "2000".to_owned())]
-                .into(),
-            ..KafkaConfig::default()
-        };
-        Ok(Observer { reach: Reach::new(config).map_err(|error| error.to_string())? })
+        Ok(Observer { client: metadata_client(brokers)? })
     }
 
     /// How it is now; `None` when nobody answers.
     pub fn look(&self) -> Option<Seen> {
-        let metadata = self.reach.asker().fetch_metadata(None, self.reach.config.timeout).ok()?;
+        let metadata = self.client.fetch_metadata(None, METADATA_TIMEOUT).ok()?;
         let mut seen = Seen { brokers: metadata.brokers().iter().map(|one| one.id()).collect(), ..Seen::default() };
         for topic in metadata.topics() {
             for partition in topic.partitions() {
@@ -326,14 +339,26 @@ impl Observer {
     }
 }
 
+/// The settings of a client that prints nothing about brokers that are down: these tests take them down.
+fn quiet_client(brokers: &str) -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", brokers).set_log_level(RDKafkaLogLevel::Emerg);
+    config
+}
+
+/// A client for metadata requests. It subscribes to no topic.
+fn metadata_client(brokers: &str) -> Result<BaseConsumer, String> {
+    let mut config = quiet_client(brokers);
+    config.set("socket.timeout.ms", METADATA_TIMEOUT.as_millis().to_string());
+    config.create().map_err(|error| error.to_string())
+}
+
 /// Gives a topic more partitions, as somebody may do who does not know better.
 ///
 /// # Errors
 /// What the brokers say.
 pub fn widen(brokers: &str, topic: &str, partitions: usize) -> Result<(), String> {
-    let config = KafkaConfig { brokers: brokers.to_owned(), ..KafkaConfig::default() };
-    let reach = Reach::new(config).map_err(|error| error.to_string())?;
-    let admin = admin::admin(&reach).map_err(|error| error.to_string())?;
+    let admin: AdminClient<DefaultClientContext> = quiet_client(brokers).create().map_err(|error| error.to_string())?;
     let wanted = NewPartitions::new(topic, partitions);
     let done = block_on(admin.create_partitions(&[wanted], &AdminOptions::new())).map_err(|error| error.to_string())?;
     done.into_iter().try_for_each(|one| one.map(|_| ()).map_err(|(topic, code)| format!("{topic}: {code}")))
