@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the test binaries that cargo built, several at a time, and says what came of them.
 
-usage: run.py --log FILE --times FILE --counts FILE [--jobs N] [FILTER] < messages
+usage: run.py --log FILE --times FILE --counts FILE [--broker PROGRAM] [--jobs N] [FILTER] < messages
 
 `messages` is what `cargo test --no-run --message-format=json` prints. `cargo test` runs one binary after the other, and
 a core is idle whenever a test waits for a server; here the binaries share the cores. FILTER is part of a test's name.
@@ -9,6 +9,8 @@ a core is idle whenever a test waits for a server; here the binaries share the c
 FILE of --log gets all that the tests printed; FILE of --times how long each test took, as JSON, which orders the binaries
 of the next run: the longest first; FILE of --counts how many passed, failed and were skipped. Shown are failures, skipped
 tests and the slowest tests. Exits with 1 where a test failed.
+
+PROGRAM is `gatelog-kafka-broker`: one Kafka for all binaries that want one.
 """
 
 import argparse
@@ -21,9 +23,14 @@ import threading
 import time
 
 # Begun first where no earlier run says how long they take.
-LONG = ["gatelog-it/it", "gatelog-replay/it", "gatelog-world/seeds", "gatelog-world/planted", "gatelog-log-kafka/gatelog_log_kafka"]
-# Most of this binary's time is spent waiting for servers: it runs more tests at a time than there are cores.
+LONG = [
+    "gatelog-it/it", "gatelog-web/it", "gatelog-executing/it", "gatelog-world/seeds", "gatelog-log-kafka/gatelog_log_kafka",
+    "gatelog-world/planted", "gatelog-scenario/conformance",
+]
+# These wait for servers most of the time: they run more tests at a time than there are cores.
 WAITING = {"gatelog-it/it": 2, "gatelog-log-kafka/gatelog_log_kafka": 2}
+# These want a Kafka.
+ON_KAFKA = {"gatelog-it/it", "gatelog-log-kafka/gatelog_log_kafka"}
 SLOWEST = 20
 RESULT = re.compile(r"^test (.+?)(?: - should panic)? \.\.\. (ok|FAILED|ignored.*?)(?: <([0-9.]+)s>)?$")
 SKIPPED = re.compile(r"SKIPPED [^:]*: .*")
@@ -125,6 +132,16 @@ def order(binaries, known):
     return sorted(binaries, key=weight)
 
 
+def start_broker(program):
+    """One Kafka for all. It ends with its standard input, so with this process, however that one ends."""
+    broker = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    named = broker.stdout.readline().decode().strip()
+    # Where there is none, each test says why.
+    if named:
+        os.environ["GATELOG_TEST_BROKER"] = named
+    return broker
+
+
 def run_all(binaries, filters, jobs, cores, log):
     """Runs the binaries, `jobs` at a time."""
     waiting, lock = list(binaries), threading.Lock()
@@ -157,6 +174,7 @@ def main():
     parser.add_argument("--log", required=True)
     parser.add_argument("--times", required=True)
     parser.add_argument("--counts", required=True)
+    parser.add_argument("--broker")
     parser.add_argument("--jobs", type=int, default=0)
     parser.add_argument("filters", nargs="*")
     arguments = parser.parse_args()
@@ -166,8 +184,14 @@ def main():
     binaries = order([Binary(one) for one in built], known_times(arguments.times))
     if not binaries:
         sys.exit("run.py: cargo named no test binary")
+    broker = None
+    if arguments.broker and not arguments.filters and any(one.name in ON_KAFKA for one in binaries):
+        broker = start_broker(arguments.broker)
     with open(arguments.log, "w", encoding="utf-8") as log:
         run_all(binaries, arguments.filters, arguments.jobs or cores, cores, log)
+    if broker:
+        broker.stdin.close()
+        broker.wait()
 
     tests = sorted(((seconds, f"{binary.name} {test}") for binary in binaries for test, seconds in binary.times.items()),
                    reverse=True)

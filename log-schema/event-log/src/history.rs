@@ -15,7 +15,7 @@
 //! a rung's, a checkpoint's).
 
 use gatelog_record::event::PartitionEvent;
-use gatelog_record::level::{self, GATELOG, LEVEL};
+use gatelog_record::level::{self, GATELOG};
 use gatelog_record::{BodyError, ChainLink, Envelope, Event, EventRecord, FrameError, InputFrame, Partition, Stream};
 
 use crate::contract::{Log, LogError, Offset, ReadLimit, ReadRecord};
@@ -109,7 +109,8 @@ pub enum Broken {
     /// From here on the log may hold kinds that this gatelog does not know.
     #[error(
         "event {sequence} raises the log's level to {level}, and this gatelog ({GATELOG}) knows records up to level \
-         {LEVEL}: read on with gatelog {gatelog} or a later one"
+         {}: read on with gatelog {gatelog} or a later one",
+        level::newest_read()
     )]
     Level {
         /// The event's sequence.

@@ -11,18 +11,38 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The newest level this gatelog reads and may write. With the feature `older-reader` it is the one before: then all kinds
-/// of the newest level are as unknown as to the release that came before them.
-pub const LEVEL: u32 = if cfg!(feature = "older-reader") { NEWEST - 1 } else { NEWEST };
+/// The newest level this gatelog reads and may write.
+pub const LEVEL: u32 = 1;
 
-const NEWEST: u32 = 1;
+/// The newest level that this process reads: [`LEVEL`], but in a test that stands for the release before.
+#[cfg(debug_assertions)]
+static READ: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(LEVEL);
 
 /// This gatelog's version.
 pub const GATELOG: &str = env!("CARGO_PKG_VERSION");
 
-/// Whether this gatelog knows a level.
-pub const fn known(level: u32) -> bool {
-    level <= LEVEL
+/// The newest level that this process reads and writes.
+#[cfg(debug_assertions)]
+pub fn newest_read() -> u32 {
+    READ.load(std::sync::atomic::Ordering::Relaxed)
+}
+
+/// The newest level that this process reads and writes.
+#[cfg(not(debug_assertions))]
+pub const fn newest_read() -> u32 {
+    LEVEL
+}
+
+/// Makes of this process one of the release before, to which all kinds of the newest level are unknown. For tests; to be
+/// called before the first record is read. A release build has no such function.
+#[cfg(debug_assertions)]
+pub fn become_the_release_before() {
+    READ.store(LEVEL - 1, std::sync::atomic::Ordering::Relaxed);
+}
+
+/// Whether this process knows a level.
+pub fn known(level: u32) -> bool {
+    level <= newest_read()
 }
 
 /// A component and the newest level that it knows.
@@ -103,7 +123,6 @@ mod tests {
         assert!(beyond.contains(&format!("gatelog {GATELOG}, knows levels up to {LEVEL}; upgrade it")), "{beyond}");
     }
 
-    #[cfg(not(feature = "older-reader"))]
     #[test]
     fn whoever_does_not_know_it_is_named() {
         let refused = may_raise(1, &[knows("a", 1), knows("b", 0)]).unwrap_err().to_string();

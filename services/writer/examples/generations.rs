@@ -8,6 +8,8 @@
 //! generations read DIR     prints each event with the digest of the state after it, until it cannot read on
 //! generations fold FILE    prints the digest of a log's state: records with their length before each
 //! ```
+//!
+//! With `GENERATION=before` in its environment a debug build is a process of the release before.
 #![expect(clippy::print_stdout, reason = "this is what it is for")]
 
 use std::error::Error;
@@ -69,6 +71,10 @@ impl Rules for Newest {
 }
 
 fn main() -> Outcome {
+    #[cfg(debug_assertions)]
+    if std::env::var("GENERATION").is_ok_and(|generation| generation == "before") {
+        gatelog_record::level::become_the_release_before();
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match words.as_slice() {

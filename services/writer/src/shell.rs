@@ -21,7 +21,7 @@ use gatelog_record::draft::partition::{
 use gatelog_record::event::PartitionEvent;
 use gatelog_record::id::IdSource;
 use gatelog_record::input::PartitionInput;
-use gatelog_record::level::{self, GATELOG, LEVEL};
+use gatelog_record::level::{self, GATELOG};
 use gatelog_record::{
     ActorId, BlobHash, Cause, DecisionHeader, Event, EventId, EventRecord, Input, InputFrame, InputId, InputRecord,
     Partition, SiteId, Timestamp,
@@ -63,8 +63,9 @@ pub enum ShellError {
     },
     /// The log holds kinds that this gatelog does not know.
     #[error(
-        "the log's level is {level}, and this gatelog ({GATELOG}) knows records up to level {LEVEL}: run {build}, which \
-         wrote it last, or a later one"
+        "the log's level is {level}, and this gatelog ({GATELOG}) knows records up to level {}: run {build}, which \
+         wrote it last, or a later one",
+        level::newest_read()
     )]
     Level {
         /// The log's level.

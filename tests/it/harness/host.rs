@@ -26,15 +26,25 @@ pub fn binary() -> PathBuf {
 
 /// Whether builds can run here; says why not in the line that is counted.
 pub fn can_build(test: &str) -> bool {
+    static LACKS: OnceLock<Option<String>> = OnceLock::new();
+    match LACKS.get_or_init(lacks) {
+        None => true,
+        Some(lacks) => {
+            println!("SKIPPED {test}: {lacks}");
+            false
+        }
+    }
+}
+
+/// What builds need and this host lacks.
+fn lacks() -> Option<String> {
     let ansible = std::env::var_os("GATELOG_ANSIBLE_PLAYBOOK").unwrap_or_else(|| "ansible-playbook".into());
     let works = |command: &mut Command| command.output().is_ok_and(|output| output.status.success());
     if !works(Command::new(&ansible).arg("--version")) {
-        println!("SKIPPED {test}: no working ansible-playbook ({})", ansible.to_string_lossy());
-        return false;
+        return Some(format!("no working ansible-playbook ({})", ansible.to_string_lossy()));
     }
     if !works(Command::new("bwrap").args(["--ro-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "true"])) {
-        println!("SKIPPED {test}: bubblewrap does not work on this host");
-        return false;
+        return Some("bubblewrap does not work on this host".to_owned());
     }
-    true
+    None
 }

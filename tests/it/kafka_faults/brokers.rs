@@ -1,8 +1,9 @@
 //! Brokers killed, paused and restarted.
 
+use super::cluster_of_day;
 use super::stage::{Stage, launch, play};
-use crate::harness::cluster::{BROKERS, cluster};
-use crate::harness::{eventually, host};
+use crate::harness::cluster::BROKERS;
+use crate::harness::eventually;
 
 fn kill_leader(stage: &mut Stage<'_>) -> &'static str {
     stage.cluster.wait_well();
@@ -15,10 +16,7 @@ fn kill_leader(stage: &mut Stage<'_>) -> &'static str {
 #[test]
 fn the_leader_is_killed_and_the_next_goes_on() {
     const TEST: &str = "a leader killed";
-    if !host::can_build(TEST) {
-        return;
-    }
-    let Some(mut cluster) = cluster(TEST) else { return };
+    let Some(mut cluster) = cluster_of_day(TEST, 0) else { return };
     play(TEST, &mut cluster, kill_leader, 2, launch);
 }
 
@@ -38,10 +36,7 @@ fn pause_leader(stage: &mut Stage<'_>) -> &'static str {
 #[test]
 fn the_leader_is_paused_until_it_is_taken_for_dead_and_comes_back() {
     const TEST: &str = "a leader paused";
-    if !host::can_build(TEST) {
-        return;
-    }
-    let Some(mut cluster) = cluster(TEST) else { return };
+    let Some(mut cluster) = cluster_of_day(TEST, 1) else { return };
     play(TEST, &mut cluster, pause_leader, 2, launch);
 }
 
@@ -58,9 +53,6 @@ fn roll(stage: &mut Stage<'_>) -> &'static str {
 #[test]
 fn all_brokers_are_restarted_one_after_the_other() {
     const TEST: &str = "a rolling restart of the brokers";
-    if !host::can_build(TEST) {
-        return;
-    }
-    let Some(mut cluster) = cluster(TEST) else { return };
+    let Some(mut cluster) = cluster_of_day(TEST, 2) else { return };
     play(TEST, &mut cluster, roll, 1, launch);
 }

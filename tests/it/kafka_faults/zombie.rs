@@ -1,10 +1,10 @@
 //! Two schedulers, of which the first does not know that it has been replaced.
 
+use super::cluster_of_day;
 use super::stage::{Stage, launch, play};
-use crate::harness::cluster::cluster;
 use crate::harness::crash::Victim;
 use crate::harness::kafka::SCHEDULER;
-use crate::harness::{Server, eventually, host};
+use crate::harness::{Server, eventually};
 
 fn signal(server: &Server, signal: &str) {
     let pid = server.pid().to_string();
@@ -48,9 +48,6 @@ fn replace(stage: &mut Stage<'_>) -> &'static str {
 #[test]
 fn a_scheduler_that_was_paused_and_replaced_ends_and_says_why() {
     const TEST: &str = "a zombie scheduler";
-    if !host::can_build(TEST) {
-        return;
-    }
-    let Some(mut cluster) = cluster(TEST) else { return };
+    let Some(mut cluster) = cluster_of_day(TEST, 3) else { return };
     play(TEST, &mut cluster, replace, 2, launch);
 }

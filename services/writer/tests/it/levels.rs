@@ -1,9 +1,9 @@
 //! A release beside the one before it: what only the newer one can read is written once all who are there can.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, Mutex};
 
 use gatelog_record::draft::partition::{LevelRaiseAsked, LevelRaised};
 use gatelog_record::event::PartitionEvent;
@@ -57,37 +57,24 @@ fn a_level_is_raised_once_and_only_while_all_who_are_there_know_it() {
     eventually("nothing to do", || site.names(again) == ["input-taken"]);
 }
 
-/// The program `generations`, as this release and as the one before; built once.
-static PROGRAMS: LazyLock<Programs> = LazyLock::new(|| {
-    let dir = tempfile::tempdir().unwrap();
-    Programs { older: program(dir.path(), true), newer: program(dir.path(), false), _dir: dir }
-});
-
-struct Programs {
-    older: PathBuf,
-    newer: PathBuf,
-    _dir: tempfile::TempDir,
+/// The release of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Release {
+    Before,
+    This,
 }
 
-fn program(dir: &Path, older: bool) -> PathBuf {
+/// The program `generations`: an example of this package, which cargo builds with its tests. Only a debug build can stand
+/// for the release before.
+fn program(release: Release) -> Command {
     let here = std::env::current_exe().unwrap();
-    let debug = here.ancestors().nth(2).unwrap();
-    let mut cargo = Command::new(env!("CARGO"));
-    // With the features of the whole workspace: only what knows the level is compiled anew.
-    cargo.args(["build", "--quiet", "--package", "gatelog-writer", "--package", "gatelog-features"]);
-    cargo.args(["--example", "generations", "--target-dir"]).env_remove("RUSTC_BOOTSTRAP");
-    cargo.arg(debug.parent().unwrap()).current_dir(env!("CARGO_MANIFEST_DIR"));
-    if debug.ends_with("release") {
-        cargo.arg("--release");
+    let path = here.ancestors().nth(2).unwrap().join("examples/generations");
+    assert!(path.exists(), "{} is not there: cargo build -p gatelog-writer --examples", path.display());
+    let mut command = Command::new(path);
+    if release == Release::Before {
+        command.env("GENERATION", "before");
     }
-    if older {
-        cargo.args(["--features", "gatelog-writer/older-reader"]);
-    }
-    let built = cargo.output().unwrap();
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let copy = dir.join(if older { "older" } else { "newer" });
-    std::fs::copy(debug.join("examples/generations"), &copy).unwrap();
-    copy
+    command
 }
 
 /// A process, and the lines it printed.
@@ -98,8 +85,8 @@ struct Process {
 }
 
 impl Process {
-    fn start(program: &Path, arguments: [&str; 2]) -> Process {
-        let mut command = Command::new(program);
+    fn start(release: Release, arguments: [&str; 2]) -> Process {
+        let mut command = program(release);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let lines = Arc::new(Mutex::new(Vec::new()));
@@ -146,10 +133,10 @@ fn an_older_reader_runs_beside_a_newer_writer_until_the_level_is_raised_and_then
     let dir = tempfile::tempdir().unwrap();
     let site = dir.path().join("log");
     let site = site.to_str().unwrap();
-    let mut writer = Process::start(&PROGRAMS.newer, ["write", site]);
+    let mut writer = Process::start(Release::This, ["write", site]);
     eventually("the writer started", || writer.lines().contains(&"done".to_owned()));
-    let mut before = Process::start(&PROGRAMS.older, ["read", site]);
-    let now = Process::start(&PROGRAMS.newer, ["read", site]);
+    let mut before = Process::start(Release::Before, ["read", site]);
+    let now = Process::start(Release::This, ["read", site]);
     // How many events there are once both readers have read what the writer wrote: the same, and the same state.
     let both_read = |writer: &Process| {
         let count = writer.lines().iter().filter(|line| *line != "done").count();
@@ -185,9 +172,9 @@ fn an_older_reader_runs_beside_a_newer_writer_until_the_level_is_raised_and_then
 
     // Nor does the older one write where it cannot read; and nothing of the log is lost by its trying.
     drop(writer);
-    let mut older_writer = Process::start(&PROGRAMS.older, ["write", site]);
+    let mut older_writer = Process::start(Release::Before, ["write", site]);
     assert_eq!(older_writer.end(), format!("refused: {told}"));
-    let mut writer = Process::start(&PROGRAMS.newer, ["write", site]);
+    let mut writer = Process::start(Release::This, ["write", site]);
     eventually("the newer one writes again", || writer.lines().contains(&"done".to_owned()));
     assert_eq!(writer.ask("sample two"), ["sample-begun", "sample-noted", "sample-ended"]);
 }
@@ -199,10 +186,10 @@ fn an_old_log_folds_to_the_same_digest_with_this_release_and_with_the_one_before
     let log = logs.join("capacity-0.log");
     let digests = std::fs::read_to_string(logs.join("capacity-0.digests")).unwrap();
     let last = digests.lines().last().unwrap();
-    for program in [&PROGRAMS.older, &PROGRAMS.newer] {
-        let mut process = Process::start(program, ["fold", log.to_str().unwrap()]);
+    for release in [Release::Before, Release::This] {
+        let mut process = Process::start(release, ["fold", log.to_str().unwrap()]);
         eventually("it folds", || process.child.try_wait().unwrap().is_some());
         eventually("it says so", || !process.lines().is_empty());
-        assert_eq!(process.lines(), [last], "{}", program.display());
+        assert_eq!(process.lines(), [last], "{release:?}");
     }
 }
