@@ -27,8 +27,8 @@ LONG = [
     "gatelog-it/it", "gatelog-web/it", "gatelog-executing/it", "gatelog-world/seeds", "gatelog-log-kafka/gatelog_log_kafka",
     "gatelog-world/planted", "gatelog-scenario/conformance",
 ]
-# These wait for servers most of the time: they run more tests at a time than there are cores.
-WAITING = {"gatelog-it/it": 2, "gatelog-log-kafka/gatelog_log_kafka": 2}
+# These run alone, before all others: their servers have deadlines of their own.
+ALONE = {"gatelog-it/it"}
 # These want a Kafka.
 ON_KAFKA = {"gatelog-it/it", "gatelog-log-kafka/gatelog_log_kafka"}
 SLOWEST = 20
@@ -152,7 +152,7 @@ def run_all(binaries, filters, jobs, cores, log):
                 if not waiting:
                     return
                 binary = waiting.pop(0)
-            binary.run(filters, cores * WAITING.get(binary.name, 1), f"{log.name}.{binary.name.replace('/', '.')}")
+            binary.run(filters, cores, f"{log.name}.{binary.name.replace('/', '.')}")
             with lock:
                 log.write(f"==== {binary.name} ({binary.path}): {binary.seconds:.1f} s\n{binary.output}\n")
                 log.flush()
@@ -187,8 +187,11 @@ def main():
     broker = None
     if arguments.broker and not arguments.filters and any(one.name in ON_KAFKA for one in binaries):
         broker = start_broker(arguments.broker)
+    alone = [one for one in binaries if one.name in ALONE]
+    beside = [one for one in binaries if one.name not in ALONE]
     with open(arguments.log, "w", encoding="utf-8") as log:
-        run_all(binaries, arguments.filters, arguments.jobs or cores, cores, log)
+        run_all(alone, arguments.filters, 1, cores, log)
+        run_all(beside, arguments.filters, arguments.jobs or cores, cores, log)
     if broker:
         broker.stdin.close()
         broker.wait()

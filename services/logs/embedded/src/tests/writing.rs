@@ -449,7 +449,7 @@ fn an_input_and_what_was_decided_of_it_share_a_wait_for_the_disk() {
 #[test]
 fn a_writer_that_takes_its_time_holds_nobody_up_for_long() {
     let dir = TempDir::new().unwrap();
-    let log = open(&dir, Options { linger: std::time::Duration::from_millis(5), ..usual() });
+    let log = open(&dir, Options { linger: std::time::Duration::from_millis(500), ..usual() });
     let (_scribe, mut writer) = claim(&log);
     let more = writer.awaits(Offset(0)).unwrap().unwrap();
     let input = log.append_inputs(INPUTS, vec![b"input".to_vec()]);
