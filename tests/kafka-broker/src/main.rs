@@ -1,5 +1,5 @@
-//! One real Apache Kafka for whoever wants to try gatelog on it: prints `<host>:<port> <directory>` as its first line, and lives until
-//! its standard input ends or it is told to stop. It leaves nothing behind, however it ends.
+//! One real Apache Kafka for whoever wants to try gatelog on it: prints `<host>:<port> <directory>` as its first line,
+//! and lives until its standard input ends or it is told to stop. It leaves nothing behind, however it ends.
 //!
 //! `cargo run -p gatelog-kafka-broker`
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that talks to whoever started it")]
