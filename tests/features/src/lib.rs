@@ -1,8 +1,8 @@
 //! One set of features for every build of the workspace.
 //!
-//! Cargo compiles a crate once for each set of features, and takes the features of dev-dependencies into account only
-//! when it builds tests. So `proptest` would have `num-traits`, and all that stands on it, compiled twice: for the
-//! binary and for the tests. This crate has as dependencies what others have as dev-dependencies. `./dev` always names
-//! it, or the whole workspace, beside what it builds; nothing of it is compiled into anything.
+//! Cargo compiles a crate once for each set of features that somebody asks for: for the binary, for the tests, and for
+//! each crate that is built by itself. So this crate names every crate from outside with all features that any crate of
+//! the workspace asks for, and `./dev` always names it, or the whole workspace, beside what it builds. Nothing of it is
+//! compiled into anything.
 //!
-//! `tests/architecture` (`features.rs`) fails where the two sets differ.
+//! `tests/architecture` (`features.rs`) fails where one is missing.
