@@ -9,6 +9,7 @@ mod backup;
 mod bad_input;
 mod crash;
 mod crash_kafka;
+mod deploying;
 mod explain_job;
 mod failpoints;
 mod kafka;

@@ -17,6 +17,7 @@ use gatelog_effects::git::Repositories;
 use gatelog_effects::share::{Alone, Share};
 use gatelog_effects::sources::GateWork;
 use gatelog_event_log::{Blobs, Log, Offset, ReadLimit};
+use gatelog_executing::environments::DEFAULT_RELEASE;
 use gatelog_gate_state::Gate;
 use gatelog_log_embedded::{EmbeddedLog, FileBlobs, Options, Stats};
 use gatelog_merging::{Mirrors, MirrorsConfig};
@@ -137,7 +138,8 @@ impl Site {
         );
         std::fs::write(&file, tenant)?;
         let connections = &repositories.connections;
-        let loaded = tenants::load(&file, connections, &*blobs, router.newest(), "https://gate.example.com")?;
+        let loaded =
+            tenants::load(&file, DEFAULT_RELEASE, connections, &*blobs, router.newest(), "https://gate.example.com")?;
         if let Some(problem) = loaded.problems.first() {
             return Err(format!("the tenant file: {problem}").into());
         }

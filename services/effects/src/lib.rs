@@ -5,13 +5,17 @@
 //! and must then be done once: commits come out the same, a branch moves only from where it was, a
 //! report carries its id, a node is named after its id.
 
+pub mod artifacts;
 pub mod chain;
+mod checkouts;
 pub mod config_read;
 pub mod connection;
 pub mod dispatch;
 pub mod freeze;
 pub mod git;
 pub mod layout;
+pub mod nodes;
+mod pins;
 pub mod prepare;
 pub mod review;
 pub mod secrets;
@@ -19,5 +23,7 @@ pub mod share;
 pub mod sources;
 pub mod spec;
 mod together;
+pub mod used;
+mod vars_file;
 pub mod worker;
 pub mod workspace;

@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use gatelog_capacity_state::{Capacity, LeaseState, Pause};
+use gatelog_executing::deep_merge;
 use gatelog_gate_state::Gate;
 use gatelog_gate_state::live::BuildState;
-use gatelog_record::{BuildId, ItemId, NodeId, Timestamp, Value, WorkId};
+use gatelog_record::{BuildId, ItemId, NodeId, Timestamp, WorkId};
 use gatelog_runner::Published;
 use gatelog_store::SharedProjection;
 use gatelog_tables::{Table, TableExt};
 
+use crate::artifacts::{self, Found};
 use crate::chain::Chain;
 use crate::dispatch::{Due, Pending, WorkSource};
 use crate::worker::{Held, LeaseSource, Parents};
@@ -144,8 +146,11 @@ impl LeaseSource for WorkerLeases {
             names.push((*other, row.job.name.clone()));
         }
         let ancestors = ancestors(&own.job.name, &jobs);
+        let item = gate.items.get(&own.item).ok().flatten();
         let mut parents = Parents {
             buildset: own.buildset,
+            event_id: item.as_ref().and_then(|item| item.trigger).map(|trigger| trigger.to_string()),
+            artifacts: artifacts::required(&view, &own),
             chain: gate.chains.get(&own.buildset).ok().flatten().and_then(|steps| Chain::of(&buildset, &steps)),
             web_root: web_root.unwrap_or_default(),
             ..Parents::default()
@@ -157,16 +162,17 @@ impl LeaseSource for WorkerLeases {
             if let Some(map) = attempt.data.as_map() {
                 let hidden = ["zuul", "nodepool", "unsafe_vars"];
                 let shown = map.iter().filter(|(name, _)| !hidden.contains(&name.as_str()));
-                parents.data.extend(shown.map(|(name, value)| (name.clone(), value.clone())));
+                deep_merge(&mut parents.data, &shown.map(|(name, value)| (name.clone(), value.clone())).collect());
             }
             parents.secret.extend(attempt.secret_data.clone());
+            let row = gate.builds.get(other).ok().flatten();
+            let subject = item.as_ref().zip(row.as_ref()).and_then(|(item, row)| artifacts::subject(item, row));
             for artifact in &attempt.artifacts {
-                parents.artifacts.push(Value::Map(BTreeMap::from([
-                    ("name".to_owned(), Value::Str(artifact.name.clone())),
-                    ("url".to_owned(), Value::Str(artifact.url.clone())),
-                    ("metadata".to_owned(), artifact.metadata.clone()),
-                    ("job".to_owned(), Value::Str(name.clone())),
-                ])));
+                let told = artifacts::told(artifact, name, subject);
+                // What it requires may be its own parent's.
+                if parents.artifacts.iter().all(|known| known.told != told) {
+                    parents.artifacts.push(Found { told, spec: None });
+                }
             }
         }
         Some(parents)

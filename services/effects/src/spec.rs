@@ -8,20 +8,22 @@ use std::collections::BTreeMap;
 
 use gatelog_executing::BuildSpec;
 use gatelog_executing::spec::{
-    Checkout, Connection, GroupSpec, JobSpec as ExecutedJob, NodeSpec, Nodeset, Phase, PipelineSpec, PlaybookSpec,
-    ProjectName, RefSpec, SshIdentity, Timeouts, Variables, WorkspaceProject, WorkspaceScheme,
+    Checkout, GroupSpec, JobSpec as ExecutedJob, NodeSpec, Nodeset, OutputPattern, Phase, PipelineSpec, PlaybookSpec,
+    ProjectName, RefSpec, RoleSpec, SshIdentity, Timeouts, Variables, VarsFile, WorkspaceCheckout, WorkspaceProject,
+    WorkspaceScheme,
 };
 use gatelog_record::codec::{self, CodecError};
-use gatelog_record::draft::capacity::NodeGrant;
 use gatelog_record::draft::gate::MergeStep;
 use gatelog_record::{BlobHash, BuildId, BuildsetId, Value};
-use gatelog_rules_config::{FrozenJob, Phase as FrozenPhase};
+use gatelog_rules_config::freeze::graph::FrozenRole;
+use gatelog_rules_config::regexes::{Anchor, Pattern};
+use gatelog_rules_config::{FrozenJob, Phase as FrozenPhase, Shared};
 use serde::{Deserialize, Serialize};
 
 use crate::secrets::FrozenSecret;
 
 /// The version of this shape; the first field of the blob.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 
 /// The project a job is run for, by its name on its connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,6 +57,17 @@ pub struct PinnedCheckout {
     pub description: String,
 }
 
+/// A file of variables, its repository pinned; what else is to be known of it is in the frozen job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PinnedVars {
+    /// The repository.
+    pub checkout: PinnedCheckout,
+    /// Whether it is a config project.
+    pub trusted: bool,
+    /// The default branch of the project.
+    pub default_branch: String,
+}
+
 /// Everything a worker must know of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobSpec {
@@ -84,6 +97,14 @@ pub struct JobSpec {
     /// By canonical name, all branches and tags of each repository above, as they were when the jobs of the buildset were
     /// frozen: a blob each, as [`gatelog_merging::RefState`]. Before version 4 a job saw those of its own time.
     pub refs: BTreeMap<String, BlobHash>,
+    /// Repositories with roles, each state once. Before version 5 a playbook had the roles of its own repository alone.
+    pub role_repositories: Vec<PinnedCheckout>,
+    /// For each playbook of the job, in order, and each of its roles, which of these it is taken from.
+    pub roles: Vec<Vec<u32>>,
+    /// For each file of variables of the job, in order, the repository it is taken from. Before version 5 none was read.
+    pub include_vars: Vec<PinnedVars>,
+    /// Which of the item's changes it is for, counted from 0; empty stands for all of them.
+    pub changes: Vec<u32>,
 }
 
 impl PinnedCheckout {
@@ -119,8 +140,10 @@ pub struct Attempt {
     pub attempt: u32,
     /// The buildset.
     pub buildset: BuildsetId,
-    /// The nodes granted, and the directory of each on this host.
-    pub nodes: Vec<(NodeGrant, String)>,
+    /// The event that put the item into the pipeline.
+    pub event_id: Option<String>,
+    /// The hosts.
+    pub nodes: Vec<NodeSpec>,
     /// The message of each step's change, where it could be read.
     pub messages: Vec<Option<String>>,
     /// What parents returned.
@@ -141,11 +164,62 @@ impl JobSpec {
     /// # Errors
     /// It is none, or of a version that is not known here.
     pub fn read(bytes: &[u8]) -> Result<JobSpec, CodecError> {
-        // Version 3 lacks the last field and version 2 the last two: with a nothing behind for each, it is one of version 4.
+        // Version 4 lacks the last four fields, 3 one more and 2 another: with a nothing behind for each, it is one of
+        // version 5.
         let older = |version: u16, nothings: &[u8]| {
             codec::decode_older(bytes, nothings, |spec: JobSpec| (spec.version == version).then_some(spec))
         };
-        older(3, &[0]).or_else(|error| older(2, &[0, 0]).map_err(|_| error))
+        older(4, &[0; 4]).or_else(|error| older(3, &[0; 5]).or_else(|_| older(2, &[0; 6])).map_err(|_| error))
+    }
+
+    /// The positions of the item's own refs in the chain, and of these, those that the build is for.
+    fn own_refs(&self) -> (Vec<usize>, Vec<usize>) {
+        let item = self.steps.last().map(|step| step.item.as_str());
+        let own: Vec<usize> = (0..self.steps.len())
+            .filter(|at| self.steps.get(*at).is_some_and(|step| Some(step.item.as_str()) == item))
+            .collect();
+        let of_build: Vec<usize> =
+            self.changes.iter().filter_map(|change| own.get(*change as usize).copied()).collect();
+        let of_build = if of_build.is_empty() { own.clone() } else { of_build };
+        (own, of_build)
+    }
+
+    /// The repositories with roles of one playbook.
+    fn roles_of(&self, at: usize, pinned: &PinnedCheckout) -> Vec<RoleSpec> {
+        let known = self.job.playbooks.get(at).zip(self.roles.get(at));
+        let Some((playbook, repositories)) = known else {
+            // Frozen before roles were: those beside the playbook.
+            let checkout = checkout(pinned);
+            let target_name = checkout.project.short_name().to_owned();
+            let checkout_description = "playbook branch".to_owned();
+            return vec![RoleSpec { checkout, checkout_description, target_name, implicit: true }];
+        };
+        let roles = playbook.roles.iter().zip(repositories);
+        let role = |(role, at): (&Shared<FrozenRole>, &u32)| {
+            let repository = self.role_repositories.get(*at as usize)?;
+            Some(RoleSpec {
+                checkout: checkout(repository),
+                checkout_description: repository.description.clone(),
+                target_name: role.target_name.clone(),
+                implicit: role.implicit,
+            })
+        };
+        roles.filter_map(role).collect()
+    }
+
+    fn vars_files(&self) -> Vec<VarsFile> {
+        let files = self.job.include_vars.iter().zip(&self.include_vars);
+        files
+            .map(|(file, pinned)| VarsFile {
+                path: file.name.clone(),
+                connection: pinned.checkout.connection.clone(),
+                checkout: checkout(&pinned.checkout),
+                default_branch: pinned.default_branch.clone(),
+                trusted: pinned.trusted,
+                required: file.required,
+                use_ref: file.use_ref,
+            })
+            .collect()
     }
 
     /// What the executor runs.
@@ -161,7 +235,8 @@ impl JobSpec {
             .playbooks
             .iter()
             .zip(&self.playbooks)
-            .map(|(playbook, pinned)| PlaybookSpec {
+            .enumerate()
+            .map(|(at, (playbook, pinned))| PlaybookSpec {
                 phase: match playbook.phase {
                     FrozenPhase::Pre => Phase::Pre,
                     FrozenPhase::Run => Phase::Run,
@@ -177,15 +252,19 @@ impl JobSpec {
                     .iter()
                     .filter_map(|used| Some((used.name.clone(), attempt.secrets.get(&used.secret)?.clone())))
                     .collect(),
+                roles: self.roles_of(at, pinned),
+                cleanup: playbook.cleanup,
             })
             .collect();
+        let (own, of_build) = self.own_refs();
+        let chosen = |places: &[usize]| places.iter().filter_map(|at| refs.get(*at)).cloned().collect::<Vec<_>>();
         let groups = self.job.nodeset().map(|nodeset| groups(&nodeset.shape)).unwrap_or_default();
         BuildSpec {
             build: attempt.build,
             attempt: attempt.attempt,
             max_attempts: u32::try_from(self.job.attempts).unwrap_or(1).max(1),
             buildset: attempt.buildset,
-            event_id: attempt.buildset.to_string(),
+            event_id: attempt.event_id,
             tenant: self.tenant.clone(),
             pipeline: PipelineSpec { name: self.pipeline.clone(), post_review: self.post_review },
             job: ExecutedJob {
@@ -199,7 +278,16 @@ impl JobSpec {
                     .map(|applied| format!("<Job {} at {}>", applied.job, applied.place))
                     .collect(),
                 child_jobs: self.child_jobs.clone(),
-                override_checkout: self.job.override_checkout.clone().or_else(|| self.job.override_branch.clone()),
+                override_checkout: self.job.override_checkout.clone(),
+                ansible_version: self.job.ansible_version.clone(),
+                deduplicate: self.job.deduplicate,
+                workspace_checkout: match self.job.workspace_checkout {
+                    Some(true) => WorkspaceCheckout::Always,
+                    Some(false) => WorkspaceCheckout::Never,
+                    None => WorkspaceCheckout::Auto,
+                },
+                image_build_name: self.job.image_build_name.clone(),
+                preserve_home_paths: self.job.preserve_home_paths.clone(),
                 workspace_scheme: match self.job.workspace_scheme.as_str() {
                     "flat" => WorkspaceScheme::Flat,
                     "unique" => WorkspaceScheme::Unique,
@@ -210,14 +298,13 @@ impl JobSpec {
                     pre: seconds(self.job.pre_timeout),
                     post: seconds(self.job.post_timeout),
                 },
-                failure_output: self
-                    .job
-                    .failure_output
-                    .iter()
-                    .map(|pattern| (pattern.regex().to_owned(), pattern.negate()))
-                    .collect(),
+                failure_output: self.job.failure_output.iter().map(output_pattern).collect(),
+                split_streams: self.job.ansible_split_streams.unwrap_or_default(),
             },
-            item: refs.last().cloned().unwrap_or_default(),
+            // Zuul: the first of the refs that the job is for.
+            item: of_build.first().and_then(|at| refs.get(*at)).cloned().unwrap_or_default(),
+            build_refs: chosen(&of_build),
+            buildset_refs: chosen(&own),
             items: refs,
             projects: self
                 .workspace
@@ -229,22 +316,27 @@ impl JobSpec {
                 })
                 .collect(),
             playbooks,
-            nodeset: Nodeset {
-                nodes: attempt.nodes.into_iter().map(|(grant, dir)| node(grant, dir)).collect(),
-                groups,
-            },
+            nodeset: Nodeset { nodes: attempt.nodes, groups },
             variables: Variables {
                 parent_secret_data: attempt.parent_secret_data.into(),
                 parent_data: attempt.parent_data,
+                included: BTreeMap::new(),
                 vars: self.job.vars.clone(),
                 group_vars: nested(&self.job.group_vars),
                 host_vars: nested(&self.job.host_vars),
                 extra_vars: self.job.extra_vars.clone(),
             },
+            include_vars: self.vars_files(),
             artifacts: attempt.artifacts,
             ssh_keys: attempt.ssh_keys,
         }
     }
+}
+
+/// A pattern of `failure-output`, as the executor wants it. Zuul: matches from the beginning of a line.
+fn output_pattern(frozen: &Pattern) -> OutputPattern {
+    let pattern = Pattern::new(frozen.regex(), frozen.negate(), Anchor::Start);
+    OutputPattern::new(frozen.describe(), move |line| pattern.matches(line))
 }
 
 fn seconds(seconds: Option<i64>) -> Option<u32> {
@@ -257,17 +349,6 @@ fn nested(vars: &BTreeMap<String, Value>) -> BTreeMap<String, BTreeMap<String, V
 
 fn groups(shape: &gatelog_rules_config::objects::nodeset::NodesetShape) -> Vec<GroupSpec> {
     shape.groups.iter().map(|group| GroupSpec { name: group.name.clone(), nodes: group.nodes.clone() }).collect()
-}
-
-fn node(grant: NodeGrant, dir: String) -> NodeSpec {
-    let mut names = grant.wanted.names.into_iter();
-    NodeSpec {
-        name: names.next().unwrap_or_default(),
-        aliases: names.collect(),
-        label: grant.wanted.label,
-        connection: Connection::Local { dir },
-        properties: BTreeMap::from([("host_id".to_owned(), Value::Str(grant.node.to_string()))]),
-    }
 }
 
 fn checkout(pinned: &PinnedCheckout) -> Checkout {
@@ -298,5 +379,21 @@ fn ref_spec(step: &SpecStep, message: Option<String>) -> RefSpec {
         new_commit: if is_change { None } else { subject.commit.clone() },
         commit_id: subject.commit.clone(),
         bundle_id: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failure_output_is_in_the_language_of_re2_and_matches_from_the_beginning_of_a_line() {
+        // As the loader keeps them.
+        let pattern = |regex: &str| output_pattern(&Pattern::new(regex, false, Anchor::Anywhere));
+        let severe = pattern(r"SEVERE[[:space:]]\pL+");
+        assert_eq!(severe.text(), r"SEVERE[[:space:]]\pL+");
+        assert!(severe.matches("SEVERE Löss") && severe.matches("SEVERE loss of data"));
+        assert!(!severe.matches("a SEVERE loss") && !severe.matches("SEVERE 1"));
+        assert!(pattern(r".*\bFAILED\b").matches("test x FAILED in 3 s"));
     }
 }

@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gatelog_cloud_local::{Cloud, NodeConnection, NodeRequest};
+use gatelog_cloud_local::{Cloud, NodeRequest};
 use gatelog_event_log::{Log, failpoint};
-use gatelog_executing::spec::SshIdentity;
+use gatelog_executing::spec::{NodeSpec, SshIdentity};
 use gatelog_executing::{
     AbortReason, BuildControl, BuildOutcome, BuildResult as Verdict, Executor, FailureCause, RetryCause, Returned,
+    deep_merge,
 };
 use gatelog_record::draft::capacity::{LeaseReleased, NodeGrant};
 use gatelog_record::draft::gate::{
@@ -26,11 +27,14 @@ use gatelog_record::{
 };
 use gatelog_secrets::{KeyOwner, Keyring, Scope, SshOwner};
 
+use crate::artifacts::Found;
 use crate::chain::{self, Chain};
 use crate::connection::{Trouble, chain};
 use crate::git::Repositories;
+use crate::nodes;
 use crate::secrets;
 use crate::spec::{Attempt, JobSpec};
+use crate::used;
 use crate::workspace::MirrorWorkspace;
 
 /// A lease this worker holds.
@@ -65,6 +69,8 @@ pub struct Held {
 pub struct Parents {
     /// The buildset.
     pub buildset: BuildsetId,
+    /// The event that put the item into the pipeline; `None`: no event did.
+    pub event_id: Option<String>,
     /// How the state under test came about, to make it here where it was made elsewhere.
     pub chain: Option<Chain>,
     /// How people reach the API, as the tenant has it; empty where nobody said.
@@ -73,8 +79,8 @@ pub struct Parents {
     pub data: BTreeMap<String, Value>,
     /// What parents returned under seal.
     pub secret: Vec<gatelog_record::Sealed>,
-    /// What parents left behind.
-    pub artifacts: Vec<Value>,
+    /// What parents left behind, and builds of changes ahead that make what this one requires.
+    pub artifacts: Vec<Found>,
 }
 
 /// Where the worker reads what it holds and what its builds depend on.
@@ -373,6 +379,10 @@ impl Worker {
             self.tell_owner(lease, "started", GateInput::AttemptStarted(started.clone()));
             failpoint::pass("build/start-told");
         }
+        if let Some(refused) = used::refusal(&spec.job) {
+            return Err(Failed::lasting(refused));
+        }
+        let host = nodes::named(&spec.job).map_err(Failed::lasting)?;
         let parents = parents(lease, source, control)?;
         if let Some(chain) = &parents.chain {
             let name = format!("build-{}", lease.build);
@@ -382,16 +392,11 @@ impl Worker {
                 no_node: false,
             })?;
         }
-        let mut nodes = Vec::with_capacity(lease.nodes.len());
+        let mut nodes: Vec<NodeSpec> = host.into_iter().collect();
         for grant in &lease.nodes {
             let request = NodeRequest { node: grant.node, label: grant.wanted.label.clone() };
             let ready = self.cloud.create_node(&request).map_err(|error| Failed::without_node(chain(&error)))?;
-            match ready.connection {
-                NodeConnection::Local { dir } => nodes.push((grant.clone(), dir)),
-                NodeConnection::Remote { .. } => {
-                    return Err(Failed::lasting("this worker cannot reach nodes over a network"));
-                }
-            }
+            nodes.push(nodes::granted(grant, ready));
         }
         if nodes_first {
             self.tell_owner(lease, "started", GateInput::AttemptStarted(started));
@@ -418,7 +423,11 @@ impl Worker {
                 && let Ok(json) = serde_json::from_str::<serde_json::Value>(text)
                 && let Value::Map(map) = Value::from_json(&json)
             {
-                parent_secret_data.extend(map);
+                // Zuul: of secrets the job that stands first in the graph has the last word.
+                let mut merged = map;
+                merged.remove("zuul");
+                deep_merge(&mut merged, &parent_secret_data);
+                parent_secret_data = merged;
             }
         }
         let (opened, mut given) = self.open_secrets(&spec)?;
@@ -433,15 +442,28 @@ impl Worker {
             build: lease.build,
             attempt: lease.attempt,
             buildset: parents.buildset,
+            event_id: parents.event_id,
             nodes,
             messages,
             parent_data: parents.data,
             parent_secret_data,
-            artifacts: parents.artifacts,
+            artifacts: self.artifacts(&spec, parents.artifacts),
             secrets: opened,
             ssh_keys,
         };
         Ok((spec, attempt, parents.web_root))
+    }
+
+    /// The artifacts that the job is told of: of builds that are over, those of jobs that provide what it requires.
+    fn artifacts(&self, spec: &JobSpec, found: Vec<Found>) -> Vec<Value> {
+        let provides = |other: &BlobHash| {
+            let bytes = self.repositories.blobs.get(other).ok()?;
+            let other = JobSpec::read(&bytes).ok()?;
+            Some(!other.job.provides.is_disjoint(&spec.job.requires))
+        };
+        let wanted =
+            found.into_iter().filter(|found| found.spec.as_ref().is_none_or(|other| provides(other) == Some(true)));
+        wanted.map(|found| found.told).collect()
     }
 
     /// The attempt will fail, although it still runs: those behind it need not wait for its end.
@@ -507,12 +529,14 @@ impl Worker {
     /// The SSH keys of a build. Zuul: the tenant's always, the project's only in pipelines that run reviewed code. A key
     /// that nobody ever asked for is not made: nobody can have let it in anywhere.
     fn ssh_keys(&self, lease: &Held, spec: &JobSpec, given: &mut Vec<Given>) -> Result<Vec<SshIdentity>, Failed> {
-        let mut owners = vec![(SshOwner::Tenant(lease.tenant.clone()), Given::TenantSshKey)];
+        // In the order in which ssh offers them: the project's before the tenant's.
+        let mut owners = Vec::new();
         if let Some(project) = spec.project.as_ref().filter(|_| spec.post_review) {
             let owner = SshOwner::Project(KeyOwner::new(&project.connection, &project.name));
             let (connection, project) = (project.connection.clone(), project.name.clone());
             owners.push((owner, Given::ProjectSshKey { connection, project }));
         }
+        owners.push((SshOwner::Tenant(lease.tenant.clone()), Given::TenantSshKey));
         let mut keys = Vec::new();
         for (owner, what) in owners {
             let told = |error| Failed::again(format!("the SSH key of {owner} cannot be had: {}", chain(&error)));
@@ -558,9 +582,10 @@ impl Worker {
                 finished.started_at = outcome.started;
                 finished.finished_at = outcome.ended;
                 finished.detail = detail(&outcome);
-                // Zuul: a job's line in a report links the page of its build.
+                // Zuul: a job's line in a report links the page of its build, and the logs are where the job says.
                 let web_root = web_root.trim_end_matches('/');
-                if !web_root.is_empty() {
+                finished.log_url = outcome.returned.log_url();
+                if finished.log_url.is_none() && !web_root.is_empty() {
                     finished.log_url = Some(format!("{web_root}/t/{}/build/{}", lease.tenant, lease.build));
                 }
                 finished.artifacts = outcome.returned.artifacts().iter().filter_map(artifact).collect();

@@ -5,11 +5,14 @@ use std::path::Path;
 
 use gatelog_executing::spec::Checkout;
 use gatelog_executing::{BuildControl, Purpose, Workspace, WorkspaceError};
-use gatelog_merging::{BranchState, MergeError, ObjectSharing, ProjectKey, RefState, WorkspaceRequest};
-use gatelog_record::{BlobHash, codec};
+use gatelog_merging::{
+    BranchState, FileFilter, MergeError, ObjectSharing, ProjectKey, RefState, State, WorkspaceRequest,
+};
+use gatelog_record::{BlobHash, Value, codec};
 
 use crate::connection::chain;
 use crate::git::Repositories;
+use crate::vars_file;
 
 /// Workspaces from the mirrors, with branches and tags as they were when the jobs of the buildset were frozen.
 pub struct MirrorWorkspace {
@@ -22,6 +25,21 @@ impl MirrorWorkspace {
     /// project that is not there, those of now are taken.
     pub fn new(repositories: Repositories, refs: BTreeMap<String, BlobHash>) -> MirrorWorkspace {
         MirrorWorkspace { repositories, refs }
+    }
+
+    fn key(&self, checkout: &Checkout) -> Result<ProjectKey, WorkspaceError> {
+        let (project, host) = (checkout.project.canonical_name(), &checkout.project.canonical_hostname);
+        let missing = |reason: String| WorkspaceError::Missing {
+            project: project.clone(),
+            commit: checkout.commit.clone(),
+            reason,
+        };
+        let mut connections = self.repositories.connections.iter();
+        let connection = connections
+            .find(|(_, connection)| connection.canonical_hostname() == *host)
+            .map(|(name, _)| name.clone())
+            .ok_or_else(|| missing(format!("no connection has host {host}")))?;
+        self.repositories.key(&connection, &project).map_err(|trouble| missing(trouble.to_string()))
     }
 
     fn frozen(&self, project: &str) -> Result<Option<RefState>, WorkspaceError> {
@@ -75,19 +93,7 @@ impl Workspace for MirrorWorkspace {
             return Err(WorkspaceError::Aborted);
         }
         let project = checkout.project.canonical_name();
-        let missing = |reason: String| WorkspaceError::Missing {
-            project: project.clone(),
-            commit: checkout.commit.clone(),
-            reason,
-        };
-        let connection = self
-            .repositories
-            .connections
-            .iter()
-            .find(|(_, connection)| connection.canonical_hostname() == checkout.project.canonical_hostname)
-            .map(|(name, _)| name.clone())
-            .ok_or_else(|| missing(format!("no connection has host {}", checkout.project.canonical_hostname)))?;
-        let key = self.repositories.key(&connection, &project).map_err(|trouble| missing(trouble.to_string()))?;
+        let key = self.key(checkout)?;
         let frozen = self.frozen(&project)?;
         let mut branches: BTreeMap<String, BranchState> = checkout
             .branches
@@ -109,15 +115,51 @@ impl Workspace for MirrorWorkspace {
             commit: checkout.commit.clone(),
             branches,
             sharing: match purpose {
-                Purpose::Work => ObjectSharing::Copy,
+                Purpose::Work | Purpose::WorkWithoutFiles => ObjectSharing::Copy,
                 Purpose::Playbooks => ObjectSharing::Link,
             },
+            files: purpose != Purpose::WorkWithoutFiles,
         };
-        self.make(&key, &request, frozen).map_err(|error| match &error {
-            MergeError::MissingCommit { .. } | MergeError::Vanished { .. } | MergeError::BadName { .. } => {
-                missing(chain(&error))
+        self.make(&key, &request, frozen).map_err(|error| refused(checkout, &error))
+    }
+
+    fn variables(&self, checkout: &Checkout, path: &str) -> Result<Option<BTreeMap<String, Value>>, WorkspaceError> {
+        let key = self.key(checkout)?;
+        let filter = FileFilter { file_bytes_max: vars_file::MOST_BYTES, ..FileFilter::exactly([path]) };
+        let state = State::Commit(checkout.commit.clone());
+        let mirrors = &self.repositories.mirrors;
+        let mut files = mirrors.read_files(&key, &state, &filter);
+        if let Err(MergeError::MissingCommit { .. }) = &files {
+            // What another process's merger pinned may be newer than this mirror.
+            if let Err(error) = mirrors.fetch(&key, &[]) {
+                tracing::warn!(project = %key, error = %chain(&error), "a repository could not be fetched for a build");
             }
-            _ => WorkspaceError::Failed { project: project.clone(), reason: chain(&error) },
-        })
+            files = mirrors.read_files(&key, &state, &filter);
+        }
+        let unusable = |reason: String| WorkspaceError::Unusable {
+            project: checkout.project.canonical_name(),
+            branch: checkout.name.clone(),
+            path: path.to_owned(),
+            reason,
+        };
+        let mut files = match files {
+            Err(MergeError::FileTooLarge { .. }) => {
+                return Err(unusable(format!("has more than {} bytes: make it smaller", vars_file::MOST_BYTES)));
+            }
+            files => files.map_err(|error| refused(checkout, &error))?,
+        };
+        let Some(file) = files.pop() else { return Ok(None) };
+        vars_file::read(&file.content).map(Some).map_err(unusable)
+    }
+}
+
+/// What an error of the mirrors means to a build.
+fn refused(checkout: &Checkout, error: &MergeError) -> WorkspaceError {
+    let (project, reason) = (checkout.project.canonical_name(), chain(error));
+    match error {
+        MergeError::MissingCommit { .. } | MergeError::Vanished { .. } | MergeError::BadName { .. } => {
+            WorkspaceError::Missing { project, commit: checkout.commit.clone(), reason }
+        }
+        _ => WorkspaceError::Failed { project, reason },
     }
 }

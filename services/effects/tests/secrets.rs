@@ -228,15 +228,22 @@ fn a_job_that_was_frozen_before_it_named_its_project_is_read_and_gets_no_project
         secrets: Default::default(),
         project: None,
         refs: Default::default(),
+        role_repositories: Vec::new(),
+        roles: Vec::new(),
+        include_vars: Vec::new(),
+        changes: Vec::new(),
     };
     let encode = |spec: &JobSpec| gatelog_record::codec::encode(spec).unwrap();
-    // Version 2 had all but the last two fields, which are a byte each where there is nothing.
+    // Version 2 had all but the last six fields, which are a byte each where there is nothing.
     let older = encode(&spec(2));
-    assert_eq!(JobSpec::read(&older[..older.len() - 2]).unwrap(), spec(2));
-    // Version 3 had all but the last: such a job sees the branches and tags of its own time.
+    assert_eq!(JobSpec::read(&older[..older.len() - 6]).unwrap(), spec(2));
+    // Version 4 had all but the last four: roles, files of variables and changes were not told.
+    let older = encode(&spec(4));
+    assert_eq!(JobSpec::read(&older[..older.len() - 4]).unwrap(), spec(4));
+    // Version 3 had one less: such a job sees the branches and tags of its own time.
     let known = JobSpec { project: Some(JobProject { connection: "forge".into(), name: "app".into() }), ..spec(3) };
     let older = encode(&known);
-    assert_eq!(JobSpec::read(&older[..older.len() - 1]).unwrap(), known);
+    assert_eq!(JobSpec::read(&older[..older.len() - 5]).unwrap(), known);
     let project = Some(JobProject { connection: "forge".into(), name: "app".into() });
     let newest = JobSpec { project, ..spec(VERSION) };
     assert_eq!(JobSpec::read(&encode(&newest)).unwrap(), newest);

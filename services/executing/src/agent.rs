@@ -19,6 +19,7 @@ use crate::outcome::{BuildResult, RetryCause};
 use crate::sandbox::{Mount, Profile};
 use crate::setup::Stopped;
 use crate::spec::SshIdentity;
+use crate::toolchain::on_path;
 
 /// How long an agent may take to be there, and to take a key.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -41,7 +42,13 @@ pub(crate) struct Agent {
 
 impl Agent {
     /// Starts an agent with its socket in this directory, and gives it keys.
-    async fn start(program: &Path, directory: PathBuf, keys: &[SshIdentity]) -> Result<Agent, String> {
+    /// `file` is a key that comes before them.
+    async fn start(
+        program: &Path,
+        directory: PathBuf,
+        file: Option<&Path>,
+        keys: &[SshIdentity],
+    ) -> Result<Agent, String> {
         let failed = |error: std::io::Error| error.to_string();
         let mut command = Command::new(program);
         // No library of this host is loaded into the agent because a job asks for it. The name is relative: the
@@ -55,6 +62,9 @@ impl Agent {
         let stay = child.stdin.take();
         let agent = Agent { child, stay, directory };
         let mut stream = agent.connect().await?;
+        if let Some(file) = file {
+            agent.add_file(program, file).await?;
+        }
         for key in keys {
             let told = timeout(PATIENCE, tell(&mut stream, key.as_bytes())).await;
             match told.map_err(|_| "it does not answer".to_owned())?.map_err(failed)? {
@@ -63,6 +73,15 @@ impl Agent {
             }
         }
         Ok(agent)
+    }
+
+    /// Gives it the key in a file, by the `ssh-add` beside the agent's own program.
+    async fn add_file(&self, program: &Path, file: &Path) -> Result<(), String> {
+        let mut command = Command::new(program.with_file_name("ssh-add"));
+        // The socket's name is relative, as above. Nobody can be asked for a passphrase.
+        command.arg("-q").arg(file).env_clear().env("SSH_AUTH_SOCK", SOCKET).env("SSH_ASKPASS_REQUIRE", "never");
+        command.current_dir(&self.directory);
+        told(command).await.map_err(|said| format!("it does not take the executor's key {}: {said}", file.display()))
     }
 
     /// A connection to it, once it is there.
@@ -100,6 +119,25 @@ impl Agent {
     }
 }
 
+/// Whether an agent can be given the key in this file; else why not.
+pub(crate) async fn check_key(file: &Path) -> Result<(), String> {
+    let program = on_path("ssh-keygen").ok_or("there is no ssh-keygen on PATH: install openssh-client")?;
+    let mut command = Command::new(program);
+    // Prints its public half, for which it must be read whole.
+    command.args(["-y", "-P", "", "-f"]).arg(file).env_clear();
+    told(command).await
+}
+
+/// Runs a program to its end; what it says where it fails.
+async fn told(mut command: Command) -> Result<(), String> {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+    let output = timeout(PATIENCE, command.output()).await.map_err(|_| "no answer".to_owned())?;
+    let output = output.map_err(|error| error.to_string())?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    if output.status.success() { Ok(()) } else { Err(words.trim_matches(['@', ' ']).to_owned()) }
+}
+
 /// Sends a message; gives the kind of the answer.
 async fn tell(stream: &mut UnixStream, message: &[u8]) -> std::io::Result<u8> {
     let length = u32::try_from(message.len()).map_err(std::io::Error::other)?;
@@ -113,9 +151,10 @@ impl Build {
     /// The build's agent with the keys it was given. Without a program for it there is none, and no key may be given.
     pub(crate) async fn start_agent(&self) -> Result<Option<Agent>, Box<Stopped>> {
         let keys = &self.spec.ssh_keys;
+        let file = self.executor.config.private_key_file.as_deref();
         let refused = |reason: String| Box::new((BuildResult::Error(reason.clone()), reason));
         let Some(program) = &self.executor.ssh_agent else {
-            return match keys.is_empty() {
+            return match keys.is_empty() && file.is_none() {
                 true => Ok(None),
                 false => Err(refused(
                     "the build is given SSH keys, and there is no ssh-agent on its worker: install openssh-client"
@@ -131,7 +170,7 @@ impl Build {
                 "the path of a socket cannot be as long as {path}: give the site a shorter one"
             )));
         }
-        Agent::start(program, directory, keys).await.map(Some).map_err(|reason| {
+        Agent::start(program, directory, file, keys).await.map(Some).map_err(|reason| {
             let reason = format!("the build's SSH agent cannot be had: {reason}");
             Box::new((BuildResult::Retry(RetryCause::SetupFailed), reason))
         })

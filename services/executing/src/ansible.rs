@@ -10,25 +10,33 @@ use crate::playbooks::PlaybookInPlace;
 use crate::process::MARK;
 use crate::sandbox::{Mount, Profile};
 use crate::spec::{BuildSpec, Connection, Phase};
+use crate::ssh;
 use crate::toolchain::Toolchain;
 
-const STREAM: &str = include_str!("plugins/gatelog_stream.py");
-const RETURN: &str = include_str!("plugins/zuul_return.py");
-const FREEZE: &str = include_str!("plugins/gatelog_freeze.py");
+/// gatelog's own plugins, by their place below the directory of plugins.
+const PLUGINS: [(&str, &str); 9] = [
+    ("action/gatelog_freeze.py", include_str!("plugins/action/gatelog_freeze.py")),
+    ("action/zuul_return.py", include_str!("plugins/action/zuul_return.py")),
+    ("callback/gatelog_stream.py", include_str!("plugins/callback/gatelog_stream.py")),
+    ("connection/local.py", include_str!("plugins/connection/local.py")),
+    ("library/command.py", include_str!("plugins/library/command.py")),
+    ("library/zuul_console.py", include_str!("plugins/library/zuul_console.py")),
+    ("shared/gatelog_console.py", include_str!("plugins/shared/gatelog_console.py")),
+    ("shared/gatelog_follow.py", include_str!("plugins/shared/gatelog_follow.py")),
+    ("shared/gatelog_results.py", include_str!("plugins/shared/gatelog_results.py")),
+];
 
 /// Puts gatelog's own plugins into the build's directory.
 pub(crate) fn install_plugins(job_dir: &JobDir) -> Result<(), ExecutorError> {
     let plugins = job_dir.ansible().join("plugins");
-    write(&plugins.join("callback/gatelog_stream.py"), STREAM.as_bytes())?;
-    write(&plugins.join("action/zuul_return.py"), RETURN.as_bytes())?;
-    write(&plugins.join("action/gatelog_freeze.py"), FREEZE.as_bytes())
+    PLUGINS.iter().try_for_each(|(place, text)| write(&plugins.join(place), text.as_bytes()))
 }
 
 /// `ansible.cfg` of one playbook.
 pub(crate) fn configuration(job_dir: &JobDir, inventory: &Path, playbook: &PlaybookInPlace) -> String {
     let plugins = job_dir.ansible().join("plugins");
     let state = job_dir.ansible_state();
-    let roles = playbook.repository.join("roles");
+    let roles = roles_path(playbook);
     format!(
         "[defaults]\n\
          inventory = {inventory}\n\
@@ -40,6 +48,8 @@ pub(crate) fn configuration(job_dir: &JobDir, inventory: &Path, playbook: &Playb
          roles_path = {roles}\n\
          action_plugins = {plugins}/action\n\
          callback_plugins = {plugins}/callback\n\
+         connection_plugins = {plugins}/connection\n\
+         library = {plugins}/library\n\
          stdout_callback = gatelog_stream\n\
          display_args_to_stdout = False\n\
          localhost_warning = False\n\
@@ -55,12 +65,22 @@ pub(crate) fn configuration(job_dir: &JobDir, inventory: &Path, playbook: &Playb
          [ssh_connection]\n\
          pipelining = True\n\
          retries = 3\n\
-         control_path_dir = {state}/cp\n",
+         control_path_dir = {state}/cp\n\
+         ssh_args = {ssh}\n",
         inventory = inventory.display(),
         state = state.display(),
-        roles = roles.display(),
         plugins = plugins.display(),
+        ssh = ssh::arguments(&job_dir.known_hosts()),
     )
+}
+
+/// Where Ansible looks for roles, first to last. Never its own default, which names places that a job can write to.
+fn roles_path(playbook: &PlaybookInPlace) -> String {
+    let mut paths: Vec<_> = playbook.roles.iter().filter_map(|role| role.path.clone()).collect();
+    if paths.is_empty() {
+        paths.push(playbook.repository.join("roles"));
+    }
+    paths.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>().join(":")
 }
 
 /// What a playbook is told about the course of the build (`-e`).
@@ -75,6 +95,7 @@ pub(crate) struct Course {
 
 /// The command that runs a playbook.
 pub(crate) fn command(
+    config: &ExecutorConfig,
     toolchain: &Toolchain,
     job_dir: &JobDir,
     inventory: &Path,
@@ -91,9 +112,14 @@ pub(crate) fn command(
         toolchain.ansible_playbook.clone().into(),
         "-i".into(),
         inventory.into(),
-        "-e".into(),
-        file,
     ];
+    // Zuul: above whatever the job says, below what Zuul itself does; the last word wins.
+    if let Some(variables) = &config.variables {
+        let mut file: OsString = "@".into();
+        file.push(variables);
+        words.extend(["-e".into(), file]);
+    }
+    words.extend(["-e".into(), file]);
     if let Some(course) = course {
         words.extend(["-e".into(), told(playbook, course).to_string().into()]);
     }
@@ -107,16 +133,21 @@ fn told(playbook: &PlaybookInPlace, course: &Course) -> serde_json::Value {
     let mut variables = serde_json::json!({
         "zuul_execution_phase": spec.phase.as_str(),
         "zuul_execution_phase_index": course.index.to_string(),
-        "zuul_execution_trusted": spec.trusted,
+        "zuul_execution_trusted": word(spec.trusted),
         "zuul_execution_canonical_name_and_path":
             format!("{}/{}", spec.checkout.project.canonical_name(), spec.path),
         "zuul_execution_branch": spec.checkout.name,
     });
     if let (Some(success), Some(map)) = (course.success, variables.as_object_mut()) {
-        map.insert("zuul_success".into(), success.into());
-        map.insert("zuul_will_retry".into(), course.will_retry.into());
+        map.insert("zuul_success".into(), word(success).into());
+        map.insert("zuul_will_retry".into(), word(course.will_retry).into());
     }
     variables
+}
+
+/// A truth as Zuul tells it: as text, which `bool` makes a truth of.
+fn word(truth: bool) -> &'static str {
+    if truth { "True" } else { "False" }
 }
 
 /// What the playbook may see and touch.
@@ -135,6 +166,10 @@ pub(crate) fn profile(
     mounts.extend(toolchain.python_path.iter().cloned().map(Mount::ReadOnly));
     mounts.extend(extra.ro.iter().cloned().map(Mount::ReadOnly));
     mounts.extend(extra.rw.iter().cloned().map(Mount::ReadWrite));
+    // Above those of this host: who the job is, and where its home is.
+    mounts.push(Mount::ReadOnlyAt { from: job_dir.passwd(), to: "/etc/passwd".into() });
+    mounts.push(Mount::ReadOnlyAt { from: job_dir.group(), to: "/etc/group".into() });
+    mounts.extend(config.variables.iter().cloned().map(Mount::ReadOnly));
     mounts.extend([job_dir.ansible(), job_dir.trusted(), job_dir.untrusted()].map(Mount::ReadOnly));
     mounts.extend([job_dir.ansible_state(), job_dir.home(), job_dir.work()].map(Mount::ReadWrite));
     mounts.push(Mount::ReadOnlyAt { from: console.into(), to: job_dir.logs().join("job-output.txt") });
@@ -146,19 +181,18 @@ pub(crate) fn profile(
         }
     }
     profile.directory = Some(job_dir.work());
-    profile.environment = environment(config, toolchain, job_dir, playbook);
+    profile.environment = environment(config, toolchain, job_dir, spec, playbook);
     profile
 }
 
-/// What the callback plugin is told to look for, where it is wanted at once that the playbook will fail. Zuul: in
-/// run, and in post-run of an attempt that is not repeated.
-pub(crate) fn early_failure(spec: &BuildSpec, playbook: &PlaybookInPlace, course: &Course) -> Option<String> {
-    let wanted = match playbook.spec.phase {
+/// Whether it is wanted at once that the playbook will fail. Zuul: in run, and in post-run of an attempt that is not
+/// repeated.
+pub(crate) fn tells_early(playbook: &PlaybookInPlace, course: &Course) -> bool {
+    match playbook.spec.phase {
         Phase::Run => true,
         Phase::Post => !course.will_retry,
         Phase::Pre | Phase::Cleanup => false,
-    };
-    wanted.then(|| serde_json::json!(spec.job.failure_output).to_string())
+    }
 }
 
 /// Where the callback plugin writes one playbook's results.
@@ -170,6 +204,7 @@ fn environment(
     config: &ExecutorConfig,
     toolchain: &Toolchain,
     job_dir: &JobDir,
+    spec: &BuildSpec,
     playbook: &PlaybookInPlace,
 ) -> BTreeMap<String, OsString> {
     let sandboxed = config.sandbox != crate::config::SandboxMode::Unsandboxed;
@@ -178,6 +213,8 @@ fn environment(
     let mut environment: BTreeMap<String, OsString> = [
         ("ANSIBLE_CONFIG", playbook.directory.join("ansible.cfg").into()),
         ("ANSIBLE_HOME", job_dir.ansible_state().into()),
+        ("GATELOG_CONSOLE_PORT", config.console_port.to_string().into()),
+        ("GATELOG_JSON_BYTES", config.limits.json_bytes.to_string().into()),
         ("GATELOG_PLAYBOOK_JSON", results_file(job_dir).into()),
         ("GATELOG_RESULT_DATA_FILE", job_dir.results().into()),
         ("HOME", job_dir.home().into()),
@@ -189,6 +226,9 @@ fn environment(
     ]
     .map(|(name, value): (&str, OsString)| (name.to_owned(), value))
     .into();
+    if spec.job.split_streams {
+        environment.insert("GATELOG_SPLIT_STREAMS".into(), "1".into());
+    }
     if let Some(path) = &toolchain.python_path {
         environment.insert("PYTHONPATH".into(), path.into());
     }
@@ -208,12 +248,14 @@ mod tests {
         let mut config = ExecutorConfig::new("/x", "/logs");
         config.search_path = vec!["/usr/bin".into(), "/bin".into()];
         config.trusted_paths = ExtraPaths { ro: vec!["/only/trusted".into()], rw: vec![] };
+        config.variables = Some("/etc/gatelog/site.yaml".into());
         config.untrusted_paths = ExtraPaths { ro: vec!["/opt/tools".into()], rw: vec!["/cache".into()] };
         assert_eq!(config.sandbox, SandboxMode::Bubblewrap { bwrap: None });
         let toolchain = Toolchain {
             ansible_playbook: "/venv/bin/ansible-playbook".into(),
             python: "/venv/bin/python".into(),
             version: "2.18.0".into(),
+            community: None,
             paths: vec!["/venv".into()],
             python_path: None,
         };
@@ -221,7 +263,7 @@ mod tests {
         let playbook = playbook(&spec);
         let inventory = playbook.directory.join("inventory.yaml");
         let course = Course { index: 0, success: Some(true), will_retry: false };
-        let command = command(&toolchain, &job_dir, &inventory, &playbook, Some(&course));
+        let command = command(&config, &toolchain, &job_dir, &inventory, &playbook, Some(&course));
         let console = Path::new("/logs/b/2/job-output.txt");
         let profile = profile(&config, &toolchain, &job_dir, &spec, &playbook, console);
         let argv = profile.argv(&command, crate::sandbox::Features::ALL);

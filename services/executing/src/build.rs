@@ -13,7 +13,8 @@ use crate::ansible::Course;
 use crate::cgroup::Group;
 use crate::console::{Console, ConsoleReader, now};
 use crate::control::{AbortReason, BuildControl};
-use crate::executor::{Inner, Registration};
+use crate::executor::{Assigned, Registration};
+use crate::home::{self, HomeWarnings};
 use crate::jobdir::{JobDir, read_limited};
 use crate::json_output::{JsonOutput, Shape};
 use crate::outcome::{
@@ -32,7 +33,7 @@ const LAST_WORDS: u64 = 64 << 10;
 /// One attempt of one build, ready to run. Dropping it, or the future of [`run`](Build::run), kills
 /// its processes; its directory is then removed by the next sweep.
 pub struct Build {
-    pub(crate) executor: Arc<Inner>,
+    pub(crate) executor: Assigned,
     pub(crate) spec: BuildSpec,
     pub(crate) workspace: Arc<dyn Workspace>,
     pub(crate) job_dir: JobDir,
@@ -53,6 +54,21 @@ struct Progress {
     failing_task: Option<FailingTask>,
     detail: Option<String>,
     warnings: Vec<String>,
+    home: HomeWarnings,
+}
+
+/// What a playbook that runs after the job's own work is told of it.
+#[derive(Clone, Copy)]
+struct After {
+    success: bool,
+    /// Whether what happened is a reason to try again.
+    again: bool,
+}
+
+impl After {
+    fn of(verdict: &Option<BuildResult>) -> After {
+        After { success: verdict.is_none(), again: matches!(verdict, Some(BuildResult::Retry(_))) }
+    }
 }
 
 impl Build {
@@ -78,7 +94,7 @@ impl Build {
             "Build {} of job {}, attempt {}, starts on {}",
             self.spec.build, self.spec.job.name, self.spec.attempt, self.executor.config.hostname
         ));
-        let ready = match self.start_agent().await {
+        let ready = match self.begin(&mut progress.warnings).await {
             Ok(agent) => {
                 self.agent = agent;
                 Box::pin(self.set_up()).await
@@ -173,9 +189,7 @@ impl Build {
         if verdict.is_none() {
             verdict = self.pause(&mut progress.warnings).await;
         }
-        // Zuul: nothing is run where nothing more can be written.
-        let full = verdict == Some(BuildResult::Failure(FailureCause::DiskLimit));
-        if verdict != Some(BuildResult::Aborted) && !full {
+        if self.control.aborted() != Some(AbortReason::Shutdown) {
             self.console.allow_at_least((limits.console_bytes / 4).max(LAST_WORDS));
             verdict = self.post(ready, deepest, verdict, &mut json, progress).await;
         }
@@ -186,12 +200,17 @@ impl Build {
             self.console.allow_at_least(LAST_WORDS);
             let deadline = Instant::now() + limits.cleanup;
             let (task, detail) = (progress.failing_task.clone(), progress.detail.clone());
-            self.one(playbook, ready, Some(&verdict), deadline, &mut json, progress).await;
+            let after = After::of(&verdict);
+            self.one(playbook, ready, Some(after), deadline, &mut json, progress).await;
             // What happens here counts for nothing.
             (progress.failing_task, progress.detail) = (task, detail);
         }
         let returned = self.returned(&mut progress.warnings);
-        (verdict.unwrap_or(BuildResult::Success), returned)
+        // Once: earlier looks would tell them before the job had said its last.
+        for warning in returned.told() {
+            warn(&mut progress.warnings, warning);
+        }
+        (verdict.unwrap_or(BuildResult::Success), returned.without_redactions())
     }
 
     /// Waits for the jobs that need this one, if it asks for that. Zuul: `zuul.pause`; only what succeeded so far does.
@@ -201,7 +220,7 @@ impl Build {
             return None;
         }
         self.console.say("Job paused");
-        self.control.pause(returned).await;
+        self.control.pause(returned.without_redactions()).await;
         if self.control.is_aborted() {
             return Some(BuildResult::Aborted);
         }
@@ -209,7 +228,8 @@ impl Build {
         None
     }
 
-    /// All post-run playbooks, whatever the first of them does.
+    /// All post-run playbooks, whatever the first of them does. Once the build was stopped, or nothing more can be
+    /// written, only those that tidy up (Zuul: `cleanup`).
     async fn post(
         &self,
         ready: &Ready,
@@ -219,23 +239,34 @@ impl Build {
         progress: &mut Progress,
     ) -> Option<BuildResult> {
         let limit: Duration = Timeouts::or(self.spec.job.timeouts.post, self.executor.config.limits.post);
-        let mut verdict = before.clone();
+        let mut success = before.is_none();
+        let mut verdict = before;
         // A level that pre-run never reached has nothing to tidy up.
         let mut reached = ready.playbooks.iter().filter(|playbook| playbook.spec.nesting_level <= deepest);
         for playbook in reached.by_ref().filter(|playbook| playbook.spec.phase == Phase::Post) {
-            let deadline = Instant::now() + limit;
-            let ending = self.one(playbook, ready, Some(&before), deadline, json, progress).await;
-            if ending == PlaybookEnding::Aborted {
+            let full = verdict == Some(BuildResult::Failure(FailureCause::DiskLimit));
+            if (full || verdict == Some(BuildResult::Aborted)) && !playbook.spec.cleanup {
+                continue;
+            }
+            if self.control.aborted() == Some(AbortReason::Shutdown) {
                 return Some(BuildResult::Aborted);
             }
+            let deadline = Instant::now() + limit;
+            let after = After { success, again: After::of(&verdict).again };
+            let ending = self.one(playbook, ready, Some(after), deadline, json, progress).await;
+            // Zuul: those that follow are told.
+            success &= ending == PlaybookEnding::Ok;
             let replaceable = matches!(verdict, None | Some(BuildResult::Failure(FailureCause::Run)));
             match ending {
                 PlaybookEnding::Ok => {}
-                PlaybookEnding::Unreachable if replaceable && self.control.failing().is_none() => {
+                PlaybookEnding::Aborted => verdict = Some(BuildResult::Aborted),
+                PlaybookEnding::Unreachable
+                    if replaceable && !playbook.spec.cleanup && self.control.failing().is_none() =>
+                {
                     verdict = Some(BuildResult::Retry(RetryCause::Unreachable));
                 }
                 PlaybookEnding::DiskLimit if replaceable => {
-                    return Some(BuildResult::Failure(FailureCause::DiskLimit));
+                    verdict = Some(BuildResult::Failure(FailureCause::DiskLimit));
                 }
                 _ if replaceable => verdict = Some(BuildResult::PostFailure),
                 _ => {}
@@ -266,21 +297,22 @@ impl Build {
         Some(verdict)
     }
 
-    /// One playbook, and what it adds to what is known. `verdict` is given after run.
+    /// One playbook, and what it adds to what is known. What came before is given after run.
     async fn one(
         &self,
         playbook: &PlaybookInPlace,
         ready: &Ready,
-        verdict: Option<&Option<BuildResult>>,
+        after: Option<After>,
         deadline: Instant,
         json: &mut JsonOutput,
         progress: &mut Progress,
     ) -> PlaybookEnding {
-        if playbook.spec.phase != Phase::Cleanup && self.control.is_aborted() {
+        if !playbook.spec.tidies_up() && self.control.is_aborted() {
             return PlaybookEnding::Aborted;
         }
-        let again = matches!(verdict, Some(Some(BuildResult::Retry(_)))) && self.spec.attempt < self.spec.max_attempts;
-        let course = Course { index: playbook.index, success: verdict.map(Option::is_none), will_retry: again };
+        self.look_at_home(playbook, progress);
+        let will_retry = after.is_some_and(|after| after.again) && self.spec.attempt < self.spec.max_attempts;
+        let course = Course { index: playbook.index, success: after.map(|after| after.success), will_retry };
         let played = self.play(playbook, ready, &course, deadline, json, &mut progress.warnings);
         let Played { run, failing_task, detail } = Box::pin(played).await;
         let ending = run.ending;
@@ -292,6 +324,14 @@ impl Build {
             progress.detail = detail;
         }
         ending
+    }
+
+    /// Warns of what earlier playbooks left in the home directory.
+    fn look_at_home(&self, playbook: &PlaybookInPlace, progress: &mut Progress) {
+        let of = home::Left { job: &self.spec.job, playbook: &playbook.spec, home: &self.job_dir.home() };
+        for warning in progress.home.look(of) {
+            warn(&mut progress.warnings, warning);
+        }
     }
 
     /// What the job has returned so far.

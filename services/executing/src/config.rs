@@ -14,14 +14,26 @@ pub struct ExecutorConfig {
     pub root: PathBuf,
     /// Directory where consoles are written and kept: `<build id>/<attempt>/…` below it.
     pub logs_root: PathBuf,
-    /// `ansible-playbook`; `None` looks on `PATH`.
+    /// `ansible-playbook` for versions of Ansible that no managed environment serves; `None` looks on `PATH`.
     pub ansible_playbook: Option<PathBuf>,
+    /// Where managed environments lie (see [`crate::environments`]); `None`: there are none. Zuul: `ansible_root`.
+    pub ansible_root: Option<PathBuf>,
+    /// Whether `ansible_playbook` also runs jobs that ask for a version it is not. Their builds carry a warning.
+    pub ansible_any_version: bool,
+    /// A YAML or JSON file of variables that every playbook is given (`-e @FILE`), stronger than a job's, weaker than
+    /// `zuul`. Zuul: `variables`.
+    pub variables: Option<PathBuf>,
+    /// A private SSH key without a passphrase that every build's agent holds, before those of tenant and project.
+    /// Zuul: `private_key_file`.
+    pub private_key_file: Option<PathBuf>,
     /// How builds are kept apart from this host.
     pub sandbox: SandboxMode,
     /// This host's name, as jobs see it in `zuul.executor.hostname`.
     pub hostname: String,
     /// Zuul: `default_username`, the user for nodes that name none.
     pub default_username: String,
+    /// The TCP port on which the console of a node is read. Zuul: `log_console_port`.
+    pub console_port: u16,
     /// Directories in which jobs find commands (`PATH`).
     pub search_path: Vec<PathBuf>,
     /// Further paths for trusted playbooks.
@@ -45,9 +57,14 @@ impl ExecutorConfig {
             root: root.into(),
             logs_root: logs_root.into(),
             ansible_playbook: None,
+            ansible_root: None,
+            ansible_any_version: false,
+            variables: None,
+            private_key_file: None,
             sandbox: SandboxMode::Bubblewrap { bwrap: None },
             hostname: "localhost".into(),
             default_username: "zuul".into(),
+            console_port: 19885,
             search_path: ["/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"]
                 .map(PathBuf::from)
                 .to_vec(),
@@ -111,6 +128,8 @@ pub struct Limits {
     pub console_line_bytes: usize,
     /// Preparing workspace, playbooks and inventory.
     pub setup: Duration,
+    /// Reaching every host before the first playbook. Zuul: `setup_timeout`.
+    pub reach: Duration,
     /// Pre-run and run, when the job says nothing or more.
     pub run: Duration,
     /// One post-run playbook, when the job says nothing or more.
@@ -141,6 +160,7 @@ impl Default for Limits {
             console_rate: 32 << 20,
             console_line_bytes: 64 << 10,
             setup: Duration::from_secs(600),
+            reach: Duration::from_secs(60),
             run: Duration::from_secs(3 * 3600),
             post: Duration::from_secs(1800),
             cleanup: Duration::from_secs(300),
@@ -166,9 +186,21 @@ impl Limits {
 pub enum ExecutorError {
     /// There is no Ansible.
     #[error(
-        "no ansible-playbook found on PATH: install ansible-core, or name its ansible-playbook in the executor's settings"
+        "no Ansible is installed, and no ansible-playbook is on PATH: run `gatelog ansible install`, or name an ansible-playbook in the executor's settings"
     )]
     NoAnsible,
+    /// A setting names a file or directory that cannot be used.
+    #[error("{key} = {path:?} under [executor] cannot be used ({reason}): {cure}")]
+    BadSetting {
+        /// The key in `gatelog.toml`.
+        key: &'static str,
+        /// What it names.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+        /// What to do about it.
+        cure: String,
+    },
     /// What was named as ansible-playbook does not work.
     #[error("{path} does not work as ansible-playbook ({reason}): name a working one in the executor's settings")]
     BadAnsible {

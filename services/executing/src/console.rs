@@ -11,11 +11,18 @@ use gatelog_record::Timestamp;
 use rustix::fs::OFlags;
 use tokio::sync::watch;
 
+use crate::spec::OutputPattern;
+
 /// The most bytes one read returns.
 pub const MAX_READ: usize = 1 << 20;
 
 /// A line that begins so is not shown: the callback plugin says by it that the playbook can only fail.
 const EARLY_FAILURE: &str = "gatelog: early failure: ";
+/// A line of a command's output. Then how many bytes stand before its text, `+` and how many are missing at its end if
+/// any are, `: `, and the line.
+const OUTPUT: &str = "gatelog: output ";
+/// A line that is not shown: a host cannot be reached, so what fails from here on says nothing.
+const UNREACHABLE: &str = "gatelog: unreachable";
 
 /// How far a console has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -203,13 +210,20 @@ pub(crate) struct Lines {
     pub(crate) complaint: Option<String>,
     /// Why the playbook will fail, once that is certain.
     pub(crate) failing: Option<String>,
+    /// What is looked for in the output of commands, until something was found.
+    patterns: Vec<OutputPattern>,
 }
 
 impl Lines {
     /// Lines of at most `limit` bytes.
     pub(crate) fn new(limit: usize) -> Lines {
         let (line, stamp) = (Vec::new(), String::new());
-        Lines { limit: limit.max(64), line, cut: 0, stamp, complaint: None, failing: None }
+        Lines { limit: limit.max(64), line, cut: 0, stamp, complaint: None, failing: None, patterns: Vec::new() }
+    }
+
+    /// A line of a command's output that one of these patterns matches means that the playbook will fail.
+    pub(crate) fn watching(self, patterns: Vec<OutputPattern>) -> Lines {
+        Lines { patterns, ..self }
     }
 
     /// Takes bytes as they come; appends the lines that are complete to `out`.
@@ -240,33 +254,67 @@ impl Lines {
     }
 
     fn finish_line(&mut self, out: &mut Vec<u8>) {
-        let text = String::from_utf8_lossy(&self.line);
+        let line = std::mem::take(&mut self.line);
+        let cut = std::mem::take(&mut self.cut);
+        let text = String::from_utf8_lossy(&line);
         let text = text.trim_end_matches('\r');
         if let Some(why) = text.strip_prefix(EARLY_FAILURE) {
             self.failing.get_or_insert_with(|| why.to_owned());
-            self.line.clear();
-            self.cut = 0;
+        } else if text == UNREACHABLE {
+            self.patterns.clear();
+        } else if let Some((before, missing, text)) = text.strip_prefix(OUTPUT).and_then(output) {
+            show(text, cut.saturating_add(missing), out);
+            self.look(text, before, out);
+        } else {
+            self.stamped(text, out);
+            show(text, cut, out);
+        }
+        // The next line takes its place in the same memory.
+        self.line = line;
+        self.line.clear();
+    }
+
+    /// Puts a time before a line that has none: the callback did not write it.
+    fn stamped(&mut self, text: &str, out: &mut Vec<u8>) {
+        if has_stamp(text) {
             return;
         }
-        if !has_stamp(text) {
-            if self.stamp.is_empty() {
-                self.stamp = stamp(now());
-            }
-            out.extend_from_slice(self.stamp.as_bytes());
-            out.extend_from_slice(b" | ");
-            let is_complaint = |text: &str| ["ERROR", "[ERROR", "bwrap: "].iter().any(|word| text.starts_with(word));
-            if !text.trim().is_empty() && !self.complaint.as_deref().is_some_and(is_complaint) {
-                self.complaint = Some(text.to_owned());
-            }
+        if self.stamp.is_empty() {
+            self.stamp = stamp(now());
         }
-        out.extend_from_slice(text.as_bytes());
-        if self.cut > 0 {
-            out.extend_from_slice(format!(" [{} bytes more of this line were cut]", self.cut).as_bytes());
+        out.extend_from_slice(self.stamp.as_bytes());
+        out.extend_from_slice(b" | ");
+        let is_complaint = |text: &str| ["ERROR", "[ERROR", "bwrap: "].iter().any(|word| text.starts_with(word));
+        if !text.trim().is_empty() && !self.complaint.as_deref().is_some_and(is_complaint) {
+            self.complaint = Some(text.to_owned());
         }
-        out.push(b'\n');
-        self.line.clear();
-        self.cut = 0;
     }
+
+    /// Holds a line of output against the patterns.
+    fn look(&mut self, line: &str, before: usize, out: &mut Vec<u8>) {
+        let (Some(before), Some(text)) = (line.get(..before), line.get(before..)) else { return };
+        let Some(pattern) = self.patterns.iter().find(|pattern| pattern.matches(text)) else { return };
+        let host = before.split_once(" | ").map_or(before, |(_, host)| host).trim_end_matches(" | ");
+        let why = format!("a line of {host} matches failure-output \"{}\"", pattern.text());
+        show(&format!("{before}Early failure: {why}"), 0, out);
+        self.failing.get_or_insert(why);
+        self.patterns.clear();
+    }
+}
+
+/// The parts of a line of output, without the word that marks it.
+fn output(marked: &str) -> Option<(usize, usize, &str)> {
+    let (numbers, text) = marked.split_once(": ")?;
+    let (before, missing) = numbers.split_once('+').unwrap_or((numbers, "0"));
+    Some((before.parse().ok()?, missing.parse().ok()?, text))
+}
+
+fn show(text: &str, cut: usize, out: &mut Vec<u8>) {
+    out.extend_from_slice(text.as_bytes());
+    if cut > 0 {
+        out.extend_from_slice(format!(" [{cut} bytes more of this line were cut]").as_bytes());
+    }
+    out.push(b'\n');
 }
 
 /// Whether a line begins as `2026-11-21 10:20:06.123456 |` does.
@@ -315,6 +363,57 @@ mod tests {
         let text = String::from_utf8(out).unwrap();
         let shown: Vec<&str> = text.lines().filter_map(|line| Some(line.split_once(" | ")?.1)).collect();
         assert_eq!(shown, ["before", "after"]);
+    }
+
+    #[test]
+    fn a_line_of_output_that_a_pattern_matches_is_told_at_once_and_only_the_first() {
+        let patterns = || {
+            let starts = |word: &'static str| OutputPattern::new(word, move |line: &str| line.starts_with(word));
+            vec![starts("SEVERE"), starts("FATAL")]
+        };
+        let stamp = "2026-11-21 10:20:06.123456 | ";
+        let line = |host: &str, text: &str| {
+            format!("gatelog: output {}: {stamp}{host} | {text}\n", stamp.len() + host.len() + 3).into_bytes()
+        };
+        let mut lines = Lines::new(4096).watching(patterns());
+        let mut out = Vec::new();
+        // Only what commands write counts, and only from its beginning.
+        lines.feed(format!("{stamp}n1 | SEVERE: a message\n").as_bytes(), &mut out);
+        lines.feed(&line("n1", "no SEVERE loss"), &mut out);
+        assert_eq!(lines.failing, None);
+        lines.feed(&line("n1 -> n2", "FATAL: lost | all\r"), &mut out);
+        lines.feed(&line("n1", "SEVERE too"), &mut out);
+        assert_eq!(lines.failing.as_deref(), Some("a line of n1 -> n2 matches failure-output \"FATAL\""));
+        let expected = [
+            "n1 | SEVERE: a message",
+            "n1 | no SEVERE loss",
+            "n1 -> n2 | FATAL: lost | all",
+            "n1 -> n2 | Early failure: a line of n1 -> n2 matches failure-output \"FATAL\"",
+            "n1 | SEVERE too",
+        ];
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text, expected.map(|line| format!("{stamp}{line}\n")).concat());
+
+        let mut lines = Lines::new(4096).watching(patterns());
+        lines.feed(b"gatelog: unreachable\n", &mut Vec::new());
+        lines.feed(&line("n1", "SEVERE"), &mut Vec::new());
+        assert_eq!(lines.failing, None, "what fails with an unreachable host says nothing");
+    }
+
+    #[test]
+    fn what_the_plugin_left_out_of_a_line_is_counted_with_what_is_cut_here() {
+        let stamp = "2026-11-21 10:20:06.123456 | n1 | ";
+        let mut out = Vec::new();
+        let mut lines = Lines::new(100);
+        let sent = format!("gatelog: output {}+1000: {stamp}{}\nnext\n", stamp.len(), "x".repeat(200));
+        lines.feed(sent.as_bytes(), &mut out);
+        let text = String::from_utf8(out).unwrap();
+        let (first, rest) = text.split_once('\n').unwrap();
+        let (shown, told) = first.split_once(" [").unwrap();
+        let kept = shown.strip_prefix(stamp).unwrap();
+        assert!(kept.bytes().all(|byte| byte == b'x') && !kept.is_empty(), "{first}");
+        assert_eq!(told, format!("{} bytes more of this line were cut]", 1200 - kept.len()));
+        assert!(rest.ends_with(" | next\n"), "{rest}");
     }
 
     #[test]

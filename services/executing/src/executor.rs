@@ -3,22 +3,27 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gatelog_record::BuildId;
 
+use crate::agent::{self, Agent};
 use crate::build::Build;
 use crate::cgroup::{self, CgroupSetting, Delegated, Group, NoCgroup};
 use crate::config::{ExecutorConfig, ExecutorError, Limits};
 use crate::console::{Console, ConsoleReader, now, stamp};
 use crate::control::{AbortReason, BuildControl};
 use crate::jobdir::{JobDir, Owner, make_dir, remove_tree};
+use crate::outcome::BuildResult;
 use crate::process::{ProcessIdentity, kill_marked};
 use crate::sandbox::Features;
+use crate::setup::Stopped;
 use crate::spec::BuildSpec;
 use crate::toolchain::{Toolchain, find_bubblewrap, on_path};
+use crate::versions::{Choice, Versions};
 use crate::wall::{self, NoWall, Wall};
 use crate::watch::Watch;
 use crate::workspace::Workspace;
@@ -37,11 +42,13 @@ pub struct Executor {
 /// What all builds share.
 pub(crate) struct Inner {
     pub(crate) config: ExecutorConfig,
-    pub(crate) toolchain: Toolchain,
+    versions: Versions,
     /// `None`: without a sandbox.
     pub(crate) bwrap: Option<(PathBuf, Features)>,
     /// `None`: builds have no SSH agent.
     pub(crate) ssh_agent: Option<PathBuf>,
+    /// `None`: hosts with a fingerprint cannot be asked for their keys.
+    pub(crate) ssh_keyscan: Option<PathBuf>,
     /// Where groups for builds are made; or why none are.
     pub(crate) delegated: Result<Delegated, NoCgroup>,
     /// Who refuses a build more processes than it may have; or why nobody does.
@@ -49,6 +56,23 @@ pub(crate) struct Inner {
     /// Ends builds that go over their limits.
     pub(crate) watch: Watch,
     running: Mutex<BTreeMap<(BuildId, u32), (ConsoleReader, BuildControl)>>,
+}
+
+/// The executor as one build sees it: what all builds share, and the Ansible of this one.
+pub(crate) struct Assigned {
+    shared: Arc<Inner>,
+    /// Where there is none for the build, any: nothing of it is run.
+    pub(crate) toolchain: Arc<Toolchain>,
+    /// What the console says of the Ansible, and what the result; or why there is none.
+    ansible: Result<(String, Option<String>), String>,
+}
+
+impl Deref for Assigned {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.shared
+    }
 }
 
 /// A build's place among those that run; given up when it is dropped.
@@ -106,12 +130,14 @@ impl Executor {
             *place = fs::canonicalize(&place).map_err(ExecutorError::io("find", &*place))?;
         }
         make_dir(&JobDir::folder(&config.root))?;
-        let toolchain = Toolchain::find(&config).await?;
+        let versions = Versions::open(&config).await?;
+        check_files(&mut config, &versions).await?;
         let bwrap = find_bubblewrap(&config).await?;
         let ssh_agent = on_path("ssh-agent");
         if ssh_agent.is_none() {
             tracing::warn!("there is no ssh-agent on PATH, so builds have none: install openssh-client");
         }
+        let ssh_keyscan = on_path("ssh-keyscan");
         let delegated = Delegated::take(&config.cgroup);
         if let (CgroupSetting::At(path), Err(reason)) = (&config.cgroup, &delegated) {
             return Err(ExecutorError::BadCgroup { path: path.clone(), reason: reason.clone() });
@@ -126,7 +152,8 @@ impl Executor {
         }
         let watch = Watch::start().map_err(ExecutorError::io("start threads for", &config.root))?;
         let running = Mutex::default();
-        Ok(Executor { inner: Arc::new(Inner { config, toolchain, bwrap, ssh_agent, delegated, wall, watch, running }) })
+        let inner = Inner { config, versions, bwrap, ssh_agent, ssh_keyscan, delegated, wall, watch, running };
+        Ok(Executor { inner: Arc::new(inner) })
     }
 
     /// Who keeps the limits on memory and processes of a build: the kernel, or a watch in this
@@ -149,11 +176,6 @@ impl Executor {
     /// The limits of each build.
     pub fn limits(&self) -> &Limits {
         &self.inner.config.limits
-    }
-
-    /// The Ansible in use.
-    pub fn toolchain(&self) -> &Toolchain {
-        &self.inner.toolchain
     }
 
     /// Whether builds are kept apart from this host.
@@ -192,7 +214,7 @@ impl Executor {
         let owner = Owner { process: ProcessIdentity::own(), build: spec.build, attempt: spec.attempt };
         let job_dir = JobDir::create(&inner.config.root, &owner)?;
         let group = inner.group(&owner)?.map(Arc::new);
-        let executor = inner.clone();
+        let executor = inner.assign(&spec.job.ansible_version).await?;
         let agent = None;
         Ok(Build { executor, spec, workspace, job_dir, group, agent, console, control, log_dir, registration })
     }
@@ -243,7 +265,56 @@ impl Executor {
     }
 }
 
+impl Build {
+    /// Says which Ansible the build runs with and starts its agent; what the result is to say of the former is added to
+    /// `warnings`. Without the Ansible its job asks for, the build ends.
+    pub(crate) async fn begin(&self, warnings: &mut Vec<String>) -> Result<Option<Agent>, Box<Stopped>> {
+        match &self.executor.ansible {
+            Ok((line, warning)) => {
+                self.console.say(line);
+                warnings.extend(warning.clone());
+                self.start_agent().await
+            }
+            Err(reason) => Err(Box::new((BuildResult::Error(reason.clone()), reason.clone()))),
+        }
+    }
+}
+
+/// Sees that the files the settings name can be used, and makes their paths absolute.
+async fn check_files(config: &mut ExecutorConfig, versions: &Versions) -> Result<(), ExecutorError> {
+    for place in [&mut config.variables, &mut config.private_key_file].into_iter().flatten() {
+        // If it is not there, the checks below say so.
+        *place = fs::canonicalize(&place).unwrap_or_else(|_| place.clone());
+    }
+    if let (Some(file), Some(toolchain)) = (&config.variables, versions.any().await)
+        && let Err(reason) = toolchain.check_variables(file).await
+    {
+        let cure = "name a YAML or JSON file with a mapping of names to values".to_owned();
+        return Err(ExecutorError::BadSetting { key: "variables", path: file.clone(), reason, cure });
+    }
+    if let Some(file) = &config.private_key_file
+        && let Err(reason) = agent::check_key(file).await
+    {
+        let cure = "name a private SSH key of OpenSSH without a passphrase, readable by this user alone".to_owned();
+        return Err(ExecutorError::BadSetting { key: "private-key-file", path: file.clone(), reason, cure });
+    }
+    Ok(())
+}
+
 impl Inner {
+    /// Itself for a build whose job asks for this version of Ansible.
+    async fn assign(self: &Arc<Self>, version: &str) -> Result<Assigned, ExecutorError> {
+        let shared = self.clone();
+        match self.versions.choose(version).await {
+            Ok(Choice { toolchain, line, warning }) => Ok(Assigned { shared, toolchain, ansible: Ok((line, warning)) }),
+            Err(reason) => {
+                // The executor was opened with one; if that is gone, there is none for any build.
+                let toolchain = self.versions.any().await.ok_or(ExecutorError::NoAnsible)?;
+                Ok(Assigned { shared, toolchain, ansible: Err(reason) })
+            }
+        }
+    }
+
     fn running(&self) -> std::sync::MutexGuard<'_, BTreeMap<(BuildId, u32), (ConsoleReader, BuildControl)>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }

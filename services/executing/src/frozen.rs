@@ -153,7 +153,7 @@ impl Build {
         let tidied = self.job_dir.tidy(false, self.executor.bwrap.is_some());
         tidied.map_err(ExecutorError::io("tidy", self.job_dir.root()))?;
         let limits = &self.executor.config.limits;
-        let document = PlaybookJson::read(&results, limits.json_bytes).ok().flatten().unwrap_or_default();
+        let document = PlaybookJson::read(&results, limits.json_bytes).unwrap_or_default();
         stop_if_it_failed(ended?, &document)?;
         for (host, (names, file)) in questions {
             let values = read_frozen(&into.join(file), limits.json_bytes, limits.returned_values);
@@ -178,15 +178,7 @@ impl Build {
     ) -> Result<PlaybookInPlace, ExecutorError> {
         make_dir(directory)?;
         make_dir(into)?;
-        let spec = PlaybookSpec {
-            phase: Phase::Pre,
-            checkout: Checkout::default(),
-            path: "freeze.yaml".into(),
-            trusted: false,
-            nesting_level: 0,
-            secrets: SecretVars::default(),
-        };
-        let (file, names) = (directory.join("freeze.yaml"), directory.join("names.json"));
+        let names = directory.join("names.json");
         let asked: serde_json::Map<String, serde_json::Value> = questions
             .iter()
             .map(|(host, (names, file))| (host.clone(), json!({ "names": names, "file": file })))
@@ -194,11 +186,34 @@ impl Build {
         write(&names, serde_json::Value::Object(asked).to_string().as_bytes())?;
         let facts = wants_facts(&self.spec, questions.keys());
         let play = play(&self.spec, facts, &names.to_string_lossy(), &into.to_string_lossy());
-        write(&file, play.document().as_bytes())?;
+        self.prepare_own(zuul, directory, "freeze.yaml", &play.document())
+    }
+
+    /// Puts a playbook of gatelog's own in its place, as an untrusted one without secrets.
+    pub(crate) fn prepare_own(
+        &self,
+        zuul: &Yaml,
+        directory: &std::path::Path,
+        name: &str,
+        text: &str,
+    ) -> Result<PlaybookInPlace, ExecutorError> {
+        make_dir(directory)?;
+        let spec = PlaybookSpec {
+            phase: Phase::Pre,
+            checkout: Checkout::default(),
+            path: name.to_owned(),
+            trusted: false,
+            nesting_level: 0,
+            secrets: SecretVars::default(),
+            roles: Vec::new(),
+            cleanup: false,
+        };
+        let file = directory.join(name);
+        write(&file, text.as_bytes())?;
         let inventory = directory.join("inventory.yaml");
         write(&inventory, self.inventory(zuul, &BTreeSet::new(), None).document().as_bytes())?;
         let (repository, directory) = (directory.to_owned(), directory.to_owned());
-        let playbook = PlaybookInPlace { spec, repository, file, directory, index: 0 };
+        let playbook = PlaybookInPlace { spec, repository, file, directory, index: 0, roles: Vec::new() };
         let configuration = ansible::configuration(&self.job_dir, &inventory, &playbook);
         write(&playbook.directory.join("ansible.cfg"), configuration.as_bytes())?;
         Ok(playbook)

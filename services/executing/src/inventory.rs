@@ -6,7 +6,9 @@ use std::path::Path;
 use gatelog_record::Value;
 
 use crate::frozen::Frozen;
-use crate::spec::{BuildSpec, Connection, NodeSpec};
+use crate::identity::node_user;
+use crate::spec::{BuildSpec, Connection, HostKeys, NodeSpec, Remote};
+use crate::ssh;
 use crate::variables::{HostVars, squash};
 use crate::yaml::Yaml;
 
@@ -19,8 +21,10 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) local_tmp: &'a Path,
     /// The user for nodes that name none.
     pub(crate) default_username: &'a str,
-    /// The home directory in the sandbox.
-    pub(crate) home: &'a Path,
+    /// Where the repositories, logs and temporary files of the job are.
+    pub(crate) work: &'a Path,
+    /// The known keys of hosts whose fingerprint the job has; no process of the job can write there.
+    pub(crate) pinned_hosts: &'a Path,
 }
 
 /// Variables as they are written, by name.
@@ -42,14 +46,17 @@ pub(crate) fn inventory(
             let mut variables = own_variables(spec, name, hidden, frozen);
             variables.extend(written(connection(node, around)));
             let mut entries: Vec<(String, Yaml)> = variables.into_iter().collect();
-            let described = description(node);
+            let mut described = description(node);
+            let uuid = described.remove("uuid").unwrap_or_default();
             entries.push(("nodepool".into(), Yaml::values(&described)));
+            described.extend([("uuid".to_owned(), uuid), ("reuse".to_owned(), Value::Bool(false))]);
             entries.push(("zuul_node".into(), Yaml::values(&described)));
             hosts.push((name.clone(), Yaml::Map(entries)));
         }
     }
     let mut all_variables = own_variables(spec, "localhost", hidden, frozen);
-    all_variables.insert("zuul_user_dir".into(), Yaml::Value(path(around.home)));
+    // Zuul: `work_root`, not the home directory.
+    all_variables.insert("zuul_user_dir".into(), Yaml::Value(path(around.work)));
     if spec.nodeset.nodes.is_empty() {
         // Without a node the job runs here, and `hosts: all` means this host.
         let mut localhost = all_variables.clone();
@@ -111,25 +118,48 @@ fn connection(node: &NodeSpec, around: &Surroundings<'_>) -> HostVars {
     match &node.connection {
         Connection::Local { dir } => {
             let mut variables = local(around);
-            variables.insert("zuul_user_dir".into(), Value::from(dir.as_str()));
+            variables.extend([
+                ("ansible_host".to_owned(), Value::from("127.0.0.1")),
+                ("ansible_port".to_owned(), Value::Int(22)),
+                ("ansible_user".to_owned(), Value::Str(node_user(&node.name))),
+                // Ours, for the connection plugin: tasks of this node run as if they had logged in there.
+                ("gatelog_node_home".to_owned(), Value::from(dir.as_str())),
+                ("zuul_user_dir".to_owned(), Value::from(dir.as_str())),
+            ]);
             variables
         }
-        Connection::Remote { plugin, host, port, user, python } => {
-            let user = user.as_deref().unwrap_or(around.default_username);
-            let mut variables: HostVars = [
-                ("ansible_connection".to_owned(), Value::from(plugin.as_str())),
-                ("ansible_host".to_owned(), Value::from(host.as_str())),
-                ("ansible_user".to_owned(), Value::from(user)),
-                ("ansible_python_interpreter".to_owned(), Value::from(python.as_deref().unwrap_or("auto"))),
-                ("zuul_user_dir".to_owned(), Value::Str(format!("/home/{user}"))),
-            ]
-            .into();
-            if let Some(port) = port {
-                variables.insert("ansible_port".into(), Value::Int(i64::from(*port)));
-            }
-            variables
+        Connection::Remote(remote) => over_network(remote, around),
+    }
+}
+
+/// Variables of a host that is reached over a network. Zuul: `getHostList`.
+fn over_network(remote: &Remote, around: &Surroundings<'_>) -> HostVars {
+    let user = remote.user.as_deref().unwrap_or(around.default_username);
+    let mut variables: HostVars = [
+        ("ansible_connection", Value::from(remote.plugin.as_str())),
+        ("ansible_host", Value::from(remote.host.as_str())),
+        ("ansible_port", Value::Int(i64::from(remote.port()))),
+        ("ansible_user", Value::from(user)),
+        ("ansible_python_interpreter", Value::from(remote.python.as_deref().unwrap_or("auto"))),
+        // Known to Ansible alone, from the set-up phase on.
+        ("zuul_user_dir", Value::from("{{ ansible_user_dir }}")),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into();
+    if let Some(shell) = &remote.shell {
+        variables.insert("ansible_shell_type".into(), Value::from(shell.as_str()));
+    }
+    match &remote.host_keys {
+        HostKeys::Known(_) => {}
+        HostKeys::Any => {
+            variables.insert("ansible_ssh_common_args".into(), Value::from("-o StrictHostKeyChecking=false"));
+        }
+        HostKeys::Fingerprint(_) => {
+            // In place of the arguments that let known hosts be read from where the job can write.
+            variables.insert("ansible_ssh_args".into(), Value::Str(ssh::pinned_arguments(around.pinned_hosts)));
         }
     }
+    variables
 }
 
 /// `nodepool` and `zuul_node`: what the node is.
@@ -159,9 +189,10 @@ fn description(node: &NodeSpec) -> BTreeMap<String, Value> {
 mod tests {
     use super::*;
     use crate::jobdir::JobDir;
+    use crate::playbooks::repositories;
     use crate::spec::Nodeset;
     use crate::test_data::{playbook, spec};
-    use crate::zuul_vars::zuul;
+    use crate::zuul_vars::{Executing, zuul};
 
     #[test]
     fn the_inventory_of_a_build() {
@@ -172,9 +203,12 @@ mod tests {
             python: Path::new("/venv/bin/python"),
             local_tmp: Path::new("/x/.ansible/tmp"),
             default_username: "zuul",
-            home: Path::new("/x/home"),
+            work: Path::new("/x/work"),
+            pinned_hosts: Path::new("/x/ansible/known_hosts"),
         };
-        let zuul = zuul(&spec, &job_dir, "worker1", &playbooks);
+        let places = repositories(&spec, &job_dir);
+        let executing = Executing { job_dir: &job_dir, hostname: "worker1", playbooks: &playbooks, places: &places };
+        let zuul = zuul(&spec, executing);
         let text = inventory(&spec, &around, &zuul, &BTreeSet::from(["secret"]), None).document();
         let golden = include_str!("goldens/inventory.yaml");
         assert_eq!(text, golden, "the inventory changed; if that is meant, this is the new golden:\n{text}");
@@ -193,7 +227,7 @@ mod tests {
                 "      ansible_python_interpreter: \"/venv/bin/python\"",
                 "      ansible_remote_tmp: \"/x/.ansible/tmp\"",
                 "      secret: \"plain\"",
-                "      zuul_user_dir: \"/x/home\"",
+                "      zuul_user_dir: \"/x/work\"",
             ],
             "without a node the job runs on this host"
         );
@@ -214,7 +248,7 @@ mod tests {
                 "      unsafe_vars:",
                 "        a: \"{{ b }}\"",
                 "        secret: \"plain\"",
-                "      zuul_user_dir: \"/x/home\"",
+                "      zuul_user_dir: \"/x/work\"",
             ],
             "frozen, what they came to, and beside it what they were"
         );

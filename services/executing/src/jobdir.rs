@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! owner.json                whose build it is; written before the directory gets its name
-//! ansible/                  read-only for playbooks: inventory.yaml, zuul_vars.yaml, plugins/,
+//! ansible/                  read-only for playbooks: inventory.yaml, zuul_vars.yaml, plugins/, passwd, group,
+//!                           known_hosts (of hosts whose fingerprint the job has),
 //!                           {pre,run,post,cleanup}_playbook_N/{ansible.cfg,inventory.yaml,group_vars/}
 //! .ansible/                 Ansible's own: fact cache, temporary files, results
 //! trusted/project_N/…       repositories playbooks come from, read-only
@@ -64,13 +65,16 @@ impl JobDir {
         let folders = [
             "ansible/plugins/action",
             "ansible/plugins/callback",
+            "ansible/plugins/connection",
+            "ansible/plugins/library",
+            "ansible/plugins/shared",
             ".ansible/tmp",
             ".ansible/fact-cache",
             ".ansible/cp",
             "trusted",
             "untrusted",
             "agent",
-            "home",
+            "home/.ssh",
             "work/src",
             "work/logs",
             "work/tmp",
@@ -123,6 +127,18 @@ impl JobDir {
     }
     pub(crate) fn results(&self) -> PathBuf {
         self.root.join("work/results.json")
+    }
+    pub(crate) fn passwd(&self) -> PathBuf {
+        self.root.join("ansible/passwd")
+    }
+    pub(crate) fn group(&self) -> PathBuf {
+        self.root.join("ansible/group")
+    }
+    pub(crate) fn known_hosts(&self) -> PathBuf {
+        self.root.join("home/.ssh/known_hosts")
+    }
+    pub(crate) fn pinned_hosts(&self) -> PathBuf {
+        self.root.join("ansible/known_hosts")
     }
     pub(crate) fn inventory(&self) -> PathBuf {
         self.root.join("ansible/inventory.yaml")

@@ -10,7 +10,7 @@
 //!
 //! Reading order: [`spec`] (what to run), [`build`] (the course of a build), [`play`] (one
 //! playbook), [`frozen`] (variables of playbooks that hold secrets), [`sandbox`] and [`ansible`] (how it is called), [`jobdir`] (where things lie),
-//! [`console`], [`outcome`], [`executor`] (leftovers).
+//! [`console`], [`outcome`], [`executor`] (leftovers), [`environments`] and [`versions`] (which Ansible).
 //!
 //! A job is taken for hostile. What it sees is in [`sandbox`]; what one of its processes may use,
 //! in [`confine`]; what all of them may use, in [`cgroup`] (kept by the kernel) and [`watch`] (kept
@@ -25,8 +25,11 @@ pub mod config;
 mod confine;
 pub mod console;
 pub mod control;
+pub mod environments;
 pub mod executor;
 mod frozen;
+mod home;
+mod identity;
 mod inventory;
 mod jobdir;
 mod json_output;
@@ -35,15 +38,20 @@ mod play;
 mod playbooks;
 mod process;
 mod procfs;
+mod reach;
+mod returned;
+mod roles;
 pub mod sandbox;
 mod setup;
 pub mod size;
 pub mod spec;
+mod ssh;
 #[cfg(test)]
 mod test_data;
 pub mod toolchain;
 mod usage;
 mod variables;
+pub mod versions;
 pub mod wall;
 mod watch;
 pub mod workspace;
@@ -55,14 +63,16 @@ pub use cgroup::{CgroupSetting, Delegated, NoCgroup};
 pub use config::{ExecutorConfig, ExecutorError, ExtraPaths, Limits, SandboxMode};
 pub use console::{ConsoleChunk, ConsoleReader};
 pub use control::{AbortReason, BuildControl};
+pub use environments::Release;
 pub use executor::{Executor, Keeper, SweepReport};
-pub use outcome::{
-    BuildOutcome, BuildResult, FailingTask, FailureCause, PlaybookEnding, PlaybookRun, RetryCause, Returned,
-};
+pub use outcome::{BuildOutcome, BuildResult, FailingTask, FailureCause, PlaybookEnding, PlaybookRun, RetryCause};
 pub use procfs::host_memory;
+pub use returned::{CommentLevel, CommentRange, FileComment, Returned, SnapshotNode};
 pub use sandbox::{Features, Mount, Profile};
 pub use size::{ByteSize, CountLimit, SizeLimit};
 pub use spec::BuildSpec;
 pub use toolchain::{Probe, Toolchain, find_bubblewrap, probe};
+pub use variables::deep_merge;
+pub use versions::Served;
 pub use wall::{NoWall, Wall};
 pub use workspace::{Purpose, Workspace, WorkspaceError};

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use gatelog_record::{Timestamp, Value};
+use gatelog_record::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub use crate::returned::Returned;
 use crate::size::ByteSize;
 use crate::spec::Phase;
 
@@ -239,48 +240,6 @@ pub struct FailingTask {
     pub host: String,
     /// What it said, cut to a sentence's length.
     pub message: String,
-}
-
-/// What a job returned by `zuul_return`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Returned {
-    /// `data`: a map, or null when nothing was returned.
-    pub data: Value,
-    /// `secret_data`: in clear; seal it before it goes anywhere.
-    pub secret_data: Value,
-}
-
-impl Returned {
-    /// `zuul.<key>` of the data.
-    pub fn zuul(&self, key: &str) -> Option<&Value> {
-        self.data.as_map()?.get("zuul")?.as_map()?.get(key)
-    }
-
-    /// `zuul.artifacts`: what the job says it has made. An entry without name and URL is left out.
-    pub fn artifacts(&self) -> Vec<Value> {
-        let named = |artifact: &&Value| {
-            artifact.as_map().is_some_and(|map| {
-                map.get("name").and_then(Value::as_str).is_some() && map.get("url").and_then(Value::as_str).is_some()
-            })
-        };
-        self.zuul("artifacts").and_then(Value::as_list).unwrap_or_default().iter().filter(named).cloned().collect()
-    }
-
-    /// `zuul.pause`: the job waits for those that need it before its post-run. Zuul: whatever is true to Python.
-    pub fn pauses(&self) -> bool {
-        match self.zuul("pause") {
-            None | Some(Value::Null | Value::Bool(false) | Value::Int(0)) => false,
-            Some(Value::Str(text)) => !text.is_empty(),
-            Some(Value::List(items)) => !items.is_empty(),
-            Some(Value::Map(map)) => !map.is_empty(),
-            Some(_) => true,
-        }
-    }
-
-    /// `zuul.retry: false`: the job says that trying again would not help.
-    pub fn forbids_retry(&self) -> bool {
-        self.zuul("retry").and_then(Value::as_bool) == Some(false)
-    }
 }
 
 #[cfg(test)]

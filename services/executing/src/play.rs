@@ -16,12 +16,12 @@ use crate::config::ExecutorError;
 use crate::confine::{Confinement, kernel_process_limit};
 use crate::console::{Lines, now};
 use crate::jobdir::clear;
-use crate::json_output::{JsonOutput, PlaybookJson};
+use crate::json_output::{Cut, JsonOutput, PlaybookJson};
 use crate::outcome::{Breach, FailingTask, PlaybookEnding, PlaybookRun};
 use crate::playbooks::PlaybookInPlace;
 use crate::process::{Running, gate, kill_marked};
 use crate::setup::Ready;
-use crate::spec::{Connection, Phase};
+use crate::spec::Connection;
 use crate::usage::measure;
 use crate::wall::{self, Wall};
 use crate::watch::{Bounds, Post};
@@ -89,16 +89,9 @@ impl Build {
         let read = PlaybookJson::read(&results, self.executor.config.limits.json_bytes);
         let document = read.unwrap_or_else(|error| {
             warnings.push(format!("results of {name} are missing in job-output.json: {error}"));
-            None
+            PlaybookJson::default()
         });
-        let has_results = document.is_some();
-        let document = document.unwrap_or_default();
-        if has_results && let Err(error) = json.add(playbook, &document) {
-            warnings.push(format!("job-output.json is not complete: {error}"));
-        }
-        if let Err(error) = json.copy_to(&self.job_dir.logs().join("job-output.json")) {
-            warnings.push(format!("job-output.json could not be shown to the job: {error}"));
-        }
+        let has_results = document.is_complete();
         let refused = |said: &&String| said.starts_with("bwrap: ");
         let ending = match ended.ending {
             PlaybookEnding::Failed(_) | PlaybookEnding::Ok if !document.unreachable.is_empty() => {
@@ -128,6 +121,15 @@ impl Build {
         };
         if let Some(detail) = &detail {
             self.console.say(detail);
+        }
+        if ending != PlaybookEnding::NoSandbox {
+            let cut = Cut { result: ending.console_word(), detail: detail.as_deref() };
+            if let Err(error) = json.add(playbook, &document, cut) {
+                warnings.push(format!("job-output.json is not complete: {error}"));
+            }
+        }
+        if let Err(error) = json.copy_to(&self.job_dir.logs().join("job-output.json")) {
+            warnings.push(format!("job-output.json could not be shown to the job: {error}"));
         }
         self.console.say(&format!("{} END {}: {name}", spec.phase.label(), ending.console_word()));
         let run = PlaybookRun {
@@ -183,7 +185,7 @@ impl Build {
             disk: limits.disk_bytes,
             places: self.places(),
         };
-        if playbook.spec.phase == Phase::Cleanup
+        if playbook.spec.tidies_up()
             && let Some(disk) = bounds.disk.as_mut()
         {
             // Whatever came before, there is room to tidy up: also where a build had written more than its limit
@@ -198,14 +200,17 @@ impl Build {
             group.map_or(Ok(()), |group| group.enter(pid))
         };
         let command = self.command(playbook, inventory, course);
+        let early = course.is_some_and(|course| ansible::tells_early(playbook, course));
+        let patterns = if early { self.spec.job.failure_output.clone() } else { Vec::new() };
+        let lines = Lines::new(limits.console_line_bytes).watching(patterns);
         let running = Running::start(command, self.numbers(), confine)
             .await
             .map_err(ExecutorError::io("start", self.program()))?;
         let post = self.executor.watch.post(running.pid, running.handle.clone(), bounds, self.group.clone());
-        if playbook.spec.phase == Phase::Cleanup {
-            Ok(self.follow(running, post, deadline, self.control.wait_shutdown()).await)
+        if playbook.spec.tidies_up() {
+            Ok(self.follow(running, post, lines, deadline, self.control.wait_shutdown()).await)
         } else {
-            Ok(self.follow(running, post, deadline, self.control.wait()).await)
+            Ok(self.follow(running, post, lines, deadline, self.control.wait()).await)
         }
     }
 
@@ -230,14 +235,14 @@ impl Build {
 
     fn command(&self, playbook: &PlaybookInPlace, inventory: &std::path::Path, course: Option<&Course>) -> Command {
         let (config, toolchain) = (&self.executor.config, &self.executor.toolchain);
-        let words = ansible::command(toolchain, &self.job_dir, inventory, playbook, course);
+        let words = ansible::command(config, toolchain, &self.job_dir, inventory, playbook, course);
         let console = self.console_path();
         let mut profile = ansible::profile(config, toolchain, &self.job_dir, &self.spec, playbook, &console);
         if let Some(agent) = &self.agent {
             agent.show(&mut profile, self.executor.bwrap.is_some());
         }
-        if let Some(patterns) = course.and_then(|course| ansible::early_failure(&self.spec, playbook, course)) {
-            profile.environment.insert("GATELOG_EARLY_FAILURE".into(), patterns.into());
+        if course.is_some_and(|course| ansible::tells_early(playbook, course)) {
+            profile.environment.insert("GATELOG_EARLY_FAILURE".into(), "1".into());
         }
         if self.executor.wall == Ok(Wall::User) {
             profile.processes = config.limits.processes.map(kernel_process_limit);
@@ -253,9 +258,15 @@ impl Build {
     }
 
     /// Reads output until the process is gone; ends it when time, console or patience is over.
-    async fn follow(&self, mut running: Running, mut post: Post, deadline: Instant, abort: impl Future) -> Ended {
+    async fn follow(
+        &self,
+        mut running: Running,
+        mut post: Post,
+        mut lines: Lines,
+        deadline: Instant,
+        abort: impl Future,
+    ) -> Ended {
         let limits = &self.executor.config.limits;
-        let mut lines = Lines::new(limits.console_line_bytes);
         let mut abort = pin!(abort);
         let mut buffer = vec![0; 64 << 10];
         let mut out = Vec::new();

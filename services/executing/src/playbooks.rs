@@ -5,7 +5,11 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use crate::jobdir::JobDir;
+use crate::roles::{self, RoleInPlace};
 use crate::spec::{BuildSpec, Checkout, PlaybookSpec};
+
+/// Where repositories of playbooks and roles lie: whether for trusted playbooks, and which state.
+pub(crate) type Places = BTreeMap<(bool, Checkout), PathBuf>;
 
 /// A playbook whose repository has its place in the build's directory.
 #[derive(Clone, Debug)]
@@ -20,19 +24,24 @@ pub(crate) struct PlaybookInPlace {
     pub(crate) directory: PathBuf,
     /// Its position in its phase, from 0.
     pub(crate) index: u32,
+    /// The repositories its roles are looked for in.
+    pub(crate) roles: Vec<RoleInPlace>,
 }
 
-/// The repositories that playbooks need, each once, and where they go.
-pub(crate) fn repositories(spec: &BuildSpec, job_dir: &JobDir) -> BTreeMap<(bool, Checkout), PathBuf> {
-    let mut places = BTreeMap::new();
+/// The repositories that playbooks and their roles need, each once, and where they go.
+pub(crate) fn repositories(spec: &BuildSpec, job_dir: &JobDir) -> Places {
+    let mut places = Places::new();
     let mut counts = [0_u32; 2];
-    for playbook in &spec.playbooks {
-        let key = (playbook.trusted, playbook.checkout.clone());
-        places.entry(key).or_insert_with(|| {
-            let [untrusted, trusted] = &mut counts;
+    let needed = spec.playbooks.iter().flat_map(|playbook| {
+        let roles = playbook.roles.iter().map(|role| &role.checkout);
+        std::iter::once(&playbook.checkout).chain(roles).map(|checkout| (playbook.trusted, checkout))
+    });
+    for (trusted, checkout) in needed {
+        places.entry((trusted, checkout.clone())).or_insert_with(|| {
+            let [of_untrusted, of_trusted] = &mut counts;
             let (folder, count) =
-                if playbook.trusted { (job_dir.trusted(), trusted) } else { (job_dir.untrusted(), untrusted) };
-            let place = folder.join(format!("project_{count}")).join(playbook.checkout.project.canonical_name());
+                if trusted { (job_dir.trusted(), of_trusted) } else { (job_dir.untrusted(), of_untrusted) };
+            let place = folder.join(format!("project_{count}")).join(checkout.project.canonical_name());
             *count += 1;
             place
         });
@@ -40,12 +49,8 @@ pub(crate) fn repositories(spec: &BuildSpec, job_dir: &JobDir) -> BTreeMap<(bool
     places
 }
 
-/// Finds each playbook's file. An error names project, branch and path.
-pub(crate) fn find(
-    spec: &BuildSpec,
-    job_dir: &JobDir,
-    places: &BTreeMap<(bool, Checkout), PathBuf>,
-) -> Result<Vec<PlaybookInPlace>, String> {
+/// Finds each playbook's file and puts its roles in place. An error names project, branch and path.
+pub(crate) fn find(spec: &BuildSpec, job_dir: &JobDir, places: &Places) -> Result<Vec<PlaybookInPlace>, String> {
     let mut counts: BTreeMap<_, u32> = BTreeMap::new();
     let mut found = Vec::new();
     for playbook in &spec.playbooks {
@@ -63,12 +68,14 @@ pub(crate) fn find(
             crate::spec::Phase::Run => format!("playbook_{index}"),
             phase => format!("{}_playbook_{index}", phase.as_str()),
         });
+        let roles = roles::put(playbook, &directory, places)?;
         found.push(PlaybookInPlace {
             spec: playbook.clone(),
             repository: repository.clone(),
             file,
             directory,
             index: *index,
+            roles,
         });
         *index += 1;
     }

@@ -15,18 +15,23 @@ use crate::build::Build;
 use crate::config::ExecutorError;
 use crate::control::{AbortReason, BuildControl};
 use crate::frozen::Frozen;
+use crate::identity;
 use crate::inventory::{Surroundings, inventory};
 use crate::jobdir::{make_dir, remove_tree, write};
 use crate::outcome::{BuildResult, RetryCause};
 use crate::playbooks::{self, PlaybookInPlace};
-use crate::spec::Checkout;
-use crate::variables::{self, squash};
+use crate::spec::{Checkout, WorkspaceCheckout};
+use crate::ssh;
+use crate::variables::{self, HostVars, deep_merge, squash};
 use crate::workspace::{Purpose, WorkspaceError};
 use crate::yaml::Yaml;
-use crate::zuul_vars::zuul;
+use crate::zuul_vars::{Executing, zuul};
 
 /// How long repositories in the making are waited for once they are not wanted any more.
 const LAST_CHECKOUTS: Duration = Duration::from_secs(10);
+
+/// Connection plugins for hosts over a network. Zuul: `connection-type`.
+const PLUGINS: [&str; 3] = ["ssh", "winrm", "network_cli"];
 
 /// A build whose first playbook can start.
 pub(crate) struct Ready {
@@ -52,16 +57,25 @@ fn error(reason: String) -> Box<Stopped> {
 
 impl Build {
     /// Everything before the first playbook.
-    pub(crate) async fn set_up(&self) -> Result<Ready, Box<Stopped>> {
+    pub(crate) async fn set_up(&mut self) -> Result<Ready, Box<Stopped>> {
+        self.spec.variables.included = self.included_variables().await?;
         self.check()?;
+        identity::write_files(&self.spec, &self.job_dir)?;
+        self.prove_hosts().await?;
         let places = playbooks::repositories(&self.spec, &self.job_dir);
+        let has_files = match self.spec.job.workspace_checkout {
+            WorkspaceCheckout::Always => true,
+            WorkspaceCheckout::Never => false,
+            WorkspaceCheckout::Auto => self.spec.nodeset.nodes.is_empty(),
+        };
+        let purpose = if has_files { Purpose::Work } else { Purpose::WorkWithoutFiles };
         let mut checkouts: Vec<(Checkout, PathBuf, Purpose)> = self
             .spec
             .projects
             .iter()
             .map(|project| {
                 let src_dir = project.checkout.project.src_dir(self.spec.job.workspace_scheme);
-                (project.checkout.clone(), self.job_dir.work().join(src_dir), Purpose::Work)
+                (project.checkout.clone(), self.job_dir.work().join(src_dir), purpose)
             })
             .collect();
         // Only a sandbox keeps a job from writing there.
@@ -85,7 +99,9 @@ impl Build {
         } else {
             write(&self.job_dir.logs().join("job-output.txt"), b"")?;
         }
-        let zuul = zuul(&self.spec, &self.job_dir, &self.executor.config.hostname, &playbooks);
+        let hostname = &self.executor.config.hostname;
+        let executing = Executing { job_dir: &self.job_dir, hostname, playbooks: &playbooks, places: &places };
+        let zuul = zuul(&self.spec, executing);
         let variables = Yaml::Map(vec![("zuul".into(), zuul.clone())]);
         write(&self.job_dir.zuul_vars(), variables.document().as_bytes())?;
         let whole = self.inventory(&zuul, &BTreeSet::new(), None);
@@ -93,6 +109,8 @@ impl Build {
         let kept = self.log_dir.join("zuul-info");
         make_dir(&kept)?;
         write(&kept.join("inventory.yaml"), whole.without_marks().document().as_bytes())?;
+        self.tell_the_time()?;
+        Box::pin(self.reach_hosts(&zuul)).await?;
         let frozen = Box::pin(self.freeze(&zuul, &playbooks)).await?;
         Ok(Ready { playbooks, zuul, frozen })
     }
@@ -100,7 +118,10 @@ impl Build {
     /// What can be wrong with a spec before anything is done.
     fn check(&self) -> Result<(), Box<Stopped>> {
         variables::check(&self.spec.variables).map_err(error)?;
-        let playbook_projects = self.spec.playbooks.iter().map(|playbook| &playbook.checkout.project);
+        let playbook_projects = self.spec.playbooks.iter().flat_map(|playbook| {
+            let roles = playbook.roles.iter().map(|role| &role.checkout.project);
+            std::iter::once(&playbook.checkout.project).chain(roles)
+        });
         let mut projects = self.spec.projects.iter().map(|project| &project.checkout.project).chain(playbook_projects);
         if let Some(project) = projects.find(|project| !project.is_safe()) {
             return Err(error(format!("project {:?} cannot have a place in a workspace", project.canonical_name())));
@@ -110,12 +131,68 @@ impl Build {
         if let Some(name) = all.into_iter().find(|name| !names.insert(name.as_str())) {
             return Err(error(format!("two nodes of the nodeset are called {name:?}: give each a name of its own")));
         }
+        for remote in ssh::remotes(&self.spec) {
+            if !ssh::is_host(&remote.host) {
+                return Err(error(format!("{:?} is no host: give an address or a name", remote.host)));
+            }
+            if !PLUGINS.contains(&remote.plugin.as_str()) {
+                let (plugin, host) = (&remote.plugin, &remote.host);
+                let known = PLUGINS.join(", ");
+                return Err(error(format!("host {host} has connection {plugin:?}, which is not known here: {known}")));
+            }
+        }
         for group in &self.spec.nodeset.groups {
             if let Some(node) = group.nodes.iter().find(|node| !names.contains(node.as_str())) {
                 return Err(error(format!("group {:?} names node {node:?}, which the nodeset has not", group.name)));
             }
         }
         Ok(())
+    }
+
+    /// What stands in the files of variables, merged: a later file is stronger. Zuul: `include-vars`.
+    async fn included_variables(&self) -> Result<HostVars, Box<Stopped>> {
+        if self.spec.include_vars.is_empty() {
+            return Ok(HostVars::new());
+        }
+        let (workspace, files) = (self.workspace.clone(), self.spec.include_vars.clone());
+        let read = tokio::task::spawn_blocking(move || {
+            let mut all = HostVars::new();
+            for file in &files {
+                match workspace.variables(&file.checkout, &file.path)? {
+                    Some(variables) => deep_merge(&mut all, &variables),
+                    None if file.required => {
+                        return Err(WorkspaceError::Unusable {
+                            project: file.checkout.project.canonical_name(),
+                            branch: file.checkout.name.clone(),
+                            path: file.path.clone(),
+                            reason: "does not exist: add it to that branch, correct its name in include-vars, or say \
+                                     `required: false` there"
+                                .into(),
+                        });
+                    }
+                    None => {}
+                }
+            }
+            Ok(all)
+        });
+        let limit = self.executor.config.limits.setup;
+        tokio::select! {
+            read = read => match read {
+                Ok(Ok(variables)) => Ok(variables),
+                Ok(Err(reason @ (WorkspaceError::Missing { .. } | WorkspaceError::Unusable { .. }))) => {
+                    Err(error(reason.to_string()))
+                }
+                Ok(Err(reason)) => Err(Box::new((BuildResult::Retry(RetryCause::SetupFailed), reason.to_string()))),
+                Err(panic) => Err(Box::new((BuildResult::Retry(RetryCause::SetupFailed), panic.to_string()))),
+            },
+            _ = self.control.wait() => {
+                Err(Box::new((BuildResult::Aborted, "stopped while files of variables were read".into())))
+            }
+            () = tokio::time::sleep(limit) => Err(Box::new((
+                BuildResult::Retry(RetryCause::SetupFailed),
+                format!("reading files of variables took longer than {} s", limit.as_secs()),
+            ))),
+        }
     }
 
     /// Puts all repositories in their places, several at a time.
@@ -149,7 +226,7 @@ impl Build {
         let stopped = tokio::select! {
             result = all => match result {
                 Ok(()) => return Ok(()),
-                Err(reason @ WorkspaceError::Missing { .. }) => error(reason.to_string()),
+                Err(reason @ (WorkspaceError::Missing { .. } | WorkspaceError::Unusable { .. })) => error(reason.to_string()),
                 Err(reason) => Box::new((BuildResult::Retry(RetryCause::SetupFailed), reason.to_string())),
             },
             _ = self.control.wait() => Box::new((BuildResult::Aborted, "stopped while the workspace was prepared".into())),
@@ -170,7 +247,8 @@ impl Build {
             python: &self.executor.toolchain.python,
             local_tmp: &self.job_dir.ansible_state().join("tmp"),
             default_username: &self.executor.config.default_username,
-            home: &self.job_dir.home(),
+            work: &self.job_dir.work(),
+            pinned_hosts: &self.job_dir.pinned_hosts(),
         };
         inventory(&self.spec, &around, zuul, hidden, frozen)
     }

@@ -3,9 +3,10 @@
 //! A [`BuildSpec`] is everything the executor is told. It names no file of this host and needs no
 //! look-up: whoever froze the job has already decided every checkout, playbook and variable.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gatelog_record::{BuildId, BuildsetId, Value};
@@ -71,6 +72,45 @@ impl Drop for SshIdentity {
     }
 }
 
+/// One pattern of `failure-output`: its text for people, and what it matches. Whoever froze the job compiled it, so that
+/// it means here what it meant when it was loaded.
+#[derive(Clone)]
+pub struct OutputPattern {
+    text: String,
+    matches: Arc<dyn Fn(&str) -> bool + Send + Sync>,
+}
+
+impl OutputPattern {
+    /// A pattern; `matches` is asked for each line of output and must not be slow.
+    pub fn new(text: impl Into<String>, matches: impl Fn(&str) -> bool + Send + Sync + 'static) -> OutputPattern {
+        OutputPattern { text: text.into(), matches: Arc::new(matches) }
+    }
+
+    /// The pattern as people know it.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether a line of output, without its end, is one that means failure.
+    pub fn matches(&self, line: &str) -> bool {
+        (self.matches)(line)
+    }
+}
+
+impl fmt::Debug for OutputPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OutputPattern").field(&self.text).finish()
+    }
+}
+
+impl PartialEq for OutputPattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for OutputPattern {}
+
 /// One attempt of one build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildSpec {
@@ -82,8 +122,9 @@ pub struct BuildSpec {
     pub max_attempts: u32,
     /// The buildset the build belongs to.
     pub buildset: BuildsetId,
-    /// The id of the event that put the item into the pipeline; `zuul.event_id`.
-    pub event_id: String,
+    /// The id of the event that put the item into the pipeline; `zuul.event_id`. `None`: no event did, such as where a
+    /// change that others need was brought in.
+    pub event_id: Option<String>,
     /// The tenant's name.
     pub tenant: String,
     /// The pipeline.
@@ -94,6 +135,10 @@ pub struct BuildSpec {
     pub item: RefSpec,
     /// What is being tested and all that is ahead of it, oldest first; `zuul.items`.
     pub items: Vec<RefSpec>,
+    /// What the build counts for: of the item's refs, those whose job it is; `zuul.build_refs`.
+    pub build_refs: Vec<RefSpec>,
+    /// All refs of the item; `zuul.buildset_refs`.
+    pub buildset_refs: Vec<RefSpec>,
     /// The repositories of the workspace, each in the state to test.
     pub projects: Vec<WorkspaceProject>,
     /// All playbooks; those of one phase run in the order given.
@@ -102,10 +147,31 @@ pub struct BuildSpec {
     pub nodeset: Nodeset,
     /// The job's variables, by where they come from.
     pub variables: Variables,
+    /// Files with further variables, weakest first; read before anything runs.
+    pub include_vars: Vec<VarsFile>,
     /// Artifacts of the builds this one depends on; `zuul.artifacts`.
     pub artifacts: Vec<Value>,
     /// What the build's SSH agent holds from the beginning.
     pub ssh_keys: Vec<SshIdentity>,
+}
+
+/// A file with variables. Zuul: `include-vars`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VarsFile {
+    /// Its path in the repository.
+    pub path: String,
+    /// The connection of the repository.
+    pub connection: String,
+    /// The repository, and which state of it.
+    pub checkout: Checkout,
+    /// The repository's default branch.
+    pub default_branch: String,
+    /// Whether it is a config project: then it is taken as merged, never as proposed.
+    pub trusted: bool,
+    /// Whether its absence is an error.
+    pub required: bool,
+    /// Whether the ref under test is used, where the file lies in the project under test.
+    pub use_ref: bool,
 }
 
 /// The pipeline a build runs in.
@@ -118,7 +184,7 @@ pub struct PipelineSpec {
 }
 
 /// The frozen job, as far as the executor needs it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobSpec {
     /// Its name.
     pub name: String,
@@ -132,13 +198,37 @@ pub struct JobSpec {
     pub child_jobs: Vec<String>,
     /// The job's `override-checkout`.
     pub override_checkout: Option<String>,
+    /// Zuul: `deduplicate`; `None` is `auto`.
+    pub deduplicate: Option<bool>,
+    /// Whether repositories have work trees.
+    pub workspace_checkout: WorkspaceCheckout,
+    /// The image it builds.
+    pub image_build_name: Option<String>,
+    /// Files that playbooks may leave in the home directory without a warning.
+    pub preserve_home_paths: BTreeSet<String>,
     /// Where repositories lie below `src/`.
     pub workspace_scheme: WorkspaceScheme,
     /// How long it may take.
     pub timeouts: Timeouts,
-    /// Zuul: `failure-output`. A line of a command's output that begins so means that the job fails; each is a
-    /// regular expression of Python's and whether it is negated.
-    pub failure_output: Vec<(String, bool)>,
+    /// Zuul: `failure-output`. A line of a command's output that one of these matches means that the job fails.
+    pub failure_output: Vec<OutputPattern>,
+    /// Zuul: `ansible-split-streams`, whether standard output and error of commands are kept apart. Else they are one
+    /// stream, in the order written, and `stderr` of results is empty.
+    pub split_streams: bool,
+    /// The version of Ansible it asks for, such as `11`; empty: the default one. `zuul.ansible_version`.
+    pub ansible_version: String,
+}
+
+/// Zuul: `workspace-checkout`, whether the repositories of the workspace have work trees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WorkspaceCheckout {
+    /// They have.
+    #[default]
+    Always,
+    /// They have not: whoever uses them asks git for what is in them.
+    Never,
+    /// They have where the job runs without nodes, and so works on them in place.
+    Auto,
 }
 
 /// Limits of time, in seconds; `None` means the executor's own limit.
@@ -325,6 +415,30 @@ pub struct PlaybookSpec {
     pub nesting_level: u32,
     /// Secrets by the name the playbook knows them under, in clear. Only this playbook sees them.
     pub secrets: SecretVars,
+    /// Repositories with roles, in the order in which a role is looked for.
+    pub roles: Vec<RoleSpec>,
+    /// Zuul: `cleanup` of a post-run playbook. It runs also when the build was cancelled.
+    pub cleanup: bool,
+}
+
+impl PlaybookSpec {
+    /// Whether it runs although the build was cancelled.
+    pub(crate) fn tidies_up(&self) -> bool {
+        self.cleanup || self.phase == Phase::Cleanup
+    }
+}
+
+/// A repository with roles for a playbook. It is checked out in the context of the playbook, trusted or not (Zuul).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoleSpec {
+    /// The repository, and which state of it.
+    pub checkout: Checkout,
+    /// Why this checkout was chosen; `zuul.playbook_context`.
+    pub checkout_description: String,
+    /// What the role is called, where the repository is one role (Zuul: a bare role).
+    pub target_name: String,
+    /// Whether it is there because the playbook is: then it may be without roles.
+    pub implicit: bool,
 }
 
 /// The nodes of a build.
@@ -361,18 +475,49 @@ pub enum Connection {
         dir: String,
     },
     /// Over a network.
-    Remote {
-        /// Ansible's connection plugin, such as `ssh`.
-        plugin: String,
-        /// Address or name.
-        host: String,
-        /// Port, if not the plugin's own.
-        port: Option<u16>,
-        /// User; `None` is the executor's default.
-        user: Option<String>,
-        /// Python on the node; `None` lets Ansible look.
-        python: Option<String>,
-    },
+    Remote(Remote),
+}
+
+/// A node that is reached over a network.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remote {
+    /// Ansible's connection plugin: `ssh`, `winrm` or `network_cli`.
+    pub plugin: String,
+    /// Address or name.
+    pub host: String,
+    /// Port, if not the plugin's own.
+    pub port: Option<u16>,
+    /// User; `None` is the executor's default.
+    pub user: Option<String>,
+    /// Python on the node; `None` lets Ansible look.
+    pub python: Option<String>,
+    /// Zuul: `shell-type`, such as `cmd` or `powershell`; `None` is Ansible's own.
+    pub shell: Option<String>,
+    /// How the host shows that it is the host that is meant.
+    pub host_keys: HostKeys,
+}
+
+/// How a host that is reached over SSH shows that it is the host that is meant.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HostKeys {
+    /// Its keys are known, each as `<type> <base64>`.
+    Known(Vec<String>),
+    /// The fingerprint of its key is known (MD5 in hex digits or `SHA256:…`): the key is asked for before the first
+    /// playbook, and nothing is sent to a host that has no key with this fingerprint.
+    Fingerprint(String),
+    /// Nothing is known; every key is taken. Zuul: `StrictHostKeyChecking=false` where the cloud tells no key.
+    #[default]
+    Any,
+}
+
+impl Connection {
+    /// How a node over a network is reached; `None` for a local one.
+    pub fn remote(&self) -> Option<&Remote> {
+        match self {
+            Connection::Remote(remote) => Some(remote),
+            Connection::Local { .. } => None,
+        }
+    }
 }
 
 impl Default for Connection {
@@ -390,8 +535,8 @@ pub struct GroupSpec {
     pub nodes: Vec<String>,
 }
 
-/// Variables by where they come from, weakest first. Each but the last map to whole values: a
-/// stronger one replaces a weaker one, it is not merged into it.
+/// Variables by where they come from, weakest first. What parents returned, files and `vars` are merged at every depth;
+/// of the others, a stronger one replaces a weaker one with its whole value (Zuul).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Variables {
     /// `secret_data` that parent jobs returned: the weakest of all. Never in an inventory that is
@@ -399,6 +544,8 @@ pub struct Variables {
     pub parent_secret_data: SecretVars,
     /// `data` that parent jobs returned, without its `zuul` key.
     pub parent_data: BTreeMap<String, Value>,
+    /// What stands in the files of [`BuildSpec::include_vars`], once they were read.
+    pub included: BTreeMap<String, Value>,
     /// The job's `vars`.
     pub vars: BTreeMap<String, Value>,
     /// The job's `group-vars`: group, then variables.

@@ -7,7 +7,7 @@ use gatelog_record::{BuildId, BuildsetId, Value};
 use crate::playbooks::PlaybookInPlace;
 use crate::spec::{
     BuildSpec, Checkout, Connection, GroupSpec, JobSpec, NodeSpec, Nodeset, Phase, PipelineSpec, PlaybookSpec,
-    ProjectName, RefSpec, SecretVars, Timeouts, Variables, WorkspaceProject,
+    ProjectName, RefSpec, Remote, SecretVars, Timeouts, Variables, WorkspaceProject,
 };
 use crate::variables::HostVars;
 
@@ -26,20 +26,19 @@ pub(crate) fn spec() -> BuildSpec {
         commit_id: Some("c0ffee".into()),
         ..RefSpec::default()
     };
-    let remote = Connection::Remote {
+    let remote = Connection::Remote(Remote {
         plugin: "ssh".into(),
         host: "192.0.2.7".into(),
         port: Some(2222),
-        user: None,
-        python: None,
-    };
+        ..Remote::default()
+    });
     let checkout = Checkout { project, name: "main".into(), commit: "c0ffee".into(), ..Checkout::default() };
     BuildSpec {
         build: BuildId([1; 16]),
         attempt: 2,
         max_attempts: 3,
         buildset: BuildsetId([2; 16]),
-        event_id: "e1".into(),
+        event_id: Some("e1".into()),
         tenant: "demo".into(),
         pipeline: PipelineSpec { name: "gate".into(), post_review: true },
         job: JobSpec {
@@ -47,9 +46,12 @@ pub(crate) fn spec() -> BuildSpec {
             voting: true,
             timeouts: Timeouts { run: Some(60), pre: None, post: None },
             child_jobs: vec!["publish".into()],
+            ansible_version: "11".into(),
             ..JobSpec::default()
         },
         items: vec![item.clone()],
+        build_refs: vec![item.clone()],
+        buildset_refs: vec![item.clone()],
         item,
         projects: vec![WorkspaceProject {
             checkout: checkout.clone(),
@@ -63,6 +65,8 @@ pub(crate) fn spec() -> BuildSpec {
             trusted: false,
             nesting_level: 0,
             secrets: SecretVars::default(),
+            roles: Vec::new(),
+            cleanup: false,
         }],
         nodeset: Nodeset {
             nodes: vec![
@@ -83,6 +87,7 @@ pub(crate) fn spec() -> BuildSpec {
             parent_secret_data: map("parent", "canary").into(),
             ..Variables::default()
         },
+        include_vars: Vec::new(),
         artifacts: Vec::new(),
         ssh_keys: Vec::new(),
     }
@@ -96,5 +101,6 @@ pub(crate) fn playbook(spec: &BuildSpec) -> PlaybookInPlace {
         file: PathBuf::from("/x/untrusted/project_0/git.example.org/org/app/run.yaml"),
         directory: PathBuf::from("/x/ansible/playbook_0"),
         index: 0,
+        roles: Vec::new(),
     }
 }

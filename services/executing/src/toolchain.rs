@@ -12,7 +12,9 @@ use serde::Deserialize;
 
 use crate::cgroup::Delegated;
 use crate::config::{ExecutorConfig, ExecutorError, SandboxMode};
+use crate::environments::Release;
 use crate::sandbox::{Features, Profile};
+use crate::versions::{self, Served};
 use crate::wall::{self, NoWall, Wall};
 
 /// How long a program may take to say what it is.
@@ -22,8 +24,22 @@ const PROBE: Duration = Duration::from_secs(60);
 const QUESTION: &str = "import json, os, sys\n\
     import ansible\n\
     from ansible.release import __version__ as version\n\
+    from importlib import metadata\n\
+    try: community = metadata.version('ansible')\n\
+    except metadata.PackageNotFoundError: community = None\n\
     print(json.dumps({'executable': sys.executable, 'prefix': sys.prefix, 'base_prefix': sys.base_prefix,\n\
-    'packages': os.path.dirname(os.path.dirname(os.path.abspath(ansible.__file__))), 'version': version}))\n";
+    'packages': os.path.dirname(os.path.dirname(os.path.abspath(ansible.__file__))), 'version': version,\n\
+    'community': community}))\n";
+
+/// Reads a file as Ansible reads one of variables; says what is wrong with it.
+const VARIABLES: &str = "import sys\n\
+    sys.path[:0] = sys.argv[2:]\n\
+    import yaml\n\
+    try: data = yaml.safe_load(open(sys.argv[1], encoding='utf-8'))\n\
+    except Exception as error: sys.exit(' '.join(str(error).split()))\n\
+    if not isinstance(data, dict): sys.exit('it holds no mapping of names to values')\n\
+    bad = [name for name in data if not isinstance(name, str) or not name.isidentifier()]\n\
+    if bad: sys.exit('%r is no name of a variable' % bad[0])\n";
 
 /// The Ansible that runs playbooks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +51,8 @@ pub struct Toolchain {
     pub python: PathBuf,
     /// ansible-core's version.
     pub version: String,
+    /// The version of the community package `ansible`; `None`: ansible-core is alone.
+    pub community: Option<String>,
     /// What of this host the sandbox must show for it to work, besides the system's directories.
     pub paths: Vec<PathBuf>,
     /// Where Ansible's packages lie if Python finds them only by way of the user's home.
@@ -48,17 +66,27 @@ struct Answer {
     base_prefix: PathBuf,
     packages: PathBuf,
     version: String,
+    #[serde(default)]
+    community: Option<String>,
 }
 
 impl Toolchain {
-    /// Finds Ansible and asks it what it is.
+    /// Finds the Ansible that the settings name, or `PATH` has, and asks it what it is.
     pub(crate) async fn find(config: &ExecutorConfig) -> Result<Toolchain, ExecutorError> {
         let named = match &config.ansible_playbook {
             Some(path) => path.clone(),
             None => on_path("ansible-playbook").ok_or(ExecutorError::NoAnsible)?,
         };
-        let bad = |reason: String| ExecutorError::BadAnsible { path: named.clone(), reason };
-        let named_absolute = std::path::absolute(&named).map_err(|error| bad(error.to_string()))?;
+        Toolchain::at(&named).await
+    }
+
+    /// Asks this `ansible-playbook` what it is.
+    ///
+    /// # Errors
+    /// It does not work.
+    pub async fn at(named: &Path) -> Result<Toolchain, ExecutorError> {
+        let bad = |reason: String| ExecutorError::BadAnsible { path: named.to_owned(), reason };
+        let named_absolute = std::path::absolute(named).map_err(|error| bad(error.to_string()))?;
         let (ansible_playbook, python) =
             match shebang_python(&named_absolute).map_err(|error| bad(error.to_string()))? {
                 Some(python) => (named_absolute, python),
@@ -72,15 +100,30 @@ impl Toolchain {
         let python_path = (!under_prefix).then(|| answer.packages.clone());
         let wanted = [&answer.prefix, &answer.base_prefix, &answer.packages, &ansible_playbook, &answer.executable];
         let paths = shown_paths(wanted.into_iter().map(PathBuf::as_path));
-        Ok(Toolchain { ansible_playbook, python: answer.executable, version: answer.version, paths, python_path })
+        let (python, version, community) = (answer.executable, answer.version, answer.community);
+        Ok(Toolchain { ansible_playbook, python, version, community, paths, python_path })
+    }
+
+    /// Whether Ansible can read a file of variables; else why not.
+    pub(crate) async fn check_variables(&self, file: &Path) -> Result<(), String> {
+        let mut command = vec!["-c".into(), VARIABLES.into(), file.into()];
+        // PyYAML lies where Ansible does.
+        command.extend(self.python_path.iter().map(Into::into));
+        // In front of the reason stands "exit status: 1: ".
+        run(&self.python, command)
+            .await
+            .map(|_| ())
+            .map_err(|said| said.splitn(3, ": ").last().unwrap_or(&said).to_owned())
     }
 }
 
 /// What an executor with these settings would find on this host.
 #[derive(Debug)]
 pub struct Probe {
-    /// The Ansible.
+    /// The `ansible-playbook` that the settings name, or `PATH` has.
     pub ansible: Result<Toolchain, ExecutorError>,
+    /// What serves each version of Ansible that jobs may ask for.
+    pub versions: Vec<(&'static Release, Served)>,
     /// The bubblewrap and the best sandbox it makes; `None` if the settings do without.
     pub bubblewrap: Result<Option<(PathBuf, Features)>, ExecutorError>,
     /// Who refuses a build more processes than it may have.
@@ -92,7 +135,9 @@ pub async fn probe(config: &ExecutorConfig) -> Probe {
     let bubblewrap = find_bubblewrap(config).await;
     let sandbox = bubblewrap.as_ref().ok().and_then(Option::as_ref);
     let wall = wall::look(config.limits.processes.is_some(), &Delegated::look(&config.cgroup), sandbox);
-    Probe { ansible: Toolchain::find(config).await, bubblewrap, wall }
+    let ansible = Toolchain::find(config).await;
+    let versions = versions::served(config, &ansible).await;
+    Probe { ansible, versions, bubblewrap, wall }
 }
 
 /// Finds bubblewrap and lets it make a sandbox, as good a one as it can. `None`: configured to do

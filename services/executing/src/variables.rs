@@ -7,7 +7,7 @@ use gatelog_record::Value;
 use crate::spec::{Nodeset, Variables};
 
 /// The variables of one host, by name.
-pub(crate) type HostVars = BTreeMap<String, Value>;
+pub type HostVars = BTreeMap<String, Value>;
 
 /// Names that would let a job choose how and as whom Ansible runs things.
 const CONNECTION: [&str; 11] = [
@@ -43,7 +43,7 @@ pub(crate) fn refused(name: &str) -> Option<&'static str> {
 
 /// Looks at all names of a job's own variables.
 pub(crate) fn check(variables: &Variables) -> Result<(), String> {
-    let own = [("vars", &variables.vars), ("extra-vars", &variables.extra_vars)];
+    let own = [("include-vars", &variables.included), ("vars", &variables.vars), ("extra-vars", &variables.extra_vars)];
     let groups = variables.group_vars.values().map(|map| ("group-vars", map));
     let hosts = variables.host_vars.values().map(|map| ("host-vars", map));
     for (place, map) in own.into_iter().chain(groups).chain(hosts) {
@@ -63,12 +63,27 @@ pub(crate) fn usable(parent: &HostVars) -> HostVars {
         .collect()
 }
 
-/// The variables of a host, whole values from weak to strong: what parents returned, `vars`, group
-/// `all`, the host's groups by name, `host-vars`, `extra-vars`.
+/// Merges `from` into `into`: maps at every depth, anything else is replaced. Zuul: variables of variants, files and
+/// parents.
+pub fn deep_merge(into: &mut HostVars, from: &HostVars) {
+    for (name, value) in from {
+        match (into.get_mut(name), value) {
+            (Some(Value::Map(below)), Value::Map(added)) => deep_merge(below, added),
+            (Some(slot), _) => *slot = value.clone(),
+            (None, _) => {
+                into.insert(name.clone(), value.clone());
+            }
+        }
+    }
+}
+
+/// The variables of a host, from weak to strong: what parents returned, files and `vars` merged; above them whole values
+/// of group `all`, the host's groups by name, `host-vars`, `extra-vars`.
 pub(crate) fn squash(variables: &Variables, nodeset: &Nodeset, host: &str) -> HostVars {
     let mut all = usable(&variables.parent_data);
+    deep_merge(&mut all, &variables.included);
+    deep_merge(&mut all, &variables.vars);
     let mut put = |map: Option<&HostVars>| all.extend(map.into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())));
-    put(Some(&variables.vars));
     put(variables.group_vars.get("all"));
     let mut groups: Vec<&str> = nodeset
         .groups
@@ -114,6 +129,16 @@ mod tests {
         assert_eq!(squash(&variables, &nodeset, "one"), map("a=parent b=vars c=all d=db e=one f=extra"));
         assert_eq!(squash(&variables, &nodeset, "localhost"), map("a=parent b=vars c=all d=all f=extra"));
         assert_eq!(check(&variables), Ok(()));
+        // Below the groups, maps are merged at every depth.
+        let deep = |name: &str, value: &str| Value::Map(map(&format!("{name}={value} {value}={value}")));
+        let variables = Variables {
+            parent_data: [("m".to_owned(), deep("k", "parent"))].into(),
+            included: [("m".to_owned(), deep("k", "file"))].into(),
+            vars: [("m".to_owned(), deep("k", "vars"))].into(),
+            ..Variables::default()
+        };
+        let merged = Value::Map(map("k=vars parent=parent file=file vars=vars"));
+        assert_eq!(squash(&variables, &nodeset, "localhost"), [("m".to_owned(), merged)].into());
     }
 
     #[test]

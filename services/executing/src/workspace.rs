@@ -1,6 +1,9 @@
 //! Where repositories come from: a contract, so that the executor knows neither mirrors nor merges.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+
+use gatelog_record::Value;
 
 use crate::control::BuildControl;
 use crate::spec::Checkout;
@@ -26,6 +29,18 @@ pub enum WorkspaceError {
         /// What went wrong.
         reason: String,
     },
+    /// What is there cannot be used: trying again will not help.
+    #[error("{path} of project {project} on branch {branch} {reason}")]
+    Unusable {
+        /// Its canonical name.
+        project: String,
+        /// The branch.
+        branch: String,
+        /// The file.
+        path: String,
+        /// What is wrong with it, and the cure.
+        reason: String,
+    },
     /// The build was aborted in the meantime.
     #[error("preparing the workspace was aborted")]
     Aborted,
@@ -36,6 +51,9 @@ pub enum WorkspaceError {
 pub enum Purpose {
     /// The job may do there what it likes: nothing there may be shared with anything else.
     Work,
+    /// The same without a work tree: `HEAD` and all refs are there, and git takes the files for left out on purpose.
+    /// Zuul: `workspace-checkout: false`.
+    WorkWithoutFiles,
     /// Playbooks come from it, and no process of the build can write there: its files may be the
     /// same as somebody else's.
     Playbooks,
@@ -58,4 +76,8 @@ pub trait Workspace: Send + Sync + 'static {
         purpose: Purpose,
         control: &BuildControl,
     ) -> Result<(), WorkspaceError>;
+
+    /// What a YAML file with variables holds in this state of a repository; `None`: there is no such file. Called on a
+    /// blocking thread.
+    fn variables(&self, checkout: &Checkout, path: &str) -> Result<Option<BTreeMap<String, Value>>, WorkspaceError>;
 }

@@ -29,6 +29,7 @@ macro_rules! concat_examples {
     };
 }
 
+pub mod ansible;
 pub mod audit;
 pub mod backup;
 pub mod operators;
@@ -142,6 +143,9 @@ pub enum Command {
     AutoholdDelete(operators::AutoholdDeleteArgs),
     /// Make a token for the API
     CreateAuthToken(operators::CreateAuthTokenArgs),
+    /// The versions of Ansible that jobs may ask for, on an executor's host
+    #[command(subcommand, arg_required_else_help = true)]
+    Ansible(ansible::AnsibleCommand),
     /// Say what this host can do for gatelog, with a cure for each lack
     Doctor(DoctorArgs),
 }
@@ -768,6 +772,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::CreateAuthToken(args) => commands::operators::create_auth_token(&cli.site, args),
         Command::Keys(KeysCommand::ImportTenant(args)) => commands::keys::import_tenant(&cli.site, args),
         Command::Keys(KeysCommand::ShowTenant(args)) => commands::keys::show_tenant(&cli.site, args),
+        Command::Ansible(command) => commands::ansible::run(&cli.site, command),
         Command::Doctor(args) => commands::doctor::run(&cli.site, args),
     }
 }

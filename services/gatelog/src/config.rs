@@ -4,17 +4,20 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use gatelog_executing::{ByteSize, CgroupSetting, CountLimit, ExecutorConfig, Limits, SandboxMode, SizeLimit};
+use gatelog_executing::ByteSize;
 use serde::Deserialize;
 
 mod audit;
 mod auth;
+mod executor;
+mod scheduler;
 mod stop;
 
 pub use audit::AuditSection;
 pub use auth::{AuthConfig, AuthDriver};
+pub use executor::ExecutorSection;
+pub use scheduler::SchedulerSection;
 pub use stop::{SigtermMethod, StopSection};
 
 /// The file's name in a site's directory.
@@ -41,6 +44,9 @@ pub struct SiteConfig {
     /// The API.
     #[serde(default)]
     pub web: WebConfig,
+    /// What the process decides for all tenants that has the role `scheduler`.
+    #[serde(default)]
+    pub scheduler: SchedulerSection,
     /// Where builds run.
     #[serde(default)]
     pub executor: ExecutorSection,
@@ -114,179 +120,6 @@ fn default_listen() -> SocketAddr {
 impl Default for WebConfig {
     fn default() -> Self {
         WebConfig { listen: default_listen(), root: None, streams: default_streams() }
-    }
-}
-
-/// Where builds run.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct ExecutorSection {
-    /// How many builds run at once.
-    #[serde(default = "default_slots")]
-    pub slots: u32,
-    /// `ansible-playbook`; found on PATH or by `GATELOG_ANSIBLE_PLAYBOOK` if not set.
-    #[serde(default)]
-    pub ansible_playbook: Option<PathBuf>,
-    /// The labels of nodes its local cloud makes.
-    #[serde(default = "default_labels")]
-    pub labels: Vec<String>,
-    /// Run builds without bubblewrap. Only for hosts where nothing runs that is not trusted.
-    #[serde(default)]
-    pub unsandboxed: bool,
-    /// Memory of all processes of a build together, such as `"4G"`, or `"none"`; three quarters of the host's memory
-    /// divided by `slots` if not set.
-    #[serde(default)]
-    pub job_memory: Option<SizeLimit>,
-    /// Processes and threads of a build, or `"none"`.
-    #[serde(default = "default_job_pids")]
-    pub job_pids: CountLimit,
-    /// What a build keeps on disk, or `"none"`; more is `DISK_FULL`.
-    #[serde(default = "default_job_disk")]
-    pub job_disk: SizeLimit,
-    /// What fits into each of `/tmp`, `/var/tmp`, `/run` and `/dev/shm` of a build, which lie in memory, or `"none"`.
-    #[serde(default = "default_job_tmp")]
-    pub job_tmp: SizeLimit,
-    /// What a build writes to its console; one that writes more fails.
-    #[serde(default = "default_job_output")]
-    pub job_output: ByteSize,
-    /// What a build writes to its console in a second; one that writes faster waits.
-    #[serde(default = "default_job_output_rate")]
-    pub job_output_rate: ByteSize,
-    /// Seconds that pre-run and run take together at most, also for jobs that allow themselves more or name none.
-    #[serde(default = "default_job_timeout")]
-    pub job_timeout: u64,
-    /// Where the kernel keeps the limits of builds: `"auto"` (the control group gatelog is in, if it was delegated),
-    /// `"off"` (a watch in gatelog keeps them), or a delegated directory of a cgroup2 file system.
-    #[serde(default = "default_cgroup")]
-    pub cgroup: String,
-    /// Where other processes of the site get consoles from. Port 0 takes a free one. Only with `[log.kafka]`.
-    #[serde(default = "default_console_listen")]
-    pub listen: SocketAddr,
-    /// How other processes reach that, `host:port`; the address it listens on if not set.
-    #[serde(default)]
-    pub address: Option<String>,
-}
-
-fn default_job_pids() -> CountLimit {
-    CountLimit(Limits::default().processes)
-}
-
-fn default_job_disk() -> SizeLimit {
-    SizeLimit(Limits::default().disk_bytes)
-}
-
-fn default_job_tmp() -> SizeLimit {
-    SizeLimit(Limits::default().tmp_bytes)
-}
-
-fn default_job_output() -> ByteSize {
-    ByteSize(Limits::default().console_bytes)
-}
-
-fn default_job_output_rate() -> ByteSize {
-    ByteSize(Limits::default().console_rate)
-}
-
-fn default_job_timeout() -> u64 {
-    Limits::default().run.as_secs()
-}
-
-fn default_cgroup() -> String {
-    "auto".into()
-}
-
-fn default_console_listen() -> SocketAddr {
-    SocketAddr::from(([127, 0, 0, 1], 0))
-}
-
-fn default_labels() -> Vec<String> {
-    vec!["sandbox".into()]
-}
-
-fn default_slots() -> u32 {
-    2
-}
-
-impl Default for ExecutorSection {
-    fn default() -> Self {
-        ExecutorSection {
-            slots: default_slots(),
-            ansible_playbook: None,
-            labels: default_labels(),
-            unsandboxed: false,
-            job_memory: None,
-            job_pids: default_job_pids(),
-            job_disk: default_job_disk(),
-            job_tmp: default_job_tmp(),
-            job_output: default_job_output(),
-            job_output_rate: default_job_output_rate(),
-            job_timeout: default_job_timeout(),
-            cgroup: default_cgroup(),
-            listen: default_console_listen(),
-            address: None,
-        }
-    }
-}
-
-impl ExecutorSection {
-    /// What the executor is opened with, for a site in this directory.
-    pub fn settings(&self, site: &Path) -> ExecutorConfig {
-        let mut settings = ExecutorConfig::new(site.join("builds"), site.join("logs"));
-        let from_environment = || std::env::var_os("GATELOG_ANSIBLE_PLAYBOOK").map(PathBuf::from);
-        settings.ansible_playbook = self.ansible_playbook.clone().or_else(from_environment);
-        if self.unsandboxed {
-            settings.sandbox = SandboxMode::Unsandboxed;
-        }
-        let share = || {
-            let total = gatelog_executing::host_memory().map(|(total, _)| total);
-            total.map_or(Limits::default().memory_bytes, |total| Some(Limits::memory_share(total, self.slots)))
-        };
-        settings.limits = Limits {
-            memory_bytes: self.job_memory.map_or_else(share, |limit| limit.0),
-            processes: self.job_pids.0,
-            disk_bytes: self.job_disk.0,
-            tmp_bytes: self.job_tmp.0,
-            console_bytes: self.job_output.0,
-            console_rate: self.job_output_rate.0,
-            run: Duration::from_secs(self.job_timeout),
-            ..Limits::default()
-        };
-        settings.cgroup = match self.cgroup.as_str() {
-            "auto" => CgroupSetting::Auto,
-            "off" => CgroupSetting::Off,
-            path => CgroupSetting::At(path.into()),
-        };
-        settings
-    }
-
-    /// What does not go together, and the cure.
-    fn contradiction(&self) -> Option<(String, String)> {
-        if !matches!(self.cgroup.as_str(), "auto" | "off") && !self.cgroup.starts_with('/') {
-            return Some((
-                format!("cgroup = {:?} under [executor] is no place for control groups", self.cgroup),
-                "set it to \"auto\", \"off\" or an absolute directory such as \"/sys/fs/cgroup/gatelog\"".to_owned(),
-            ));
-        }
-        let least = [
-            ("job-memory", self.job_memory.and_then(|limit| limit.0), 64 << 20),
-            ("job-pids", self.job_pids.0, 32),
-            ("job-disk", self.job_disk.0, 1 << 20),
-            ("job-tmp", self.job_tmp.0, 1 << 20),
-            ("job-timeout", Some(self.job_timeout), 1),
-            ("job-output", Some(self.job_output.0), 64 << 10),
-            ("job-output-rate", Some(self.job_output_rate.0), 64 << 10),
-        ];
-        let (key, value, least) = least
-            .into_iter()
-            .find_map(|(key, value, least)| value.filter(|value| *value < least).map(|value| (key, value, least)))?;
-        let (value, needed) = match key {
-            "job-pids" | "job-timeout" => (value.to_string(), least.to_string()),
-            _ => (ByteSize(value).to_string(), ByteSize(least).to_string()),
-        };
-        Some((
-            format!("{key} = {value} under [executor] is less than Ansible itself needs"),
-            format!("set it to {needed} or more"),
-        ))
     }
 }
 
@@ -435,7 +268,7 @@ impl SiteConfig {
             let cure = "use 1 to 100 characters without spaces".to_owned();
             return Some((format!("name = {name:?} cannot name a process"), cure));
         }
-        if let Some(found) = self.executor.contradiction() {
+        if let Some(found) = self.scheduler.contradiction().or_else(|| self.executor.contradiction()) {
             return Some(found);
         }
         if let Some(found) = auth::contradiction(&self.auth) {
@@ -469,6 +302,10 @@ impl SiteConfig {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use gatelog_executing::{CgroupSetting, Limits};
+
     use super::*;
 
     #[test]

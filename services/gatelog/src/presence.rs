@@ -71,8 +71,18 @@ pub struct Component {
     pub paused: Vec<Role>,
     /// How many builds it runs at once.
     pub slots: u32,
+    /// The zone of its executor.
+    #[serde(default)]
+    pub zone: Option<String>,
+    /// Whether that also runs builds that are for no zone.
+    #[serde(default = "yes")]
+    pub allow_unzoned: bool,
     /// When it was started, in microseconds since 1970, by its own clock.
     pub started_at: i64,
+}
+
+fn yes() -> bool {
+    true
 }
 
 impl Component {
@@ -98,6 +108,8 @@ impl Component {
             draining: false,
             paused: Vec::new(),
             slots: number("slots"),
+            zone: text("zone"),
+            allow_unzoned: told["allow_unzoned"].as_bool().unwrap_or(true),
             started_at: told["started_at"].as_i64().unwrap_or_default(),
         }
     }
@@ -317,6 +329,8 @@ mod tests {
             draining: false,
             paused: Vec::new(),
             slots: 0,
+            zone: None,
+            allow_unzoned: true,
             started_at: 0,
         }
     }

@@ -224,6 +224,8 @@ impl Server {
             draining: false,
             paused: Vec::new(),
             slots: 0,
+            zone: None,
+            allow_unzoned: true,
             started_at: started_at.0,
         };
         let process = Process {

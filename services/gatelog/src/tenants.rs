@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use gatelog_effects::connection::{Connections, chain};
 use gatelog_event_log::{Blobs, Log, LogError};
+use gatelog_executing::environments::DEFAULT_RELEASE;
 use gatelog_record::draft::gate::TenantLoaded;
 use gatelog_record::draft::intake::TenantFile;
 use gatelog_record::input::IntakeInput;
 use gatelog_record::{BlobHash, InputId, InputRecord, Stream, codec};
 use gatelog_rules_config::tenant::TenantSpec;
-use gatelog_rules_config::{Problem, Severity, check_sources, parse_tenant_file};
+use gatelog_rules_config::{Problem, Severity, check_sources, parse_tenant_file_with};
 use gatelog_rules_gate::{routed_projects, tenant_settings};
 
 /// Why the tenant file cannot be used.
@@ -83,9 +84,11 @@ impl Fresh {
     }
 }
 
-/// Reads the tenant file, and compares it with the newest on the intake (`newest`: its version and blob).
+/// Reads the tenant file, and compares it with the newest on the intake (`newest`: its version and blob). Jobs of tenants
+/// that name no version of Ansible get `default_ansible`.
 pub fn load(
     path: &Path,
+    default_ansible: &str,
     connections: &Connections,
     blobs: &dyn Blobs,
     newest: Option<(u64, BlobHash)>,
@@ -93,7 +96,7 @@ pub fn load(
 ) -> Result<Loaded, TenantFileError> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|source| TenantFileError::Read { path: name.clone(), source })?;
-    let (specs, mut problems) = parse_tenant_file(&text);
+    let (specs, mut problems) = parse_tenant_file_with(&text, default_ansible);
     let drivers: BTreeMap<String, String> =
         connections.iter().map(|(name, connection)| (name.clone(), connection.driver().to_owned())).collect();
     problems.extend(check_sources(&text, &drivers));
@@ -108,7 +111,11 @@ pub fn load(
     }
     let failed = |error: &dyn std::error::Error| TenantFileError::Keep(chain(error));
     let included = read_included(path, &specs);
-    // A change of a file that is included is a change of the tenant file.
+    // A change of a file that is included is a change of the tenant file, and so is one of the site's default version.
+    let text = match default_ansible {
+        DEFAULT_RELEASE => text,
+        other => format!("{text}\n# default-ansible-version: {other}"),
+    };
     let whole = included.iter().fold(text, |whole, (name, text)| format!("{whole}\n# {name}\n{text}"));
     let file = blobs.put(whole.as_bytes()).map_err(|error| failed(&error))?;
     if newest.is_some_and(|(_, known)| known == file) {

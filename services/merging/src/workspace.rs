@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use git2::build::CheckoutBuilder;
-use git2::{Oid, Repository};
+use git2::{IndexEntry, IndexEntryExtendedFlag, IndexEntryFlag, Oid, Repository};
 
 use crate::error::MergeError;
 use crate::files::find_commit;
@@ -54,6 +54,8 @@ pub struct WorkspaceRequest {
     pub branches: BTreeMap<String, BranchState>,
     /// How to get the objects.
     pub sharing: ObjectSharing,
+    /// Whether the files are written; without, git takes all of them for left out on purpose.
+    pub files: bool,
 }
 
 impl Mirrors {
@@ -141,6 +143,9 @@ impl Mirrors {
         let repo =
             Repository::open(destination).and_then(|repo| sealed::seal(&self.config.root, repo)).map_err(wrap)?;
         let commit = find_commit(&repo, project, &request.commit)?;
+        if !request.files {
+            return leave_files_out(&repo, commit).map_err(wrap);
+        }
         let tree = repo.find_object(commit, None).map_err(wrap)?;
         repo.checkout_tree(&tree, Some(CheckoutBuilder::new().force())).map_err(wrap)
     }
@@ -194,6 +199,19 @@ impl Mirrors {
         }
         Ok(refs)
     }
+}
+
+/// An index that has all files of a commit and says of each that the work tree is without it, as a sparse checkout does.
+fn leave_files_out(repo: &Repository, commit: Oid) -> Result<(), git2::Error> {
+    let mut index = repo.index()?;
+    index.read_tree(&repo.find_commit(commit)?.tree()?)?;
+    let entries: Vec<IndexEntry> = index.iter().collect();
+    for mut entry in entries {
+        entry.flags |= IndexEntryFlag::EXTENDED.bits();
+        entry.flags_extended |= IndexEntryExtendedFlag::SKIP_WORKTREE.bits();
+        index.add(&entry)?;
+    }
+    index.write()
 }
 
 /// Branches and tags by their whole names. Not `refs/*`: a mirror keeps a ref for each commit it ever

@@ -51,6 +51,7 @@ fn child() {
                         commit: done.branches[0].commit.clone(),
                         branches: BTreeMap::new(),
                         sharing: ObjectSharing::Link,
+                        files: true,
                     };
                     mirrors.clone_workspace(&asked).unwrap();
                     mirrors.release(&project, &id).unwrap();

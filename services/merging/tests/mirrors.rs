@@ -241,6 +241,7 @@ fn workspace(project: &ProjectKey, destination: &Path, commit: &str) -> Workspac
         commit: commit.to_owned(),
         branches: BTreeMap::new(),
         sharing: ObjectSharing::Copy,
+        files: true,
     }
 }
 
@@ -280,6 +281,13 @@ fn a_workspace_shows_the_change_under_test_and_leads_nowhere() {
         let error = site.mirrors.clone_workspace(&asked).unwrap_err();
         assert!(matches!(error, MergeError::DestinationTaken { .. }), "{error}");
     }
+    // Without files it is the same repository, and git does not take them for deleted.
+    let place = site.dir.path().join("src-without-files");
+    let asked = WorkspaceRequest { files: false, ..workspace(&project, &place, &done.items[1].commit) };
+    site.mirrors.clone_workspace(&asked).unwrap();
+    assert_eq!(fs::read_dir(&place).unwrap().count(), 1, "only .git");
+    assert_eq!(git(&place, &["status", "--porcelain"]), "");
+    assert_eq!(git(&place, &["show", "HEAD:two"]), "2");
 }
 
 #[test]

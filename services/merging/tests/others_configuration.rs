@@ -48,6 +48,7 @@ fn story() {
         commit: done.branches[0].commit.clone(),
         branches: BTreeMap::new(),
         sharing: ObjectSharing::Copy,
+        files: true,
     };
     site.mirrors.clone_workspace(&asked).unwrap();
     let files = site.dir.path().join("files");

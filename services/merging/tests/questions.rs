@@ -140,6 +140,7 @@ fn all_jobs_of_a_buildset_see_one_state_whatever_is_pushed_since() {
         commit: commit.clone(),
         branches,
         sharing: ObjectSharing::Copy,
+        files: true,
     };
     site.mirrors.clone_frozen_workspace(&asked, &state[&library]).unwrap();
     assert_eq!(
@@ -208,6 +209,7 @@ fn submodules_are_merged_by_what_they_name_and_never_followed() {
             commit: commit.clone(),
             branches: BTreeMap::new(),
             sharing: ObjectSharing::Copy,
+            files: true,
         };
         site.mirrors.clone_workspace(&asked).unwrap();
         assert_eq!(git(&place, &["status", "--porcelain"]), "");

@@ -156,7 +156,7 @@ pub(crate) async fn components(app: Arc<App>) -> Result<Response, ApiError> {
 
 /// Zuul: `hostname`, `state`, `version`; the rest is gatelog's.
 fn told(component: &Component) -> Value {
-    json!({
+    let mut told = json!({
         "hostname": component.name,
         "state": component.state.name(),
         "version": component.version,
@@ -165,7 +165,11 @@ fn told(component: &Component) -> Value {
         "roles": component.roles,
         "started_ms": ms(component.started_at),
         "last_sign_ms": u64::try_from(component.last_sign.as_millis()).unwrap_or(u64::MAX),
-    })
+    });
+    if let (Some(zone), Some(map)) = (&component.zone, told.as_object_mut()) {
+        map.insert("zone".into(), json!(zone));
+    }
+    told
 }
 
 /// `build/{uuid}/leases`: what each attempt asked for, waited for and got.

@@ -216,6 +216,8 @@ pub struct Component {
     pub version: String,
     /// The newest level of records that it knows; 0 of one that does not say.
     pub level: u32,
+    /// The zone of its executor, if it has one and is in one.
+    pub zone: Option<String>,
     /// When it was started, by its own clock.
     pub started_at: Timestamp,
     /// How long ago it gave its last sign.

@@ -50,7 +50,7 @@ impl Site {
         site.write(
             "gatelog.toml",
             &format!(
-                "[web]\nlisten = \"127.0.0.1:0\"\n[executor]\nslots = 2\n[log]\nrung-every = 25\n\
+                "[web]\nlisten = \"127.0.0.1:0\"\n[executor]\nslots = 2\nansible-any-version = true\n[log]\nrung-every = 25\n\
                  [connection.forge]\ndriver = \"git\"\nroot = \"forge\"\ncanonical-hostname = \"{HOST}\"\npoll-ms = 300\n"
             ),
         );

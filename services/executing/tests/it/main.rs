@@ -1,10 +1,14 @@
 //! Builds as a user sees them, with real Ansible in real bubblewrap.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
+mod content;
 mod early;
 mod hostile;
 mod secrets;
 mod site;
+mod ssh;
+mod streams;
+mod versions;
 
 use std::path::Path;
 use std::time::Duration;
@@ -90,7 +94,7 @@ async fn a_good_build_runs_nested_sees_the_tested_state_and_returns_data() {
     - command: test ignore = this
       ignore_errors: true
     - zuul_return:
-        data: {colour: red, deep: {one: 1}, zuul: {artifacts: [{name: docs, url: docs/}, {name: broken}]}}
+        data: {colour: red, deep: {one: 1}, zuul: {artifacts: [{name: docs, url: docs/}], log_url: "https://logs.example.org/1"}}
         secret_data: {password: canary-returned}
     - zuul_return:
         data: {deep: {two: 2}, zuul: {artifacts: [{name: image, url: image/}]}}
@@ -168,14 +172,16 @@ async fn a_good_build_runs_nested_sees_the_tested_state_and_returns_data() {
     let expected = serde_json::json!({
         "colour": "red",
         "deep": {"one": 1, "two": 2},
-        "zuul": {"artifacts": [
-            {"name": "docs", "url": "docs/"}, {"name": "broken"}, {"name": "image", "url": "image/"}
-        ]}
+        "zuul": {
+            "artifacts": [{"name": "image", "url": "image/"}, {"name": "docs", "url": "docs/"}],
+            "log_url": "https://logs.example.org/1",
+        }
     });
     assert_eq!(outcome.returned.data, Value::from_json(&expected));
     let secret = serde_json::json!({"password": "canary-returned", "token": "canary-returned"});
     assert_eq!(outcome.returned.secret_data, Value::from_json(&secret));
-    assert_eq!(outcome.returned.artifacts().len(), 2, "one without a URL is none");
+    let image = serde_json::json!({"name": "image", "url": "https://logs.example.org/1/image/"});
+    assert_eq!(outcome.returned.artifacts()[0], Value::from_json(&image));
     assert_eq!((outcome.warnings, outcome.failing_task), (Vec::new(), None));
     let mut kept = Vec::new();
     files_below(&outcome.log_dir, &mut kept);
@@ -355,32 +361,13 @@ async fn without_a_sandbox_strays_are_found_and_an_unreachable_node_is_a_reason_
     }
     let Some(site) = Site::open("unsandboxed builds", site::unsandboxed).await else { return };
     let app = site.commit("org/app", &[("app.txt", "app")]);
-    let config = site.commit(
-        "config",
-        &[(
-            "run.yaml",
-            &play(
-                "    - shell: setsid nohup sleep NAP >/dev/null 2>&1 &\n    - shell: readlink -f {{ zuul.executor.log_root }}/job-output.txt\n      when: ansible_connection == 'local'\n",
-            ).replace("NAP", &nap(70)),
-        )],
-    );
+    let tasks = "    - shell: setsid nohup sleep NAP >/dev/null 2>&1 &\n    - shell: readlink -f {{ zuul.executor.log_root }}/job-output.txt\n    - add_host: {name: far, ansible_host: 127.0.0.1, ansible_port: 1, ansible_connection: ssh}\n- hosts: far\n  gather_facts: false\n  tasks:\n    - command: 'true'\n";
+    let config = site.commit("config", &[("run.yaml", &play(tasks).replace("NAP", &nap(70)))]);
     let mut spec = site.spec(&config, &app, &[(Phase::Run, "run.yaml", 0)]);
-    let node = |name: &str, connection: Connection| NodeSpec { name: name.into(), connection, ..NodeSpec::default() };
     let home = site.folder.path().join("node");
     std::fs::create_dir(&home).unwrap();
-    spec.nodeset.nodes = vec![
-        node("near", Connection::Local { dir: home.to_string_lossy().into_owned() }),
-        node(
-            "far",
-            Connection::Remote {
-                plugin: "ssh".into(),
-                host: "127.0.0.1".into(),
-                port: Some(1),
-                user: None,
-                python: None,
-            },
-        ),
-    ];
+    let connection = Connection::Local { dir: home.to_string_lossy().into_owned() };
+    spec.nodeset.nodes = vec![NodeSpec { name: "near".into(), connection, ..NodeSpec::default() }];
     let (outcome, text) = site.run(spec).await;
     assert_eq!(outcome.result, BuildResult::Retry(RetryCause::Unreachable), "{text}");
     assert_eq!(outcome.detail.as_deref(), Some("cannot reach far"));

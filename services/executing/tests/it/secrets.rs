@@ -106,7 +106,7 @@ async fn a_playbook_with_secrets_sees_frozen_variables_whatever_was_set_before_i
 async fn names_that_cannot_be_variables_are_left_out_of_data_and_of_secret_data_alike() {
     let Some(site) = Site::open("returned names", |_| {}).await else { return };
     let app = site.commit("org/app", &[("app.txt", "app")]);
-    let returns = "    - zuul_return:\n        data: {good: fine, bad-name: one, ansible_ssh_executable: evil, zuul: {log_url: x}}\n        \
+    let returns = "    - zuul_return:\n        data: {good: fine, bad-name: one, ansible_ssh_executable: evil, zuul: {log_url: \"https://x\"}}\n        \
                    secret_data: {password: canary-returned, worse-name: canary-bad, ansible_shell_executable: canary-evil}\n";
     let child = tell(
         "good={{ good }} secret={{ password | length }} bad={{ 'bad-name' in vars }} worse={{ 'worse-name' in vars }} \

@@ -1,5 +1,6 @@
 //! A small site for tests: real git repositories, real Ansible, a real sandbox.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use gatelog_executing::{
     BuildControl, BuildOutcome, BuildSpec, Executor, ExecutorConfig, ExecutorError, Purpose, SandboxMode, Workspace,
     WorkspaceError,
 };
-use gatelog_record::{BuildId, BuildsetId};
+use gatelog_record::{BuildId, BuildsetId, Value};
 
 pub const HOST: &str = "git.example.org";
 
@@ -38,7 +39,7 @@ impl Workspace for GitWorkspace {
         &self,
         checkout: &Checkout,
         place: &Path,
-        _: Purpose,
+        purpose: Purpose,
         _: &BuildControl,
     ) -> Result<(), WorkspaceError> {
         let origin = self.origin.join(&checkout.project.name);
@@ -51,10 +52,24 @@ impl Workspace for GitWorkspace {
         }
         git(&self.origin, &["clone", "-q", "--no-checkout", &origin.to_string_lossy(), &place.to_string_lossy()]);
         git(place, &["checkout", "-q", "-B", &checkout.name, &checkout.commit]);
+        if purpose == Purpose::WorkWithoutFiles {
+            git(place, &["sparse-checkout", "set", "--no-cone", "!/*"]);
+        }
         let previous = checkout.previous.as_ref().unwrap_or(&checkout.commit);
         git(place, &["update-ref", &format!("refs/remotes/origin/{}", checkout.name), previous]);
         git(place, &["remote", "set-url", "origin", "file:///dev/null"]);
         Ok(())
+    }
+
+    /// Files of variables are JSON here, which is YAML too.
+    fn variables(&self, checkout: &Checkout, path: &str) -> Result<Option<BTreeMap<String, Value>>, WorkspaceError> {
+        let origin = self.origin.join(&checkout.project.name);
+        let file = format!("{}:{path}", checkout.commit);
+        if git(&origin, &["ls-tree", "--name-only", &checkout.commit, path]).is_empty() {
+            return Ok(None);
+        }
+        let json: serde_json::Value = serde_json::from_str(&git(&origin, &["show", &file])).unwrap();
+        Ok(Value::from_json(&json).as_map().cloned())
     }
 }
 
@@ -86,7 +101,7 @@ impl Site {
             std::fs::write(file, content).unwrap();
         }
         git(&place, &["add", "."]);
-        git(&place, &["commit", "-q", "-m", "change"]);
+        git(&place, &["commit", "-q", "--allow-empty", "-m", "change"]);
         git(&place, &["rev-parse", "HEAD"])
     }
 
@@ -116,6 +131,8 @@ pub fn workspace(folder: &Path) -> Arc<GitWorkspace> {
 pub async fn open_executor(what: &str, folder: &Path, change: impl FnOnce(&mut ExecutorConfig)) -> Option<Executor> {
     let mut config = ExecutorConfig::new(folder.join("executor"), folder.join("logs"));
     config.ansible_playbook = std::env::var_os("GATELOG_ANSIBLE_PLAYBOOK").map(PathBuf::from);
+    // Whatever Ansible this host has will do, but where a test is about versions.
+    config.ansible_any_version = true;
     config.limits.kill_grace = Duration::from_millis(500);
     change(&mut config);
     match Executor::open(config).await {
@@ -137,6 +154,8 @@ pub fn spec(number: u8, config: &str, app: &str, playbooks: &[(Phase, &str, u32)
         trusted: true,
         nesting_level: *level,
         secrets: SecretVars::default(),
+        roles: Vec::new(),
+        cleanup: false,
     };
     let item = RefSpec {
         project: project.clone(),
@@ -152,7 +171,7 @@ pub fn spec(number: u8, config: &str, app: &str, playbooks: &[(Phase, &str, u32)
         attempt: 1,
         max_attempts: 3,
         buildset: BuildsetId([9; 16]),
-        event_id: "e1".into(),
+        event_id: Some("e1".into()),
         tenant: "demo".into(),
         pipeline: PipelineSpec { name: "check".into(), post_review: false },
         job: JobSpec {
@@ -162,6 +181,8 @@ pub fn spec(number: u8, config: &str, app: &str, playbooks: &[(Phase, &str, u32)
             ..JobSpec::default()
         },
         items: vec![item.clone()],
+        build_refs: vec![item.clone()],
+        buildset_refs: vec![item.clone()],
         item,
         projects: vec![WorkspaceProject {
             checkout: checkout("org/app", app),
@@ -171,6 +192,7 @@ pub fn spec(number: u8, config: &str, app: &str, playbooks: &[(Phase, &str, u32)
         playbooks: playbooks.iter().map(playbook).collect(),
         nodeset: Nodeset::default(),
         variables: Variables::default(),
+        include_vars: Vec::new(),
         artifacts: Vec::new(),
         ssh_keys: Vec::new(),
     }

@@ -59,6 +59,9 @@ fn render(document: &Json, style: Style, now_ms: i64) -> Vec<String> {
             if let (Some(used), Some(slots)) = (one["used"].as_u64(), one["slots"].as_u64()) {
                 notes.push(format!("{used} of {slots} slots in use"));
             }
+            if let Some(zone) = one["zone"].as_str() {
+                notes.push(format!("zone {}", clean(zone)));
+            }
             if one["pause"].is_object() {
                 notes.push(paused(&one["pause"], now_ms));
             }

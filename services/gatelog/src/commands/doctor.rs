@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gatelog_executing::{
-    ByteSize, Delegated, ExecutorError, Features, Limits, NoCgroup, NoWall, Probe, Wall, host_memory,
+    ByteSize, Delegated, ExecutorError, Features, Limits, NoCgroup, NoWall, Probe, Release, Served, Wall, host_memory,
 };
 use gatelog_log_kafka::FindingKind;
 use serde::Serialize;
@@ -19,7 +19,7 @@ use serde_json::json;
 use super::failure::{Code, Failure};
 use super::output::Output;
 use crate::cli::{DoctorArgs, SiteArgs};
-use crate::config::{ConnectionConfig, ExecutorSection, FILE, SiteConfig};
+use crate::config::{ConnectionConfig, ExecutorSection, FILE, SchedulerSection, SiteConfig};
 use crate::logs::{self, SitePaths};
 use crate::show::{Paint, Style, clean};
 
@@ -137,8 +137,16 @@ pub struct Facts {
     pub limits: Limits,
     /// bubblewrap.
     pub sandbox: SandboxFacts,
-    /// Ansible, its version and Python; or why it is none.
+    /// The named `ansible-playbook`, its version and Python; or why it is none.
     pub ansible: Result<(PathBuf, String, PathBuf), String>,
+    /// Whether the settings name it; else it was only looked for on PATH.
+    pub ansible_named: bool,
+    /// What serves each version of Ansible that jobs may ask for.
+    pub releases: Vec<(&'static Release, Served)>,
+    /// The version that jobs get where nobody says otherwise.
+    pub default_release: String,
+    /// What is wrong with the paths that the settings show to builds, and the cure.
+    pub paths: Option<(String, String)>,
     /// git's version.
     pub git: Option<String>,
     /// Whether the forge needs git.
@@ -243,7 +251,7 @@ fn render(about: &str, findings: &[Finding], style: Style) -> Vec<String> {
             Level::Warning => ("warning", Paint::Yellow),
             Level::Lack => ("LACK   ", Paint::Red),
         };
-        lines.push(format!("  {}  {:<14}  {}", style.paint(colour, word), finding.check, clean(&finding.found)));
+        lines.push(format!("  {}  {:<15}  {}", style.paint(colour, word), finding.check, clean(&finding.found)));
         if let Some(cure) = &finding.cure {
             let marker = style.paint(Paint::Blue, "cure:");
             lines.extend(wrapped(&clean(cure), 80).iter().enumerate().map(|(at, part)| match at {
@@ -311,6 +319,8 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     all.extend(kafka(facts));
     all.push(sandbox(facts));
     all.push(ansible(facts));
+    all.extend(facts.releases.iter().map(|(release, served)| release_of(facts, release, served)));
+    all.extend(facts.paths.iter().map(|(found, cure)| not_ok(Level::Lack, ("executor", "paths"), found, cure)));
     all.push(groups(facts));
     all.push(wall(facts));
     all.push(memory(facts));
@@ -456,7 +466,12 @@ fn sandbox(facts: &Facts) -> Finding {
 fn ansible(facts: &Facts) -> Finding {
     let at = ("executor", "ansible");
     let cure = "install ansible-core 2.16 or later (python3 -m venv DIR && DIR/bin/pip install ansible-core) and name DIR/bin/ansible-playbook as ansible-playbook of [executor]";
+    let installed = |(_, served): &(&Release, Served)| matches!(served, Served::Environment(..));
     match &facts.ansible {
+        // Nobody named one, and versions are installed: nothing is lacking.
+        Err(_) if !facts.ansible_named && facts.releases.iter().any(installed) => {
+            ok("executor", "ansible", "only the versions below")
+        }
         Err(reason) => not_ok(Level::Lack, at, reason, cure),
         Ok((path, version, python)) => {
             let found = format!("ansible-core {version} ({}), Python {}", path.display(), python.display());
@@ -470,6 +485,37 @@ fn ansible(facts: &Facts) -> Finding {
             }
             ok("executor", "ansible", found)
         }
+    }
+}
+
+/// A version that jobs may ask for. Without the default one no job runs that does not ask for another.
+fn release_of(facts: &Facts, release: &Release, served: &Served) -> Finding {
+    const AT: (&str, &str) = ("executor", "ansible version");
+    let (version, is_default) = (release.version, release.version == facts.default_release);
+    let lack = if is_default { Level::Lack } else { Level::Warning };
+    let cure = format!("run `gatelog ansible install {version}`");
+    match served {
+        Served::Environment(ansible, toolchain) => {
+            let place = toolchain.ansible_playbook.display();
+            ok(AT.0, AT.1, format!("{version}: {ansible}, ansible-core {} ({place})", toolchain.version))
+        }
+        Served::Named => {
+            let found = format!(
+                "{version}: not installed; the ansible-playbook above runs its jobs, with what collections it has"
+            );
+            ok(AT.0, AT.1, found)
+        }
+        Served::Substitute => {
+            let found = format!(
+                "{version}: not installed; the ansible-playbook above runs its jobs, although it is another version"
+            );
+            not_ok(Level::Warning, AT, found, cure)
+        }
+        Served::Nothing(None) => {
+            let found = format!("{version}: not installed; builds of jobs that ask for it end ERROR");
+            not_ok(lack, AT, found, cure)
+        }
+        Served::Nothing(Some(reason)) => not_ok(lack, AT, format!("{version}: {reason}"), cure),
     }
 }
 
@@ -610,6 +656,9 @@ impl Facts {
             let findings = gatelog_log_kafka::check(logs::kafka(section, Vec::new()));
             (section.brokers.clone(), findings.into_iter().map(|one| (one.kind, one.what, one.cure)).collect())
         });
+        let paths = config.as_ref().map(|config| SitePaths::new(&place, config));
+        let private = paths.map_or_else(Vec::new, |paths| vec![place.clone(), paths.keys(), paths.blobs()]);
+        let default_release = config.as_ref().map_or_else(SchedulerSection::default, |config| config.scheduler.clone());
         let connections = config.as_ref().map(|config| config.connection.values());
         let has_git_connection =
             connections.is_some_and(|mut all| all.any(|one| matches!(one, ConnectionConfig::Git { .. })));
@@ -628,6 +677,10 @@ impl Facts {
                 .ansible
                 .map(|found| (found.ansible_playbook, found.version, found.python))
                 .map_err(|error| error.to_string()),
+            ansible_named: settings.ansible_playbook.is_some(),
+            releases: probe.versions,
+            default_release: default_release.default_ansible_version,
+            paths: section.unusable_path(&place, &private),
             git: version_of("git"),
             has_git_connection,
             cgroup: Delegated::look(&settings.cgroup),

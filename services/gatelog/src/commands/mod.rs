@@ -1,5 +1,6 @@
 //! The commands that read, and those that ask a server: a module each. What they print goes to stdout, what went wrong to stderr.
 
+pub mod ansible;
 pub mod audit;
 pub mod autohold;
 pub mod backup;

@@ -65,9 +65,17 @@ impl Work {
     }
 }
 
-/// Finds Ansible and bubblewrap, and sweeps what an earlier process left behind.
+/// Checks what the settings name on this host, finds Ansible and bubblewrap, and sweeps what an earlier process left behind.
 pub async fn open(process: &Process) -> Result<Executor, StartError> {
-    let settings = process.config.executor.settings(&process.site);
+    let section = &process.config.executor;
+    let private = [process.site.clone(), process.paths.keys(), process.paths.blobs()];
+    if let Some((message, cure)) = section.unusable_path(&process.site, &private) {
+        return Err(StartError::Part { part: "executor", message: format!("{message}; {cure}") });
+    }
+    if let Some(zone) = &section.zone {
+        tracing::warn!(%zone, "the zone is told to the site's processes, but builds are not yet given out by zone");
+    }
+    let settings = section.settings(&process.site);
     let executor = Executor::open(settings).await.map_err(part("executor"))?;
     let swept = executor.sweep().await.map_err(part("executor"))?;
     if !swept.removed.is_empty() || swept.stray_processes > 0 {
@@ -95,6 +103,8 @@ pub fn start(
     process.signer.change(|own| {
         own.address = Some(address.clone());
         own.slots = slots;
+        own.zone.clone_from(&section.zone);
+        own.allow_unzoned = section.zone.is_none() || section.allow_unzoned;
     });
     let worker = Worker {
         name: process.name.clone(),

@@ -37,7 +37,8 @@ pub fn route(process: &Process, gate: &Host, connections: &Connections) -> Resul
         });
     };
     let file = process.site.join(&process.config.tenant_file);
-    let loaded = tenants::load(&file, connections, &*process.blobs, router.newest(), web_root)?;
+    let default_ansible = &process.config.scheduler.default_ansible_version;
+    let loaded = tenants::load(&file, default_ansible, connections, &*process.blobs, router.newest(), web_root)?;
     for problem in loaded.problems {
         tracing::warn!("{problem}");
     }

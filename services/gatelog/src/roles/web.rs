@@ -82,6 +82,7 @@ pub fn components(signer: &Signer) -> Vec<gatelog_web::Component> {
         },
         paused: component.paused.iter().map(|role| role.name().to_owned()).collect(),
         level: component.level,
+        zone: component.zone,
         silent: age >= SILENT_AFTER,
         name: component.name,
         version: component.version,
@@ -173,6 +174,8 @@ mod tests {
             draining: false,
             paused: Vec::new(),
             slots: 0,
+            zone: None,
+            allow_unzoned: true,
             started_at: 0,
         };
         let far = Signer::new(Arc::clone(&presence) as _, component("far", Role::Launcher));
@@ -206,6 +209,8 @@ mod tests {
             draining: false,
             paused: vec![Role::Merger],
             slots: 0,
+            zone: None,
+            allow_unzoned: true,
             started_at: 7,
         };
         let signer = |component| Signer::new(Arc::clone(&presence) as _, component);

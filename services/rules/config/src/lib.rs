@@ -57,4 +57,6 @@ pub use problem::{Problem, Severity};
 pub use relevant::{Relevant, relevant, relevant_errors};
 pub use shared::Shared;
 pub use tenant::{TenantProject, TenantSettings};
-pub use tenant_file::{check_sources, parse_authorization, parse_tenant_file, parse_tenant_file_as};
+pub use tenant_file::{
+    check_sources, parse_authorization, parse_tenant_file, parse_tenant_file_as, parse_tenant_file_with,
+};

@@ -109,8 +109,26 @@ pub fn parse_tenant_file(text: &str) -> (Vec<TenantSpec>, Vec<Problem>) {
 
 /// The same in one spelling.
 pub fn parse_tenant_file_as(text: &str, spelling: Spelling) -> (Vec<TenantSpec>, Vec<Problem>) {
-    let (tenants, _, problems) = read(text, spelling);
+    let (mut tenants, _, problems) = read(text, spelling);
+    choose_ansible(&mut tenants, &TenantSettings::default().default_ansible_version);
     (tenants, problems)
+}
+
+/// The same as [`parse_tenant_file`] for a site that has a default version of Ansible of its own. Zuul:
+/// `default_ansible_version` of its scheduler.
+pub fn parse_tenant_file_with(text: &str, default_ansible_version: &str) -> (Vec<TenantSpec>, Vec<Problem>) {
+    let (mut tenants, _, problems) = read(text, Spelling::Older);
+    choose_ansible(&mut tenants, default_ansible_version);
+    (tenants, problems)
+}
+
+/// Gives the default version of Ansible to tenants that name none.
+fn choose_ansible(tenants: &mut [TenantSpec], default: &str) {
+    for settings in tenants.iter_mut().map(|tenant| &mut tenant.settings) {
+        if settings.default_ansible_version.is_empty() {
+            default.clone_into(&mut settings.default_ansible_version);
+        }
+    }
 }
 
 /// What the tenant file says about who may do what. Of a tenant with an error nobody may do anything.
@@ -405,7 +423,7 @@ fn tenant(sink: &mut Sink<'_>, entry: &Entry) -> Option<TenantSpec> {
                 Some(text) => text.to_owned(),
                 None => entry.value.to_value().to_string(),
             })
-            .unwrap_or(defaults.default_ansible_version),
+            .unwrap_or_default(),
         allowed_triggers: stanza.texts("allowed-triggers"),
         allowed_reporters: stanza.texts("allowed-reporters"),
         semaphores: stanza.texts("semaphores").unwrap_or_default(),
@@ -454,8 +472,8 @@ fn tenant(sink: &mut Sink<'_>, entry: &Entry) -> Option<TenantSpec> {
         project.exclude_locked_branches = project.exclude_locked_branches.or(locked);
     }
     settings.projects.sort_by_key(|project| !project.trusted);
-    if !ansible::is_supported(&settings.default_ansible_version) {
-        let mark = stanza.entry("default-ansible-version").map_or(stanza.mark, |entry| entry.mark);
+    let given = stanza.entry("default-ansible-version").map(|entry| entry.mark);
+    if let Some(mark) = given.filter(|_| !ansible::is_supported(&settings.default_ansible_version)) {
         let message = format!("Ansible {} of {} is not supported", settings.default_ansible_version, stanza.title());
         let cure = format!("choose one of: {}", ansible::SUPPORTED.join(", "));
         stanza.fail("ansible-version", mark, Some("default-ansible-version"), message, cure);

@@ -587,6 +587,7 @@ async fn who_is_there_is_shown_now_and_not_in_the_past() {
         level: 0,
         version: "0.1.7".into(),
         started_at: Timestamp(0),
+        zone: None,
         last_sign: std::time::Duration::from_secs(95),
         silent: state == ComponentState::Stopped,
     };
@@ -646,6 +647,7 @@ async fn hostile_texts_change_no_element_and_no_attribute_of_any_page() {
                 level: 0,
                 version: text.into(),
                 started_at: Timestamp(0),
+                zone: None,
                 last_sign: std::time::Duration::from_secs(31),
                 silent: state == ComponentState::Stopped,
             })

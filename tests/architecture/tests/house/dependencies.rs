@@ -76,6 +76,7 @@ const TABLE: &[(&str, &[&str], Outside)] = &[
     ("replay", &["log-schema/*", "projectors/*", "services/rules/*", "services/writer"], Any),
     (FEATURES, &[], Any),
     ("tests/kafka-broker", &[], Any),
+    ("tests/ssh-host", &[], Any),
     ("tests/*", &["log-schema/*", "projectors/*", "services/*", "services/*/*", "replay"], Any),
     ("benches", &["log-schema/*", "projectors/*", "services/*", "services/*/*", "replay"], Any),
 ];

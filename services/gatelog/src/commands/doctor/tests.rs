@@ -1,3 +1,5 @@
+use gatelog_executing::environments::RELEASES;
+
 use super::*;
 
 /// A host on which everything is as it should be.
@@ -14,6 +16,10 @@ fn good() -> Facts {
         limits: Limits { memory_bytes: Some(6 << 30), ..Limits::default() },
         sandbox: SandboxFacts { tried: Some(Ok(("/usr/bin/bwrap".into(), Features::ALL))), ..SandboxFacts::default() },
         ansible: Ok(("/opt/ansible/bin/ansible-playbook".into(), "2.18.1".into(), "/opt/ansible/bin/python3".into())),
+        ansible_named: false,
+        releases: vec![(&RELEASES[0], Served::Nothing(None)), (&RELEASES[1], Served::Named)],
+        default_release: "11".into(),
+        paths: None,
         git: Some("git version 2.45.0".into()),
         has_git_connection: true,
         cgroup: Err(NoCgroup {
@@ -49,26 +55,29 @@ fn a_good_host_reads_like_this() {
         "6.12.0, 8 processors, 32 GiB of memory, as an ordinary user\n\
          \n\
          site\n\
-         \x20 ok       configuration   /srv/ci/gatelog.toml\n\
-         \x20 ok       disk            the site in /srv/ci: 200 GiB free\n\
-         \x20 ok       open files      limit 65536\n\
-         \x20 ok       clock           kept by the network\n\
+         \x20 ok       configuration    /srv/ci/gatelog.toml\n\
+         \x20 ok       disk             the site in /srv/ci: 200 GiB free\n\
+         \x20 ok       open files       limit 65536\n\
+         \x20 ok       clock            kept by the network\n\
          \n\
          executor\n\
-         \x20 ok       bubblewrap      /usr/bin/bwrap makes sandboxes\n\
-         \x20 ok       ansible         ansible-core 2.18.1 (/opt/ansible/bin/ansible-playbook), Python /opt/ansible/bin/python3\n\
-         \x20 warning  control groups  switched off; a watch in gatelog ends builds that use too much\n\
+         \x20 ok       bubblewrap       /usr/bin/bwrap makes sandboxes\n\
+         \x20 ok       ansible          ansible-core 2.18.1 (/opt/ansible/bin/ansible-playbook), Python /opt/ansible/bin/python3\n\
+         \x20 warning  ansible version  9: not installed; builds of jobs that ask for it end ERROR\n\
+         \x20          cure: run `gatelog ansible install 9`\n\
+         \x20 ok       ansible version  11: not installed; the ansible-playbook above runs its jobs, with what collections it has\n\
+         \x20 warning  control groups   switched off; a watch in gatelog ends builds that use too much\n\
          \x20          cure: set cgroup = \"auto\" in [executor]\n\
-         \x20 ok       processes       4096 for each build, by a limit on processes, counted for each sandbox\n\
-         \x20 ok       memory          6 GiB for each of 4 builds, of 32 GiB\n\
+         \x20 ok       processes        4096 for each build, by a limit on processes, counted for each sandbox\n\
+         \x20 ok       memory           6 GiB for each of 4 builds, of 32 GiB\n\
          \n\
          merger\n\
-         \x20 ok       git             git version 2.45.0\n\
+         \x20 ok       git              git version 2.45.0\n\
          \n\
          web\n\
-         \x20 ok       port            127.0.0.1:9000 is free\n\
+         \x20 ok       port             127.0.0.1:9000 is free\n\
          \n\
-         Everything works; 1 warning."
+         Everything works; 2 warnings."
     );
     assert_eq!(verdict(&judge(&good())), Code::Ok);
 }
@@ -85,29 +94,32 @@ fn a_bad_host_reads_like_this() {
     let executor = all.split("\nexecutor\n").nth(1).unwrap();
     assert_eq!(
         executor,
-        "\x20 LACK     bubblewrap      it makes no sandbox: exit status: 1: bwrap: setting up uid map: \u{fffd}[2J\n\
+        "\x20 LACK     bubblewrap       it makes no sandbox: exit status: 1: bwrap: setting up uid map: \u{fffd}[2J\n\
          \x20          cure: allow it: `sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or an\n\
          \x20                AppArmor profile for bwrap with `userns,` (Ubuntu 24.04: apt install\n\
          \x20                apparmor-profiles, then link bwrap-userns-restrict into /etc/apparmor.d)\n\
-         \x20 ok       ansible         ansible-core 2.18.1 (/opt/ansible/bin/ansible-playbook), Python /opt/ansible/bin/python3\n\
-         \x20 warning  control groups  switched off; a watch in gatelog ends builds that use too much\n\
+         \x20 ok       ansible          ansible-core 2.18.1 (/opt/ansible/bin/ansible-playbook), Python /opt/ansible/bin/python3\n\
+         \x20 warning  ansible version  9: not installed; builds of jobs that ask for it end ERROR\n\
+         \x20          cure: run `gatelog ansible install 9`\n\
+         \x20 ok       ansible version  11: not installed; the ansible-playbook above runs its jobs, with what collections it has\n\
+         \x20 warning  control groups   switched off; a watch in gatelog ends builds that use too much\n\
          \x20          cure: set cgroup = \"auto\" in [executor]\n\
-         \x20 ok       processes       4096 for each build, by a limit on processes, counted for each sandbox\n\
-         \x20 ok       memory          6 GiB for each of 4 builds, of 32 GiB\n\
-         \x20 warning  user            root: a hole in the kernel's sandbox would be a way to the whole host\n\
+         \x20 ok       processes        4096 for each build, by a limit on processes, counted for each sandbox\n\
+         \x20 ok       memory           6 GiB for each of 4 builds, of 32 GiB\n\
+         \x20 warning  user             root: a hole in the kernel's sandbox would be a way to the whole host\n\
          \x20          cure: run gatelog as a user of its own (User=gatelog in the systemd unit); nothing it\n\
          \x20                does needs root\n\
          \n\
          merger\n\
-         \x20 LACK     git             there is none on PATH\n\
+         \x20 LACK     git              there is none on PATH\n\
          \x20          cure: install git: pushes to the built-in forge and many jobs need it (gatelog's own\n\
          \x20                merges do not)\n\
          \n\
          web\n\
-         \x20 LACK     port            127.0.0.1:9000 is in use\n\
+         \x20 LACK     port             127.0.0.1:9000 is in use\n\
          \x20          cure: stop what listens there (ss -ltnp 'sport = :9000'), or set listen under [web]\n\
          \n\
-         3 lacks, 2 warnings."
+         3 lacks, 3 warnings."
     );
     assert_eq!(verdict(&judge(&bad)), Code::No);
 }
@@ -115,7 +127,7 @@ fn a_bad_host_reads_like_this() {
 /// Something broken, what names it, and the exit code where it is the only lack.
 type Case = (fn(&mut Facts), &'static str, &'static str, Code);
 
-const CASES: [Case; 24] = [
+const CASES: [Case; 28] = [
     (
         |f| f.site = Some(("/srv/ci".into(), Some("line 3: unknown key".into()))),
         "unknown key",
@@ -186,6 +198,20 @@ const CASES: [Case; 24] = [
         Code::Ok,
     ),
     (|f| f.ansible = Err("no ansible-playbook found on PATH".into()), "no ansible-playbook", "pip install", Code::No),
+    (|f| f.releases[1].1 = Served::Nothing(None), "11: not installed", "gatelog ansible install 11", Code::No),
+    (
+        |f| f.releases[1].1 = Served::Nothing(Some("the directory it names is gone".into())),
+        "11: the directory it names is gone",
+        "gatelog ansible install 11",
+        Code::No,
+    ),
+    (|f| f.releases[1].1 = Served::Substitute, "although it is another version", "ansible install 11", Code::Ok),
+    (
+        |f| f.paths = Some(("x is not there".into(), "make the directory".into())),
+        "x is not there",
+        "make the directory",
+        Code::No,
+    ),
     (|f| f.ansible = Ok(("/a".into(), "2.9.27".into(), "/p".into())), "too old", "2.16 or later", Code::No),
     (
         |f| {

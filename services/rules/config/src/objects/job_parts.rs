@@ -78,9 +78,9 @@ pub struct ProjectUse {
 pub enum ProjectFilter {
     /// A project by name.
     Project(String),
-    /// The projects of the changes of the item.
+    /// The project of the change or ref that the job is run for.
     Change,
-    /// The projects of all items ahead.
+    /// The projects of all changes of the item.
     Item,
 }
 

@@ -7,5 +7,5 @@ pub mod scalar;
 pub mod tree;
 
 pub use error::YamlError;
-pub use parse::{Parsed, parse, parse_as};
-pub use tree::{Entry, Mark, Node, NodeKind, Tag};
+pub use parse::{Parsed, parse, parse_as, parse_lenient};
+pub use tree::{Entry, Mark, Node, NodeKind, Tag, mapping_value};

@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """gatelog's console: one line of text for everything that happens, as it happens.
 
-Each line is `<UTC time> | <host> | <text>` and goes to standard output, where the executor takes
-it. At the end of a playbook one JSON document with all results is written to the file named by
-GATELOG_PLAYBOOK_JSON; the executor puts these together into job-output.json.
-
-As soon as it is certain that the playbook fails, one line of another form tells the executor so;
-it is not shown. GATELOG_EARLY_FAILURE, where it is set, holds the job's `failure-output`: a list of
-pairs, a regular expression and whether it is negated.
+What commands write is followed while they run (gatelog_follow); all lines go through gatelog_console to the executor,
+all results through gatelog_results to the file named by GATELOG_PLAYBOOK_JSON. Where GATELOG_EARLY_FAILURE is set, the
+executor is told as soon as it is certain that the playbook fails.
 """
 
-import datetime
 import json
 import os
-import re
+import sys
 
 from ansible.plugins.callback import CallbackBase
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "shared"))
+
+import gatelog_follow  # noqa: E402
+from gatelog_console import Console, now  # noqa: E402
+from gatelog_results import Results, plain  # noqa: E402
 
 DOCUMENTATION = """
 name: gatelog_stream
@@ -31,20 +32,9 @@ QUIET = {
     "changed", "failed", "invocation", "stdout", "stdout_lines", "stderr", "stderr_lines", "cmd", "start", "end",
     "delta", "rc", "warnings", "deprecations", "exception", "skip_reason", "false_condition", "skipped", "results",
     "ansible_facts", "ansible_loop_var", "ansible_index_var", "diff", "attempts", "unreachable", "finished",
+    "zuul_log_id",
 }
 COMMANDS = {"command", "shell", "raw", "script", "win_command", "win_shell"}
-# What begins with this is for the executor.
-EARLY = "gatelog: early failure: "
-# One value of a result is kept up to this many characters; a console is no place for more.
-LONGEST = 1 << 20
-
-
-def now():
-    return datetime.datetime.now(datetime.timezone.utc).replace(tzinfo=None)
-
-
-def stamp(moment):
-    return moment.isoformat(sep=" ", timespec="microseconds")
 
 
 def iso(moment):
@@ -58,24 +48,6 @@ def part(thing, name):
     return getattr(thing, "_" + name)
 
 
-def plain(value, depth=0):
-    """The value as something JSON can hold, without Ansible's own markers."""
-    if depth > 50:
-        return "..."
-    if isinstance(value, dict):
-        return {str(key): plain(item, depth + 1) for key, item in value.items() if not str(key).startswith("_ansible")}
-    if isinstance(value, (list, tuple, set)):
-        return [plain(item, depth + 1) for item in value]
-    if isinstance(value, bool) or value is None:
-        return value
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return float(value)
-    text = str(value)
-    return text if len(text) <= LONGEST else text[:LONGEST] + "..."
-
-
 class CallbackModule(CallbackBase):
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "stdout"
@@ -83,48 +55,22 @@ class CallbackModule(CallbackBase):
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
-        self.plays = []
-        self.failures = []
+        self.console = Console()
+        self.say = self.console.say
+        self.results = Results()
+        self.play = ""
+        # The first failure that nothing rescues, and the last one of all.
+        self.failing, self.last_failure = None, None
         self.unreachable = set()
-        # None: nobody wants to know, or it was told already.
-        self.early = self.patterns()
-
-    # -- writing -------------------------------------------------------------------------------
-
-    def say(self, text, host=None):
-        before = stamp(now()) + " | " + (host + " | " if host else "")
-        lines = str(text).splitlines() or [""]
-        block = "".join(before + line + "\n" for line in lines)
-        os.write(1, block.encode("utf-8", "replace"))
-
-    # -- early failure -------------------------------------------------------------------------
-
-    def patterns(self):
-        text = os.environ.get("GATELOG_EARLY_FAILURE")
-        if not text:
-            return None
-        found = []
-        for expression, negate in json.loads(text):
-            try:
-                found.append((re.compile(expression), negate))
-            except re.error as error:
-                self.say("WARNING: failure-output %r is left out: %s" % (expression, error))
-        return found
+        # Whether somebody wants to know, and does not yet.
+        self.early = bool(os.environ.get("GATELOG_EARLY_FAILURE"))
+        self.console.share()
+        gatelog_follow.install(self.console)
 
     def will_fail(self, why):
-        if self.early is None:
-            return
-        self.early = None
-        os.write(1, (EARLY + " ".join(why.split())[:500] + "\n").encode("utf-8", "replace"))
-
-    def look(self, text, host):
-        for line in text.splitlines() if self.early else ():
-            for pattern, negate in self.early:
-                if bool(pattern.match(line)) != negate:
-                    said = 'a line of %s matches failure-output "%s"' % (host, pattern.pattern)
-                    self.say("Early failure: " + said, host)
-                    self.will_fail(said)
-                    return
+        if self.early:
+            self.early = False
+            self.console.will_fail(why)
 
     def name_of(self, result):
         host = part(result, "host").get_name()
@@ -134,34 +80,20 @@ class CallbackModule(CallbackBase):
 
     # -- plays and tasks -----------------------------------------------------------------------
 
-    def close_task(self):
-        if self.plays and self.plays[-1]["tasks"]:
-            self.plays[-1]["tasks"][-1]["task"]["duration"].setdefault("end", iso(now()))
-
     def v2_playbook_on_play_start(self, play):
-        self.close_task()
-        if self.plays:
-            self.plays[-1]["play"]["duration"].setdefault("end", iso(now()))
-        name = play.get_name().strip()
-        self.plays.append({
-            "play": {"name": name, "id": str(play._uuid), "duration": {"start": iso(now())}},
-            "tasks": [],
-        })
+        self.play = play.get_name().strip()
+        started = {"name": self.play, "id": str(play._uuid), "start": iso(now())}
+        self.results.write({"play": started})
         self.say("")
-        self.say("PLAY [%s]" % name)
+        self.say("PLAY [%s]" % self.play)
 
     def task_start(self, task, word):
-        self.close_task()
         name = task.get_name().strip()
-        entry = {
-            "task": {"name": name, "id": str(task._uuid), "duration": {"start": iso(now())}},
-            "hosts": {},
-        }
+        started = {"name": name, "id": str(task._uuid), "start": iso(now())}
         role = getattr(task, "_role", None)
         if role is not None:
-            entry["role"] = {"name": role.get_name(), "id": str(role._uuid), "path": str(role._role_path)}
-        if self.plays:
-            self.plays[-1]["tasks"].append(entry)
+            started["role"] = {"name": role.get_name(), "id": str(role._uuid), "path": str(role._role_path)}
+        self.results.write({"task": started})
         self.say("")
         self.say("%s [%s]" % (word, name))
 
@@ -192,21 +124,19 @@ class CallbackModule(CallbackBase):
         value["action"] = str(task.action)
         # What was given to a task may hold what a person must not see; what it did may not.
         value.pop("invocation", None)
-        if not self.plays:
-            return value
-        for entry in reversed(self.plays[-1]["tasks"]):
-            if entry["task"]["id"] == str(task._uuid):
-                entry["hosts"][part(result, "host").get_name()] = value
-                break
+        host = part(result, "host").get_name()
+        self.results.result(value, task=str(task._uuid), host=host, end=iso(now()))
         return value
 
-    def output(self, value, host):
+    def output(self, result, host):
+        """What a command wrote, unless it was followed while it ran."""
+        whole = part(result, "result")
+        if "zuul_log_id" in whole:
+            return
         for key in ("stdout", "stderr"):
-            text = value.get(key)
+            text = whole.get(key)
             if text:
-                self.say(text, host)
-                if key == "stdout":
-                    self.look(str(text), host)
+                self.console.output(str(text), host)
 
     def details(self, value, host):
         if value.get("msg"):
@@ -214,6 +144,16 @@ class CallbackModule(CallbackBase):
             self.say(message if isinstance(message, str) else json.dumps(message, indent=2), host)
         for warning in value.get("warnings") or []:
             self.say("WARNING: %s" % warning, host)
+
+    def module_failure(self, value, host):
+        """Where a module itself broke, what it said."""
+        if "censored" in value:
+            return
+        said = value.get("module_stdout"), value.get("exception") or value.get("module_stderr")
+        for text in said:
+            # Newer Ansible has words of its own for nothing.
+            if value.get("failed") and text and "traceback unavailable" not in text:
+                self.say(text, host)
 
     def debug_values(self, value, host):
         shown = {key: item for key, item in value.items() if key not in QUIET and key not in ("msg", "action")}
@@ -229,10 +169,10 @@ class CallbackModule(CallbackBase):
             if word == "failed":
                 self.say("%s: %s" % (word, value.get("msg", "")), host)
             return
-        self.item_lines(short, value, word, host)
+        self.item_lines(result, short, value, word, host)
 
-    def item_lines(self, short, value, word, host, label=None):
-        self.output(value, host)
+    def item_lines(self, result, short, value, word, host, label=None):
+        self.output(result, host)
         if short in COMMANDS and "rc" in value:
             parts = ["%s" % word]
             if label is not None:
@@ -241,8 +181,9 @@ class CallbackModule(CallbackBase):
                 parts.append("Runtime: %s" % value["delta"])
             if word == "failed":
                 parts.append("rc: %s" % value["rc"])
-                if value.get("msg") and value["msg"] != "non-zero return code":
-                    self.say(value["msg"], host)
+            if value.get("msg") and value["msg"] != "non-zero return code":
+                self.say(value["msg"], host)
+            self.module_failure(value, host)
             self.say(" | ".join(parts), host)
             return
         if word == "failed" or short in ("debug", "assert", "fail", "pause"):
@@ -252,8 +193,7 @@ class CallbackModule(CallbackBase):
                 self.say("WARNING: %s" % warning, host)
         if short == "debug":
             self.debug_values(value, host)
-        if word == "failed" and value.get("exception"):
-            self.say(value["exception"], host)
+        self.module_failure(value, host)
         self.say(word if label is None else "%s | item: %s" % (word, label), host)
 
     def v2_runner_on_ok(self, result):
@@ -274,13 +214,16 @@ class CallbackModule(CallbackBase):
         if not rescued:
             name, host = part(result, "task").get_name().strip(), part(result, "host").get_name()
             self.will_fail("task %s failed on %s: %s" % (json.dumps(name), host, message))
-        self.failures.append({
-            "play": self.plays[-1]["play"]["name"] if self.plays else "",
+        failure = {
+            "play": self.play,
             "task": part(result, "task").get_name().strip(),
             "host": part(result, "host").get_name(),
             "message": str(message)[:500],
-            "rescued": rescued,
-        })
+        }
+        self.last_failure = failure
+        if not rescued and self.failing is None:
+            self.failing = failure
+            self.results.write({"failing_task": failure})
 
     def has_rescue(self, task):
         above = getattr(task, "_parent", None)
@@ -301,8 +244,10 @@ class CallbackModule(CallbackBase):
         self.say("unreachable", self.name_of(result))
         if not getattr(part(result, "task"), "ignore_unreachable", False):
             self.unreachable.add(name)
+            self.results.write({"unreachable": sorted(self.unreachable)})
             # Such an attempt may be repeated.
-            self.early = None
+            self.early = False
+            self.console.unreachable()
 
     def v2_runner_retry(self, result):
         value = part(result, "result")
@@ -317,7 +262,7 @@ class CallbackModule(CallbackBase):
         if label is None:
             label = value.get(value.get("ansible_loop_var") or "item", "")
         text = label if isinstance(label, str) else json.dumps(plain(label), ensure_ascii=False)
-        self.item_lines(short, value, word, self.name_of(result), text)
+        self.item_lines(result, short, value, word, self.name_of(result), text)
 
     def v2_runner_item_on_ok(self, result):
         self.item(result, "changed" if part(result, "result").get("changed") else "ok")
@@ -331,9 +276,6 @@ class CallbackModule(CallbackBase):
     # -- the end -------------------------------------------------------------------------------
 
     def v2_playbook_on_stats(self, stats):
-        self.close_task()
-        if self.plays:
-            self.plays[-1]["play"]["duration"].setdefault("end", iso(now()))
         self.say("")
         self.say("PLAY RECAP")
         summary = {}
@@ -343,23 +285,10 @@ class CallbackModule(CallbackBase):
             self.say("ok: %(ok)d changed: %(changed)d unreachable: %(unreachable)d failed: %(failures)d "
                      "skipped: %(skipped)d rescued: %(rescued)d ignored: %(ignored)d" % numbers, host)
         self.say("")
-        final = [failure for failure in self.failures if not failure["rescued"]]
-        if not final and any(numbers["failures"] for numbers in summary.values()):
-            final = self.failures[-1:]
-        for failure in self.failures:
-            failure.pop("rescued", None)
-        self.write({
-            "plays": self.plays,
-            "stats": summary,
-            "failing_task": final[0] if final else None,
-            "unreachable": sorted(self.unreachable),
-        })
-
-    def write(self, document):
-        path = os.environ.get("GATELOG_PLAYBOOK_JSON")
-        if not path:
-            return
-        beside = path + ".new"
-        with open(beside, "w", encoding="utf-8") as file:
-            json.dump(document, file, ensure_ascii=False)
-        os.replace(beside, path)
+        final = self.failing
+        if final is None and any(numbers["failures"] for numbers in summary.values()):
+            final = self.last_failure
+        end = {"stats": summary, "end": iso(now()), "unreachable": sorted(self.unreachable)}
+        if final is not None:
+            end["failing_task"] = final
+        self.results.end(end)

@@ -1,0 +1,131 @@
+//! The hosts of a build: nodes that were granted to it, or the one host that its job names.
+
+use std::collections::BTreeMap;
+
+use gatelog_cloud_local::{NodeConnection, NodeReady};
+use gatelog_executing::spec::{Connection, HostKeys, NodeSpec, Remote};
+use gatelog_record::Value;
+use gatelog_record::draft::capacity::NodeGrant;
+use gatelog_rules_config::FrozenJob;
+
+/// A node that a cloud made ready.
+pub fn granted(grant: &NodeGrant, ready: NodeReady) -> NodeSpec {
+    let mut names = grant.wanted.names.iter().cloned();
+    let mut properties: BTreeMap<String, Value> = ready.properties;
+    let id = Value::Str(grant.node.to_string());
+    properties.entry("host_id".to_owned()).or_insert_with(|| id.clone());
+    properties.insert("uuid".to_owned(), id);
+    NodeSpec {
+        name: names.next().unwrap_or_default(),
+        aliases: names.collect(),
+        label: grant.wanted.label.clone(),
+        connection: match ready.connection {
+            NodeConnection::Local { dir } => Connection::Local { dir },
+            NodeConnection::Remote { plugin, host, port, user } => {
+                Connection::Remote(Remote { plugin, host, port, user, ..Remote::default() })
+            }
+        },
+        properties,
+    }
+}
+
+/// The host that a job names in place of nodes: `[user@]host[:port]`, with the fingerprint of its SSH key. `None`: the
+/// job names none.
+///
+/// # Errors
+/// A sentence with the cure: without a fingerprint anybody could take the host's place and be given the project's trust.
+pub fn named(job: &FrozenJob) -> Result<Option<NodeSpec>, String> {
+    let (text, fingerprint) = match (&job.host, &job.fingerprint) {
+        (None, _) => return Ok(None),
+        (Some(host), Some(fingerprint)) => (host, fingerprint),
+        (Some(host), None) => {
+            return Err(format!(
+                "job {} runs on host {host} and has no fingerprint: add that of the host's SSH key, as `ssh-keygen -l -f` \
+                 says it",
+                job.name
+            ));
+        }
+    };
+    let wrong = || format!("host {text:?} of job {} is none: write [user@]host[:port]", job.name);
+    let (user, place) = match text.split_once('@') {
+        Some((user, place)) => (Some(user.to_owned()), place),
+        None => (None, text.as_str()),
+    };
+    let (host, port) = host_and_port(place).ok_or_else(wrong)?;
+    let is_user = |user: &str| {
+        user.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && user.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
+    };
+    if user.as_deref().is_some_and(|user| !is_user(user)) {
+        return Err(wrong());
+    }
+    let host_keys = HostKeys::Fingerprint(fingerprint.clone());
+    let connection = Connection::Remote(Remote {
+        plugin: "ssh".into(),
+        host: host.clone(),
+        port,
+        user,
+        host_keys,
+        ..Remote::default()
+    });
+    Ok(Some(NodeSpec { name: host, connection, ..NodeSpec::default() }))
+}
+
+/// Host and port of `host`, `host:port`, `[address]` or `[address]:port`; a bare address of IPv6 has no port.
+fn host_and_port(place: &str) -> Option<(String, Option<u16>)> {
+    let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port != 0);
+    if let Some(rest) = place.strip_prefix('[') {
+        let (host, after) = rest.split_once(']')?;
+        return match after.strip_prefix(':') {
+            Some(text) => Some((host.to_owned(), Some(port(text)?))),
+            None => after.is_empty().then(|| (host.to_owned(), None)),
+        };
+    }
+    match place.split_once(':') {
+        Some((_, rest)) if rest.contains(':') => Some((place.to_owned(), None)),
+        Some((host, text)) => Some((host.to_owned(), Some(port(text)?))),
+        None => (!place.is_empty()).then(|| (place.to_owned(), None)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(host: &str, fingerprint: Option<&str>) -> FrozenJob {
+        FrozenJob {
+            name: "apply".into(),
+            host: Some(host.into()),
+            fingerprint: fingerprint.map(str::to_owned),
+            ..FrozenJob::default()
+        }
+    }
+
+    #[test]
+    fn a_job_names_its_host_with_user_and_port_if_it_wants() {
+        let cases = [
+            ("review.example.org", "review.example.org", None, None),
+            ("deploy@review.example.org:2222", "review.example.org", Some("deploy"), Some(2222)),
+            ("[2001:db8::1]:2222", "2001:db8::1", None, Some(2222)),
+            ("2001:db8::1", "2001:db8::1", None, None),
+        ];
+        for (text, host, user, port) in cases {
+            let node = named(&job(text, Some("SHA256:x"))).ok().flatten().unwrap_or_default();
+            assert_eq!(node.name, host);
+            let remote = node.connection.remote().cloned().unwrap_or_default();
+            assert_eq!((remote.host.as_str(), remote.user.as_deref(), remote.port), (host, user, port), "{text}");
+            assert_eq!(remote.host_keys, HostKeys::Fingerprint("SHA256:x".into()));
+        }
+    }
+
+    #[test]
+    fn a_host_without_a_fingerprint_or_with_a_strange_name_is_refused_with_the_cure() {
+        let refused = named(&job("review.example.org", None)).unwrap_err();
+        assert!(refused.contains("job apply") && refused.contains("fingerprint"), "{refused}");
+        for text in ["host:port", "host:0", "-x@host", "[::1", "[::1]x", "@host", "host:"] {
+            let refused = named(&job(text, Some("x"))).unwrap_err();
+            assert!(refused.contains("[user@]host[:port]"), "{text}: {refused}");
+        }
+        assert_eq!(named(&FrozenJob::default()), Ok(None));
+    }
+}
