@@ -11,6 +11,9 @@ use crate::connection::Trouble;
 use crate::pins::{Override, Pins, Wish};
 use crate::spec::{PinnedCheckout, PinnedVars};
 
+/// In place of the number of a repository: the role is left out.
+const NO_REPOSITORY: u32 = u32::MAX;
+
 /// Everything a job has checked out.
 pub(crate) struct Checkouts {
     /// The repositories of the workspace.
@@ -19,7 +22,7 @@ pub(crate) struct Checkouts {
     pub(crate) playbooks: Vec<PinnedCheckout>,
     /// Repositories with roles, each state once.
     pub(crate) role_repositories: Vec<PinnedCheckout>,
-    /// For each playbook and each of its roles, which of these.
+    /// For each playbook and each of its roles, which of these, or [`NO_REPOSITORY`].
     pub(crate) roles: Vec<Vec<u32>>,
     /// For each file of variables, the repository it is taken from.
     pub(crate) include_vars: Vec<PinnedVars>,
@@ -41,7 +44,15 @@ pub(crate) fn pin(pins: &mut Pins<'_>, own: &Subject, job: &FrozenJob) -> Result
         let pinned = using.playbook(pins, playbook)?;
         let mut of_playbook = Vec::with_capacity(playbook.roles.len());
         for role in playbook.roles.iter() {
-            let found = using.role(pins, playbook, &pinned, &role.project)?;
+            let found = match using.role(pins, playbook, &pinned, &role.project) {
+                // It is there because a parent of the job is: the job may do without, and learns from Ansible if not.
+                Err(trouble) if role.implicit && trouble.code == "repository-vanished" => {
+                    tracing::warn!(job = job.name, %trouble, "a playbook is without the roles of a repository");
+                    of_playbook.push(NO_REPOSITORY);
+                    continue;
+                }
+                found => found?,
+            };
             let known = role_repositories.iter().position(|known| *known == found);
             let place = known.unwrap_or_else(|| {
                 role_repositories.push(found);

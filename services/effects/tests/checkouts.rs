@@ -70,19 +70,19 @@ fn roles_are_taken_in_the_context_of_the_playbook() {
     // Whatever a change proposes for a repository of roles, a trusted playbook has what is merged.
     assert_eq!(
         roles(pre),
-        [format!("conf conf master {conf} (playbook branch)"), format!("lib lib master {lib} (zuul branch)")]
+        [format!("lib lib master {lib} (zuul branch)"), format!("conf conf master {conf} (playbook branch)")]
     );
-    assert!(pre.roles[0].implicit && !pre.roles[1].implicit);
+    assert!(!pre.roles[0].implicit && pre.roles[1].implicit);
     assert_eq!(
         roles(run),
         [
             format!("thing app master {app} (zuul branch)"),
-            format!("conf conf master {conf} (zuul branch)"),
             format!("lib lib master {proposed} (playbook branch)"),
+            format!("conf conf master {conf} (zuul branch)"),
         ]
     );
     let distinct: Vec<&str> = spec.role_repositories.iter().map(|one| one.name.as_str()).collect();
-    assert_eq!(distinct, ["conf", "lib", "app", "conf", "lib"], "each state once");
+    assert_eq!(distinct, ["lib", "conf", "app", "lib", "conf"], "each state once");
     for project in ["git.test/conf", "git.test/lib", "git.test/app"] {
         assert!(spec.refs.contains_key(project), "branches and tags of {project} are frozen too");
     }

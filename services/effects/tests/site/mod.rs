@@ -107,13 +107,13 @@ impl Site {
             projects: vec![project("conf", true), project("lib", false), project("app", false)],
             ..TenantSettings::default()
         };
-        let file = |(project, branch, text): &(&str, &str, &str)| ConfigFile {
+        let file = |(number, (project, branch, text)): (usize, &(&str, &str, &str))| ConfigFile {
             project: format!("git.test/{project}"),
             branch: (*branch).to_owned(),
-            path: "zuul.yaml".into(),
+            path: format!("zuul.d/{number}.yaml"),
             text: (*text).to_owned(),
         };
-        let files = [("conf", "master", BASE)].iter().chain(files).map(file).collect();
+        let files = [("conf", "master", BASE)].iter().chain(files).enumerate().map(file).collect();
         let (layout, problems) = load(&LoadInput { tenant, files });
         assert!(problems.iter().all(|problem| !problem.is_error()), "{problems:?}");
         layout
