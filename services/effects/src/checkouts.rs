@@ -58,7 +58,7 @@ pub(crate) fn pin(pins: &mut Pins<'_>, own: &Subject, job: &FrozenJob) -> Result
                 role_repositories.push(found);
                 role_repositories.len() - 1
             });
-            of_playbook.push(u32::try_from(place).unwrap_or(u32::MAX));
+            of_playbook.push(u32::try_from(place).unwrap_or(NO_REPOSITORY));
         }
         roles.push(of_playbook);
         playbooks.push(pinned);
@@ -157,11 +157,11 @@ impl Using<'_> {
         pinned: &PinnedCheckout,
         name: &str,
     ) -> Result<PinnedCheckout, Trouble> {
-        let project = pins.project(name)?.clone();
-        let speculative = self.is_speculative(playbook.trusted, name);
         if name == playbook.project {
             return Ok(pinned.clone());
         }
+        let project = pins.project(name)?.clone();
+        let speculative = self.is_speculative(playbook.trusted, name);
         let wish = Wish { otherwise: Some(&pinned.branch), ..wish(self.job, name) };
         pins.resolve(&project, self.own, wish, speculative)
     }

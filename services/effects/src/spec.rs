@@ -99,7 +99,8 @@ pub struct JobSpec {
     pub refs: BTreeMap<String, BlobHash>,
     /// Repositories with roles, each state once. Before version 5 a playbook had the roles of its own repository alone.
     pub role_repositories: Vec<PinnedCheckout>,
-    /// For each playbook of the job, in order, and each of its roles, which of these it is taken from.
+    /// For each playbook of the job, in order, and each of its roles, which of these it is taken from; a number that none
+    /// has: the role is left out.
     pub roles: Vec<Vec<u32>>,
     /// For each file of variables of the job, in order, the repository it is taken from. Before version 5 none was read.
     pub include_vars: Vec<PinnedVars>,

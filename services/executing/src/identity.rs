@@ -7,20 +7,31 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use sha2::{Digest, Sha256};
+
 use crate::config::ExecutorError;
 use crate::jobdir::{JobDir, write};
 use crate::spec::{BuildSpec, Connection};
 
 /// The user of tasks on the executor itself, where its number has no name on this host.
 const NAMELESS: &str = "zuul";
+/// The longest part of a node's name in the name of a user, which has at most 32 bytes.
+const LONGEST_NODE: usize = 26;
 /// The shell of every user.
 const SHELL: &str = "/bin/sh";
 
-/// The user that a local node's tasks run as, by the node's name: what a name of a user may hold.
+/// The user that a local node's tasks run as: `zuul-` and the node's name, as far as that can be the name of a user;
+/// otherwise with a digest of it, so that two nodes never share a user, and with that a home.
 pub(crate) fn node_user(node: &str) -> String {
-    let letters =
-        node.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c.to_ascii_lowercase() } else { '-' });
-    format!("zuul-{}", letters.take(26).collect::<String>())
+    let letters = node.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' });
+    let name: String = letters.take(LONGEST_NODE).collect();
+    if name == node {
+        return format!("zuul-{name}");
+    }
+    let digest: [u8; 32] = Sha256::digest(node).into();
+    let [first, second, third, ..] = digest;
+    let start: String = name.chars().take(LONGEST_NODE - 7).collect();
+    format!("zuul-{start}-{first:02x}{second:02x}{third:02x}")
 }
 
 /// A user or group of this host by its number.
@@ -91,6 +102,11 @@ mod tests {
             "{passwd}"
         );
         assert_eq!(groups, "root:x:0:\nnogroup:x:65534:\n");
-        assert_eq!(node_user("Controller_1"), "zuul-controller-1");
+        let long = ["controller-of-the-first-region-a", "controller-of-the-first-region-b"];
+        for (one, other) in [("controller-1", "controller_1"), ("node", "Node"), (long[0], long[1])] {
+            assert_ne!(node_user(one), node_user(other));
+            assert!(node_user(one).len() <= 32 && node_user(other).len() <= 32);
+        }
+        assert_eq!(node_user("controller-1"), "zuul-controller-1");
     }
 }

@@ -9,8 +9,10 @@
 //! [`Workspace`] trait.
 //!
 //! Reading order: [`spec`] (what to run), [`build`] (the course of a build), [`play`] (one
-//! playbook), [`frozen`] (variables of playbooks that hold secrets), [`sandbox`] and [`ansible`] (how it is called), [`jobdir`] (where things lie),
-//! [`console`], [`outcome`], [`executor`] (leftovers), [`environments`] and [`versions`] (which Ansible).
+//! playbook), [`reach`] and [`ssh`] (hosts over a network), [`roles`] (of other projects), [`frozen`]
+//! (variables of playbooks that hold secrets), [`sandbox`] and [`ansible`] (how it is called),
+//! [`jobdir`] (where things lie), [`console`], [`outcome`] and [`returned`] (what a job hands over),
+//! [`executor`] (leftovers), [`environments`] and [`versions`] (which Ansible).
 //!
 //! A job is taken for hostile. What it sees is in [`sandbox`]; what one of its processes may use,
 //! in [`confine`]; what all of them may use, in [`cgroup`] (kept by the kernel) and [`watch`] (kept
