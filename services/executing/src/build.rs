@@ -112,10 +112,10 @@ impl Build {
         if let Some(agent) = self.agent.take() {
             agent.end().await;
         }
-        self.finish(started, result, returned, progress)
+        Box::pin(self.finish(started, result, returned, progress)).await
     }
 
-    fn finish(
+    async fn finish(
         self,
         started: Timestamp,
         result: BuildResult,
@@ -125,12 +125,14 @@ impl Build {
         if let Some(detail) = progress.detail.as_ref().filter(|_| progress.playbooks.is_empty()) {
             self.console.say(detail);
         }
+        let logs = self.keep_logs(&mut progress.warnings).await;
         for warning in &progress.warnings {
             self.console.say(&format!("WARNING: {warning}"));
         }
         self.console.say(&format!("Build ends: {}", result.as_str()));
         self.console.end();
         progress.warnings.extend(self.console.failure());
+        self.keep_own(logs).await;
         self.registration.finished();
         if !self.executor.config.keep_job_dirs {
             self.executor.discard(&self.job_dir);

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gatelog_log_files::{KeepLimits, LogStore};
 use gatelog_record::BuildId;
 
 use crate::cgroup::{CgroupSetting, NoCgroup};
@@ -44,6 +45,10 @@ pub struct ExecutorConfig {
     pub limits: Limits,
     /// Where the kernel's own limits come from.
     pub cgroup: CgroupSetting,
+    /// Where what jobs leave in their log directories is kept; `None` keeps nothing of it.
+    pub log_store: Option<LogStore>,
+    /// Limits on that, for each attempt.
+    pub keep_limits: KeepLimits,
     /// Whether a sweep keeps the console of a build that an earlier process left unfinished.
     pub keep_unfinished_consoles: bool,
     /// Whether directories of finished builds stay until the next sweep, for looking into them.
@@ -72,6 +77,8 @@ impl ExecutorConfig {
             untrusted_paths: ExtraPaths::default(),
             limits: Limits::default(),
             cgroup: CgroupSetting::Auto,
+            log_store: None,
+            keep_limits: KeepLimits::default(),
             keep_unfinished_consoles: true,
             keep_job_dirs: false,
         }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use gatelog_log_files::manifest::{CONSOLE, RESULTS};
 use gatelog_record::BuildId;
 
 use crate::agent::{self, Agent};
@@ -19,6 +20,7 @@ use crate::control::{AbortReason, BuildControl};
 use crate::jobdir::{JobDir, Owner, make_dir, remove_tree};
 use crate::outcome::BuildResult;
 use crate::process::{ProcessIdentity, kill_marked};
+use crate::results::ResultsReader;
 use crate::sandbox::Features;
 use crate::setup::Stopped;
 use crate::spec::BuildSpec;
@@ -118,6 +120,57 @@ pub struct SweepReport {
     pub of_others: usize,
     /// What could not be removed, and why.
     pub failed: Vec<String>,
+}
+
+/// An attempt whose console is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptAttempt {
+    /// The build.
+    pub build: BuildId,
+    /// The attempt.
+    pub attempt: u32,
+    /// When its console was written last, in milliseconds since 1970.
+    pub ended_ms: i64,
+    /// How many files there are.
+    pub files: u64,
+    /// Their size in bytes.
+    pub bytes: u64,
+}
+
+/// The finished attempts below a directory of consoles.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn kept(logs_root: &Path, running: impl Fn(BuildId, u32) -> bool) -> std::io::Result<Vec<KeptAttempt>> {
+    let mut all = Vec::new();
+    let names = |entry: &fs::DirEntry| entry.file_name().into_string().unwrap_or_default();
+    for build in fs::read_dir(logs_root)? {
+        let build = build?;
+        let Ok(id) = names(&build).parse::<BuildId>() else { continue };
+        for attempt in fs::read_dir(build.path())? {
+            let attempt = attempt?;
+            let Ok(number) = names(&attempt).parse::<u32>() else { continue };
+            let directory = attempt.path();
+            if running(id, number) || directory.join(UNFINISHED).exists() {
+                continue;
+            }
+            let Ok(console) = fs::metadata(directory.join(CONSOLE)) else { continue };
+            let since = console.modified()?.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+            let mut one = KeptAttempt {
+                build: id,
+                attempt: number,
+                ended_ms: i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
+                files: 0,
+                bytes: 0,
+            };
+            for file in fs::read_dir(&directory)? {
+                one.files += 1;
+                one.bytes = one.bytes.saturating_add(file?.metadata()?.len());
+            }
+            all.push(one);
+        }
+    }
+    Ok(all)
 }
 
 impl Executor {
@@ -225,6 +278,43 @@ impl Executor {
             return Some(reader.clone());
         }
         ConsoleReader::open(&self.inner.log_dir(build, attempt).join("job-output.txt")).ok()
+    }
+
+    /// The results of the tasks of an attempt that runs here, or is kept here. `None`: there are none yet, or any more.
+    /// May wait a moment.
+    pub fn results(&self, build: BuildId, attempt: u32) -> Option<ResultsReader> {
+        let path = self.inner.log_dir(build, attempt).join(RESULTS);
+        ResultsReader::open(&path, self.is_running(build, attempt)).ok()
+    }
+
+    /// Whether an attempt runs here.
+    pub fn is_running(&self, build: BuildId, attempt: u32) -> bool {
+        self.inner.running().contains_key(&(build, attempt))
+    }
+
+    /// The attempts whose console is kept here, those that are not finished left out.
+    ///
+    /// # Errors
+    /// The directory of consoles cannot be read.
+    pub fn kept(&self) -> std::io::Result<Vec<KeptAttempt>> {
+        kept(&self.inner.config.logs_root, |build, attempt| self.is_running(build, attempt))
+    }
+
+    /// Removes the console, and whatever else is kept here, of an attempt that does not run.
+    ///
+    /// # Errors
+    /// It runs, or cannot be removed.
+    pub fn forget(&self, build: BuildId, attempt: u32) -> std::io::Result<()> {
+        if self.is_running(build, attempt) {
+            return Err(std::io::Error::other("it runs"));
+        }
+        let log_dir = self.inner.log_dir(build, attempt);
+        remove_tree(&log_dir)?;
+        // The build's, once that is empty.
+        log_dir.parent().map_or(Ok(()), |parent| match fs::remove_dir(parent) {
+            Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty) => Err(error),
+            _ => Ok(()),
+        })
     }
 
     /// The attempts that run here.

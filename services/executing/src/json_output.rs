@@ -16,7 +16,7 @@ use crate::playbooks::PlaybookInPlace;
 /// Deeper than this no result of a task is nested.
 pub(crate) const DEEPEST: usize = 100;
 /// What stands behind the last entry.
-const TAIL: &str = "\n]\n";
+pub(crate) const TAIL: &str = "\n]\n";
 
 /// Plays, tasks and results of one playbook together; what comes after is left out.
 const MOST_EVENTS: usize = 200_000;

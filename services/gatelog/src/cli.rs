@@ -32,6 +32,7 @@ macro_rules! concat_examples {
 pub mod ansible;
 pub mod audit;
 pub mod backup;
+pub mod job_logs;
 pub mod operators;
 pub mod processes;
 pub mod repartition;
@@ -141,6 +142,9 @@ pub enum Command {
     AutoholdInfo(operators::AutoholdInfoArgs),
     /// Delete a request to keep nodes, and let them go
     AutoholdDelete(operators::AutoholdDeleteArgs),
+    /// What jobs left in their log directories: what goes when
+    #[command(subcommand, arg_required_else_help = true)]
+    JobLogs(job_logs::JobLogsCommand),
     /// Make a token for the API
     CreateAuthToken(operators::CreateAuthTokenArgs),
     /// The versions of Ansible that jobs may ask for, on an executor's host
@@ -772,6 +776,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::CreateAuthToken(args) => commands::operators::create_auth_token(&cli.site, args),
         Command::Keys(KeysCommand::ImportTenant(args)) => commands::keys::import_tenant(&cli.site, args),
         Command::Keys(KeysCommand::ShowTenant(args)) => commands::keys::show_tenant(&cli.site, args),
+        Command::JobLogs(job_logs::JobLogsCommand::Plan(args)) => commands::job_logs::plan(&cli.site, args),
         Command::Ansible(command) => commands::ansible::run(&cli.site, command),
         Command::Doctor(args) => commands::doctor::run(&cli.site, args),
     }

@@ -11,12 +11,14 @@ use serde::Deserialize;
 mod audit;
 mod auth;
 mod executor;
+mod job_logs;
 mod scheduler;
 mod stop;
 
 pub use audit::AuditSection;
 pub use auth::{AuthConfig, AuthDriver};
 pub use executor::ExecutorSection;
+pub use job_logs::JobLogsSection;
 pub use scheduler::SchedulerSection;
 pub use stop::{SigtermMethod, StopSection};
 
@@ -50,6 +52,9 @@ pub struct SiteConfig {
     /// Where builds run.
     #[serde(default)]
     pub executor: ExecutorSection,
+    /// What jobs leave in their log directories.
+    #[serde(default)]
+    pub job_logs: JobLogsSection,
     /// The log.
     #[serde(default)]
     pub log: LogSection,
@@ -106,6 +111,12 @@ pub struct WebConfig {
     /// How many pages, programs and waits may follow what happens at once; more are refused. Each takes a file.
     #[serde(default = "default_streams")]
     pub streams: NonZeroU32,
+    /// Where clients reach websockets, if not where they reach the API. Zuul: `[web] websocket_url`.
+    #[serde(default)]
+    pub websocket_url: Option<String>,
+    /// Where consoles are read by finger, `address:port`; nowhere if not set. Zuul: `zuul-fingergw`, port 79.
+    #[serde(default)]
+    pub finger: Option<SocketAddr>,
 }
 
 fn default_streams() -> NonZeroU32 {
@@ -119,7 +130,13 @@ fn default_listen() -> SocketAddr {
 
 impl Default for WebConfig {
     fn default() -> Self {
-        WebConfig { listen: default_listen(), root: None, streams: default_streams() }
+        WebConfig {
+            listen: default_listen(),
+            root: None,
+            streams: default_streams(),
+            websocket_url: None,
+            finger: None,
+        }
     }
 }
 
@@ -269,6 +286,9 @@ impl SiteConfig {
             return Some((format!("name = {name:?} cannot name a process"), cure));
         }
         if let Some(found) = self.scheduler.contradiction().or_else(|| self.executor.contradiction()) {
+            return Some(found);
+        }
+        if let Some(found) = self.job_logs.contradiction() {
             return Some(found);
         }
         if let Some(found) = auth::contradiction(&self.auth) {

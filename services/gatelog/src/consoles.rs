@@ -17,6 +17,7 @@ use gatelog_capacity_state::Capacity;
 use gatelog_effects::connection::chain;
 use gatelog_executing::{ConsoleReader, Executor};
 use gatelog_gate_state::Gate;
+use gatelog_log_files::LogStore;
 use gatelog_record::BuildId;
 use gatelog_store::SharedProjection;
 use gatelog_tables::Table;
@@ -25,6 +26,7 @@ use gatelog_web::{ConsoleChunk, ConsoleSource, Consoles};
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 
+use crate::job_logs::{WorkerLogs, stored_console};
 use crate::presence::Signer;
 
 const NEXT: &str = "gatelog-next";
@@ -38,14 +40,20 @@ const AT_ONCE: usize = 256;
 /// How long a worker may take to answer, beyond what it was asked to wait.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What an executor serves.
-pub fn router(executor: Executor) -> axum::Router {
-    let served = Arc::new(Served { executor, places: Semaphore::new(AT_ONCE) });
-    axum::Router::new().route("/console/{build}/{attempt}", get(answer)).with_state(served)
+/// What an executor serves: consoles, and what jobs left in their log directories ([`crate::job_logs`]).
+pub fn router(executor: Executor, store: Option<LogStore>) -> axum::Router {
+    let logs = WorkerLogs { executor: executor.clone(), store };
+    let served = Arc::new(Served { executor, logs, places: Semaphore::new(AT_ONCE) });
+    axum::Router::new()
+        .route("/console/{build}/{attempt}", get(answer))
+        .route("/job-logs/{build}/{attempt}", get(job_logs))
+        .route("/job-logs/{build}/{attempt}/{name}", get(job_log))
+        .with_state(served)
 }
 
 struct Served {
     executor: Executor,
+    logs: WorkerLogs,
     places: Semaphore,
 }
 
@@ -57,6 +65,9 @@ struct Asked {
     max: usize,
     #[serde(default)]
     wait_ms: u64,
+    /// Of a file, its size.
+    #[serde(default)]
+    size: u64,
 }
 
 async fn answer(
@@ -73,8 +84,13 @@ async fn answer(
     let Some(reader) = served.executor.console(build, attempt) else {
         return (StatusCode::NOT_FOUND, "no such console here").into_response();
     };
+    piece(&Local(reader), &asked).await
+}
+
+/// Answers with a piece of a console or file.
+async fn piece(source: &dyn ConsoleSource, asked: &Asked) -> Response {
     let patience = Duration::from_millis(asked.wait_ms).min(LONGEST);
-    match reader.wait_from(asked.offset, asked.max.min(MOST), patience).await {
+    match source.read_from(asked.offset, asked.max.min(MOST), patience).await {
         Ok(chunk) => {
             let mut headers = HeaderMap::new();
             headers.insert(NEXT, HeaderValue::from(chunk.next));
@@ -82,6 +98,38 @@ async fn answer(
             (headers, chunk.bytes).into_response()
         }
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+/// `job-logs/{build}/{attempt}`
+async fn job_logs(State(served): State<Arc<Served>>, Path((build, attempt)): Path<(String, u32)>) -> Response {
+    let Ok(build) = build.parse::<BuildId>() else {
+        return (StatusCode::BAD_REQUEST, "that is no build").into_response();
+    };
+    let Ok(_place) = served.places.try_acquire() else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "too many read logs here").into_response();
+    };
+    served.logs.answer(build, attempt).await
+}
+
+/// `job-logs/{build}/{attempt}/{name}`
+async fn job_log(
+    State(served): State<Arc<Served>>,
+    Path((build, attempt, name)): Path<(String, u32, String)>,
+    Query(asked): Query<Asked>,
+) -> Response {
+    let Ok(build) = build.parse::<BuildId>() else {
+        return (StatusCode::BAD_REQUEST, "that is no build").into_response();
+    };
+    let Ok(_place) = served.places.try_acquire() else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "too many read logs here").into_response();
+    };
+    let (logs, size) = (served.logs.clone(), asked.size);
+    let opened = tokio::task::spawn_blocking(move || logs.named(build, attempt, &name, size)).await;
+    match opened {
+        Ok(Some(source)) => piece(&*source, &asked).await,
+        Ok(None) => (StatusCode::NOT_FOUND, "no such file here").into_response(),
+        Err(panic) => (StatusCode::INTERNAL_SERVER_ERROR, panic.to_string()).into_response(),
     }
 }
 
@@ -99,17 +147,19 @@ pub struct SiteConsoles {
     pub http: reqwest::Client,
     /// Where asking whether there is a console is done: not where whoever waits for the answer runs.
     pub probing: tokio::runtime::Handle,
+    /// Where logs of jobs are kept, as far as this process knows.
+    pub store: Option<LogStore>,
 }
 
 impl SiteConsoles {
     /// The worker of an attempt, once it has one.
-    fn worker(&self, build: BuildId, attempt: u32) -> Option<String> {
+    pub(crate) fn worker(&self, build: BuildId, attempt: u32) -> Option<String> {
         let view = self.gate.view();
         let entry = view.temporal().build(build, view.position().sequence).ok().flatten()?;
         entry.attempts.iter().find(|one| one.attempt == attempt)?.worker.clone()
     }
 
-    fn address(&self, worker: &str) -> Option<String> {
+    pub(crate) fn address(&self, worker: &str) -> Option<String> {
         let view = self.capacity.view();
         let row = view.live().own.workers.get(&worker.to_owned()).ok().flatten();
         if let Some(row) = row {
@@ -143,9 +193,16 @@ impl Consoles for SiteConsoles {
             Ok(Some(_)) | Err(_) => Some(Box::new(remote)),
         }
     }
+
+    fn stored(&self, build: BuildId, attempt: u32) -> Option<Box<dyn ConsoleSource>> {
+        let store = self.store.as_ref().filter(|store| store.is_shared())?;
+        let look = || self.probing.block_on(stored_console(store, build, attempt));
+        std::thread::scope(|scope| scope.spawn(look).join()).ok().flatten()
+    }
 }
 
-struct Local(ConsoleReader);
+/// A console that is kept here.
+pub(crate) struct Local(pub(crate) ConsoleReader);
 
 impl ConsoleSource for Local {
     fn read_from(&self, offset: u64, max: usize, patience: Duration) -> ConsoleRead<'_> {
@@ -171,11 +228,12 @@ fn unreachable(worker: &str, why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::NotConnected, format!("the worker {worker} cannot be reached: {why}"))
 }
 
-/// A console that is with another process.
-struct Remote {
-    worker: String,
-    url: String,
-    http: reqwest::Client,
+/// A console or file that is with another process.
+pub(crate) struct Remote {
+    pub(crate) worker: String,
+    /// Where; a query may follow the path.
+    pub(crate) url: String,
+    pub(crate) http: reqwest::Client,
 }
 
 impl Remote {
@@ -183,7 +241,8 @@ impl Remote {
     async fn fetch(&self, offset: u64, max: usize, patience: Duration) -> io::Result<Option<ConsoleChunk>> {
         let patience = patience.min(LONGEST);
         let max = max.min(MOST);
-        let url = format!("{}?offset={offset}&max={max}&wait_ms={}", self.url, patience.as_millis());
+        let joint = if self.url.contains('?') { '&' } else { '?' };
+        let url = format!("{}{joint}offset={offset}&max={max}&wait_ms={}", self.url, patience.as_millis());
         let failed = |error: &dyn std::error::Error| unreachable(&self.worker, &chain(error));
         let request = self.http.get(url).timeout(patience + PATIENCE);
         let mut response = request.send().await.map_err(|error| failed(&error.without_url()))?;
@@ -206,6 +265,22 @@ impl Remote {
             Some(next) if next == offset + bytes.len() as u64 => Ok(Some(ConsoleChunk { bytes, next, ended })),
             _ => Err(unreachable(&self.worker, "what answers there is no worker")),
         }
+    }
+}
+
+impl Remote {
+    /// The whole answer: its status, and its body of at most so many bytes.
+    pub(crate) async fn document(&self, most: usize) -> io::Result<(u16, Vec<u8>)> {
+        let failed = |error: reqwest::Error| unreachable(&self.worker, &chain(&error.without_url()));
+        let mut response = self.http.get(&self.url).timeout(PATIENCE).send().await.map_err(failed)?;
+        let (status, mut bytes) = (response.status().as_u16(), Vec::new());
+        while let Some(piece) = response.chunk().await.map_err(failed)? {
+            if bytes.len() + piece.len() > most {
+                return Err(unreachable(&self.worker, "it answers with more than it was asked for"));
+            }
+            bytes.extend_from_slice(&piece);
+        }
+        Ok((status, bytes))
     }
 }
 

@@ -197,6 +197,11 @@ impl Server {
             let _ = notary::agrees(&*opened.log, known).map_err(OpenError::from)?;
         }
         let keyring = Arc::new(Keyring::open_dir(paths.keys()).map_err(part("keys"))?);
+        let keeps = roles.has(Role::Executor);
+        let job_logs = match keeps || roles.has(Role::Web) {
+            true => config.job_logs.store(site, keeps).map_err(part("logs of jobs"))?,
+            false => None,
+        };
         // Brokers may be out of reach for a while; a directory that cannot be read stays so.
         let patient: Arc<dyn Log> = match &config.log.kafka {
             Some(_) => Arc::new(Patient::new(Arc::clone(&opened.log), Arc::clone(stop))),
@@ -238,6 +243,7 @@ impl Server {
             patient,
             refusing: opened.refusing,
             blobs: opened.blobs,
+            job_logs,
             keyring,
             gate: Folded { projection: gate_fold.projection(), published: gate_fold.published() },
             capacity: Folded { projection: capacity_fold.projection(), published: capacity_fold.published() },
@@ -324,7 +330,7 @@ impl Server {
         let executor =
             if has(Role::Executor) { Some(process.runtime.block_on(executor::open(process))?) } else { None };
         if let Some(listener) = listener {
-            self.endings.push(web::start(process, listener, executor.clone(), writers)?);
+            self.endings.extend(web::start(process, listener, executor.clone(), writers)?);
         }
         if let Some(executor) = executor {
             let address = match &self.url {
@@ -332,11 +338,16 @@ impl Server {
                 Some(url) if process.config.log.kafka.is_none() => url.clone(),
                 _ => {
                     let (listener, address) = console_listener(process)?;
-                    self.endings.push(web::serve(process, listener, crate::consoles::router(executor.clone()))?);
+                    self.endings.push(web::serve(
+                        process,
+                        listener,
+                        crate::consoles::router(executor.clone(), process.job_logs.clone()),
+                    )?);
                     address
                 }
             };
             self.work = Some(executor::Work::of(process, executor.clone()));
+            self.threads.extend(crate::job_logs::removing(process, &executor)?);
             self.threads.extend(executor::start(process, executor, &repositories, address)?);
         }
         self.threads.push(signing(process)?);

@@ -7,7 +7,7 @@ use gatelog_replay::Timeline;
 use gatelog_secrets::{KeyOwner, SshOwner};
 use gatelog_store::{Layout as StoreLayout, RungDir};
 use gatelog_web::auth::Authenticators;
-use gatelog_web::{Consoles, PartHealth, PublicKey, Site, TimelinePast};
+use gatelog_web::{Consoles, JobLogs, PartHealth, PublicKey, Site, TimelinePast};
 use gatelog_writer::{Published, WriterState};
 
 use crate::operators::SiteOperators;
@@ -18,6 +18,7 @@ use crate::what_ifs::SiteWhatIfs;
 pub fn site(
     process: &Process,
     consoles: Arc<dyn Consoles>,
+    job_logs: Arc<dyn JobLogs>,
     writers: Vec<Arc<Published>>,
     authenticators: Authenticators,
 ) -> Site {
@@ -62,6 +63,7 @@ pub fn site(
         blobs: Arc::clone(&process.blobs),
         past: Arc::new(TimelinePast::new(gate, capacity)),
         consoles,
+        job_logs,
         health: Arc::new(health),
         leaving: Arc::new(move || web::leaving(&leaving)),
         components: Arc::new(move || web::components(&present)),
@@ -76,6 +78,7 @@ pub fn site(
         operators: Arc::new(SiteOperators { log: Arc::clone(&process.log), keyring: Arc::clone(&process.keyring) }),
         drivers: process.config.connection.keys().map(|name| (name.clone(), "git".to_owned())).collect(),
         streams: usize::try_from(process.config.web.streams.get()).unwrap_or(usize::MAX),
+        websocket_url: process.config.web.websocket_url.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     }
 }

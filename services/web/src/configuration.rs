@@ -40,7 +40,7 @@ pub(crate) fn info(reading: &Reading<'_>, tenant: Option<&str>) -> Result<Json, 
             "job_history": true,
             "auth": reading.app.site.authenticators.capabilities(realm, protected),
         },
-        "websocket_url": null,
+        "websocket_url": reading.app.site.websocket_url,
         "stats": null,
         "version": reading.app.site.version,
     });

@@ -17,6 +17,9 @@ pub enum ApiError {
     /// What is named is not there.
     #[error("{0}")]
     NotFound(String),
+    /// What is named was there, and was removed.
+    #[error("{0}")]
+    Removed(String),
     /// The request makes no sense.
     #[error("{0}")]
     BadRequest(String),
@@ -101,6 +104,7 @@ impl ApiError {
     fn kind(&self) -> (StatusCode, &str) {
         match self {
             ApiError::NotFound(_) => (StatusCode::NOT_FOUND, "not-found"),
+            ApiError::Removed(_) => (StatusCode::GONE, "removed"),
             ApiError::BadRequest(_) => (StatusCode::BAD_REQUEST, "bad-request"),
             ApiError::Beyond { .. } => (StatusCode::RANGE_NOT_SATISFIABLE, "position-beyond-the-end"),
             ApiError::NotYet { .. } => (StatusCode::GATEWAY_TIMEOUT, "position-not-reached"),

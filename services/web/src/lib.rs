@@ -5,7 +5,7 @@
 //! - `reading`: one request: which moment it asks about, which tables answer, how the answer is marked.
 //! - `status`, `builds`, `buildsets`, `configuration`: the documents.
 //! - `capacity`: workers, and what each attempt of a build waited for, by capacity's own position.
-//! - `newest`, `followed`: the status of now, made once for all who ask or follow; `stream`: events as they come; `console`: what a build says, by bytes, by lines, and where in it;
+//! - `newest`, `followed`: the status of now, made once for all who ask or follow; `stream`: events as they come; `console`: what a build says, by bytes, by lines, and where in it; `job_logs`: the files it leaves;
 //! - `estimate`: how long jobs take, by how long they took; `health`: who asks how the site is, and what is answered.
 //! - `keys`: what people encrypt secrets with; [`auth`]: who asks; [`operators`]: what they may ask for;
 //! - [`what_if`]: what would have been, had something been otherwise;
@@ -43,6 +43,7 @@ mod estimate;
 mod filter;
 mod followed;
 mod health;
+mod job_logs;
 mod keys;
 mod newest;
 pub mod operators;
@@ -58,11 +59,12 @@ mod status;
 mod stream;
 pub mod what_if;
 
+pub use console::finger::serve as serve_finger;
 pub use error::ApiError;
 pub use past::{Past, PastError, TimelinePast};
 pub use paths::ReadPath;
 pub use routes::{read_paths, router, serve};
 pub use site::{
-    Component, ComponentState, Components, ConsoleChunk, ConsoleSource, Consoles, Health, Leaving, NoConsoles,
-    PartHealth, PublicKey, PublicKeys, Site,
+    Component, ComponentState, Components, ConsoleChunk, ConsoleSource, Consoles, FoundLogs, Health, JobLogs, Leaving,
+    NoConsoles, NoJobLogs, PartHealth, PublicKey, PublicKeys, Site,
 };

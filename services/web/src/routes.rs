@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::rejection::PathRejection;
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::{DefaultBodyLimit, Path, RawQuery, Request, State};
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -25,8 +27,8 @@ use crate::reading::{App, Needs, Reading, answer, answer_with, moment};
 use crate::site::Site;
 use crate::status::Pieces;
 use crate::{
-    builds, buildsets, capacity, configuration, console, followed, health, keys, newest, operators, page, status,
-    stream, what_if,
+    builds, buildsets, capacity, configuration, console, followed, health, job_logs, keys, newest, operators, page,
+    status, stream, what_if,
 };
 
 /// The longest path and query, in bytes.
@@ -89,6 +91,9 @@ const OF_CONNECTIONS: &str = "connections are of this process's configuration, w
                               which projects a tenant had, and where, is told by `projects`";
 const OF_STREAM: &str = "what has been does not change any more; ask for `status` itself";
 pub(crate) const OF_WHAT_IF: &str = "a what-if says itself up to where it looks";
+const OF_CONSOLE_STREAM: &str = "it follows what a build says; `console` has what it had said";
+pub(crate) const OF_LOGS: &str =
+    "files that jobs left are no part of the history: they are there until they are removed";
 const OF_KEYS: &str = "keys are no part of the history: there is the one that is there";
 
 /// The API and the page of a site.
@@ -150,6 +155,8 @@ fn reads() -> Paths {
         .read("/api/tenant/{tenant}/build/{uuid}/console/lines", get(console_lines))
         .read("/api/tenant/{tenant}/build/{uuid}/console/find", get(console_find))
         .read("/api/tenant/{tenant}/build/{uuid}/leases", get(leases_of))
+        .read_now("/api/tenant/{tenant}/build/{uuid}/logs", OF_LOGS, get(logs_of))
+        .read_now("/api/tenant/{tenant}/console-stream", OF_CONSOLE_STREAM, get(console_stream))
         .read_now("/api/tenant/{tenant}/key/{*project}", OF_KEYS, get(key_of))
         .read_now("/api/tenant/{tenant}/project-ssh-key/{*project}", OF_KEYS, get(project_ssh_key))
         .read_now("/api/tenant/{tenant}/tenant-ssh-key/ssh.pub", OF_KEYS, get(tenant_ssh_key))
@@ -261,6 +268,8 @@ async fn map(State(app): Shared, RawQuery(query): RawQuery) -> Result<Json<Value
         "console": "/api/tenant/{tenant}/build/{uuid}/console",
         "console_lines": "/api/tenant/{tenant}/build/{uuid}/console/lines",
         "console_find": "/api/tenant/{tenant}/build/{uuid}/console/find",
+        "logs": "/api/tenant/{tenant}/build/{uuid}/logs",
+        "console_stream": "/api/tenant/{tenant}/console-stream",
         "leases": "/api/tenant/{tenant}/build/{uuid}/leases",
         "buildsets": "/api/tenant/{tenant}/buildsets",
         "buildset": "/api/tenant/{tenant}/buildset/{uuid}",
@@ -382,6 +391,24 @@ async fn console_find(State(app): Shared, path: Segments<(String, String)>, RawQ
     let (tenant, uuid) = segments(path)?;
     let query = Query::read(query.as_deref(), console::FIND_PARAMETERS)?;
     console::find_in(app, tenant, uuid, query).await
+}
+
+async fn console_stream(
+    State(app): Shared,
+    path: Segments<String>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Answered {
+    let tenant = segments(path)?;
+    Query::read_only(query.as_deref(), &[])?;
+    console::websocket::answer(app, tenant, headers, upgrade)
+}
+
+async fn logs_of(State(app): Shared, path: Segments<(String, String)>, RawQuery(query): RawQuery) -> Answered {
+    let (tenant, uuid) = segments(path)?;
+    let query = Query::read_only(query.as_deref(), job_logs::PARAMETERS)?;
+    job_logs::list(app, tenant, uuid, query).await
 }
 
 /// Serves the API until `shutdown` comes, and a moment longer for answers that are under way.

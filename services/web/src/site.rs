@@ -8,6 +8,7 @@ use std::time::Duration;
 use gatelog_capacity_state::Capacity;
 use gatelog_event_log::Blobs;
 use gatelog_gate_state::Gate;
+use gatelog_log_files::{KeptFile, Manifest, Removal, Rules};
 use gatelog_record::{BuildId, Timestamp};
 use gatelog_runner::Published;
 use gatelog_store::SharedProjection;
@@ -34,6 +35,8 @@ pub struct Site {
     pub past: Arc<dyn Past>,
     /// What builds say.
     pub consoles: Arc<dyn Consoles>,
+    /// What builds leave in their log directories.
+    pub job_logs: Arc<dyn JobLogs>,
     /// How those who decide are.
     pub health: Arc<dyn Health>,
     /// Whether this process is about to end, and why: new readers are better sent elsewhere.
@@ -52,6 +55,8 @@ pub struct Site {
     pub drivers: BTreeMap<String, String>,
     /// How many streams and waits are open at once; more are refused.
     pub streams: usize,
+    /// Where clients reach websockets, if not where they reach the API. Zuul: `[web] websocket_url`.
+    pub websocket_url: Option<String>,
     /// The version told to clients.
     pub version: String,
 }
@@ -96,6 +101,51 @@ pub struct NoConsoles;
 impl Consoles for NoConsoles {
     fn open(&self, _: BuildId, _: u32) -> Option<Box<dyn ConsoleSource>> {
         None
+    }
+}
+
+/// What is known of an attempt's log directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FoundLogs {
+    /// What is kept; of an attempt that runs, the executor's own files.
+    Kept(Manifest),
+    /// It was removed.
+    Removed(Removal),
+}
+
+/// What asking for logs comes to.
+pub type LogsFuture<'a, T> = Pin<Box<dyn Future<Output = std::io::Result<T>> + Send + 'a>>;
+
+/// Where the files are that jobs leave: with the worker, or in a store that every process reads.
+pub trait JobLogs: Send + Sync {
+    /// What is known of an attempt; `None` when nothing is.
+    fn find(&self, build: BuildId, attempt: u32) -> LogsFuture<'_, Option<FoundLogs>>;
+
+    /// A file of a manifest that [`JobLogs::find`] gave; `None` when it is gone.
+    fn open<'a>(
+        &'a self,
+        build: BuildId,
+        attempt: u32,
+        file: &'a KeptFile,
+    ) -> LogsFuture<'a, Option<Box<dyn ConsoleSource>>>;
+
+    /// How long what is kept stays.
+    fn rules(&self) -> Rules {
+        Rules::default()
+    }
+}
+
+/// No logs at all: for a site whose workers are elsewhere.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoJobLogs;
+
+impl JobLogs for NoJobLogs {
+    fn find(&self, _: BuildId, _: u32) -> LogsFuture<'_, Option<FoundLogs>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    fn open<'a>(&'a self, _: BuildId, _: u32, _: &'a KeptFile) -> LogsFuture<'a, Option<Box<dyn ConsoleSource>>> {
+        Box::pin(std::future::ready(Ok(None)))
     }
 }
 

@@ -4,6 +4,7 @@
 mod content;
 mod early;
 mod hostile;
+mod logs;
 mod secrets;
 mod site;
 mod ssh;

@@ -14,6 +14,7 @@ pub mod explain_job;
 pub mod failure;
 pub mod folder;
 pub mod freeze;
+pub mod job_logs;
 pub mod keys;
 pub mod log_adopt;
 pub mod log_cat;

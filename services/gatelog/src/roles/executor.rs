@@ -75,7 +75,9 @@ pub async fn open(process: &Process) -> Result<Executor, StartError> {
     if let Some(zone) = &section.zone {
         tracing::warn!(%zone, "the zone is told to the site's processes, but builds are not yet given out by zone");
     }
-    let settings = section.settings(&process.site);
+    let mut settings = section.settings(&process.site);
+    settings.log_store = process.job_logs.clone();
+    settings.keep_limits = process.config.job_logs.limits();
     let executor = Executor::open(settings).await.map_err(part("executor"))?;
     let swept = executor.sweep().await.map_err(part("executor"))?;
     if !swept.removed.is_empty() || swept.stray_processes > 0 {

@@ -32,6 +32,7 @@ use gatelog_effects::connection::{Connections, chain};
 use gatelog_effects::git::Repositories;
 use gatelog_event_log::{Blobs, Log, Tail};
 use gatelog_gate_state::Gate;
+use gatelog_log_files::LogStore;
 use gatelog_merging::{Mirrors, MirrorsConfig};
 use gatelog_record::{Domain, Partition};
 use gatelog_runner::Published;
@@ -162,6 +163,8 @@ pub struct Process {
     pub refusing: Refusing,
     /// Its blobs.
     pub blobs: Arc<dyn Blobs>,
+    /// What jobs left in their log directories, where this process keeps or reads it.
+    pub job_logs: Option<LogStore>,
     /// The keys.
     pub keyring: Arc<Keyring>,
     /// The gate.

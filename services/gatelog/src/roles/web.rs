@@ -1,6 +1,6 @@
 //! The role `web`: API and page, over this process's own folds.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use gatelog_writer::Published;
 
 use super::{Process, Role};
 use crate::consoles::{self, SiteConsoles};
+use crate::job_logs::{SiteLogs, WorkerLogs};
 use crate::presence::{Component, SILENT_AFTER, Signer, State};
 use crate::server::{StartError, part};
 
@@ -44,19 +45,42 @@ pub fn start(
     listener: TcpListener,
     executor: Option<Executor>,
     writers: Vec<Arc<Published>>,
-) -> Result<Ending, StartError> {
-    let consoles = SiteConsoles {
+) -> Result<Vec<Ending>, StartError> {
+    let local_logs = executor.clone().map(|executor| WorkerLogs { executor, store: process.job_logs.clone() });
+    let consoles = Arc::new(SiteConsoles {
         local: executor,
         gate: process.gate.projection.clone(),
         capacity: process.capacity.projection.clone(),
         signer: Arc::clone(&process.signer),
         http: consoles::client().map_err(part("consoles"))?,
         probing: process.probing.clone(),
-    };
+        store: process.job_logs.clone(),
+    });
+    let rules = process.config.job_logs.rules();
+    let job_logs = Arc::new(SiteLogs { consoles: Arc::clone(&consoles), local: local_logs, rules });
     let local = crate::auth::leave_key(&process.site)?;
     let authenticators = crate::auth::authenticators(&process.site, &process.config, local)?;
-    let site = crate::web::site(process, Arc::new(consoles), writers, authenticators);
-    serve(process, listener, gatelog_web::router(site))
+    let site = crate::web::site(process, consoles, job_logs, writers, authenticators);
+    let finger = process.config.web.finger.map(|address| finger(process, address, site.clone())).transpose()?;
+    Ok([serve(process, listener, gatelog_web::router(site))?].into_iter().chain(finger).collect())
+}
+
+/// Answers finger requests until it is told to end.
+fn finger(process: &Process, address: SocketAddr, site: gatelog_web::Site) -> Result<Ending, StartError> {
+    let listener = TcpListener::bind(address).map_err(|error| StartError::Part {
+        part: "finger",
+        message: format!("cannot listen on {address}: {error}; name another address in [web] finger"),
+    })?;
+    listener.set_nonblocking(true).map_err(part("finger"))?;
+    let listener = {
+        let _in_runtime = process.runtime.enter();
+        tokio::net::TcpListener::from_std(listener).map_err(part("finger"))?
+    };
+    let (ending, ended) = tokio::sync::oneshot::channel::<()>();
+    process.runtime.spawn(gatelog_web::serve_finger(listener, site, async move {
+        let _ = ended.await;
+    }));
+    Ok(ending)
 }
 
 /// Whether this process is about to end, and why.

@@ -2,14 +2,17 @@
 //!
 //! - this file: the raw text, in pieces, as it comes;
 //! - `index`: where lines begin; `lines`: a bounded part of them; `find`: looking for text;
+//! - `websocket`, `finger`: the raw text as clients of Zuul ask for it;
 //! - `words`: what a line is about.
 //!
 //! A console may be a gigabyte, and so may one line of it: no answer but the raw text is longer than a
 //! few hundred kilobytes, and nothing here holds more of a console in memory than a few blocks.
 
 mod find;
+pub(crate) mod finger;
 mod index;
 pub(crate) mod lines;
+pub(crate) mod websocket;
 pub(crate) mod words;
 
 use std::collections::BTreeSet;
@@ -28,6 +31,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::builds;
 use crate::error::ApiError;
+use crate::job_logs;
 use crate::query::Query;
 use crate::reading::{App, Needs, mark, moment, read};
 use crate::site::{ConsoleChunk, ConsoleSource};
@@ -70,39 +74,8 @@ pub(crate) async fn answer(app: Arc<App>, tenant: String, uuid: String, query: Q
     };
     let place = app.stream()?;
     let at = moment(&app, &query).await?;
-    let (sequence, build, attempt, source) = loop {
-        let mut fold = app.site.gate_fold.subscribe();
-        let (tenant, uuid) = (tenant.clone(), uuid.clone());
-        let (sequence, build, attempts, over) = app
-            .blocking(move |app| {
-                read(app, at, Needs::History, |reading| {
-                    let (id, entry) = builds::find(reading, &tenant, &uuid)?;
-                    let attempts: BTreeSet<u32> = entry.attempts.iter().map(|attempt| attempt.attempt).collect();
-                    Ok((reading.at, id, attempts, entry.finished_at.is_some()))
-                })
-            })
-            .await?;
-        let attempt =
-            wanted.filter(|wanted| attempts.contains(wanted)).or(attempts.last().copied().filter(|_| wanted.is_none()));
-        if let Some(attempt) = attempt
-            && let Some(opened) = lines::open(&app, build, attempt, stored).await?
-        {
-            break (sequence, build, attempt, opened.source);
-        }
-        let missing = || match wanted.or(attempts.last().copied()) {
-            None => ApiError::NotFound(format!("build {build} has not begun: ask again, or with follow=1")),
-            Some(attempt) => ApiError::NotFound(format!("attempt {attempt} of build {build} has no console here")),
-        };
-        // What has not begun is waited for by those who follow.
-        if !follow || over || at.is_some() {
-            return Err(missing());
-        }
-        match tokio::time::timeout(PATIENCE, fold.changed()).await {
-            // The worker opens the console a moment before or after it says so.
-            Ok(Ok(_)) | Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
-            Ok(Err(_)) => return Err(missing()),
-        }
-    };
+    let asked = Wished { tenant, uuid, attempt: wanted, at, stored, wait: follow };
+    let Begun { sequence, build, attempt, source } = begun(&app, &asked).await?;
     // That it cannot be had is an answer of its own, not one that breaks off.
     let most = piece_size(limit);
     let first = source.read_from(offset, most, Duration::ZERO).await.map_err(|error| unreachable(&error, stored))?;
@@ -119,6 +92,70 @@ pub(crate) async fn answer(app: Arc<App>, tenant: String, uuid: String, query: Q
         headers.insert(CONTENT_DISPOSITION, name);
     }
     Ok(response)
+}
+
+/// The console somebody wants to read from its first byte.
+pub(crate) struct Wished {
+    pub(crate) tenant: String,
+    pub(crate) uuid: String,
+    /// Which attempt; `None` for the newest.
+    pub(crate) attempt: Option<u32>,
+    /// As of which event.
+    pub(crate) at: Option<u64>,
+    /// Whether what is stored is meant.
+    pub(crate) stored: bool,
+    /// Whether to wait for a build that has not begun.
+    pub(crate) wait: bool,
+}
+
+/// A console that can be read.
+pub(crate) struct Begun {
+    /// As of which event the attempt was looked up.
+    pub(crate) sequence: u64,
+    pub(crate) build: BuildId,
+    pub(crate) attempt: u32,
+    pub(crate) source: Box<dyn ConsoleSource>,
+}
+
+/// Opens a console, once its build has begun.
+pub(crate) async fn begun(app: &Arc<App>, wished: &Wished) -> Result<Begun, ApiError> {
+    let Wished { attempt: wanted, at, stored, wait, .. } = *wished;
+    loop {
+        let mut fold = app.site.gate_fold.subscribe();
+        let (tenant, uuid) = (wished.tenant.clone(), wished.uuid.clone());
+        let (sequence, build, attempts, over) = app
+            .blocking(move |app| {
+                read(app, at, Needs::History, |reading| {
+                    let (id, entry) = builds::find(reading, &tenant, &uuid)?;
+                    let attempts: BTreeSet<u32> = entry.attempts.iter().map(|attempt| attempt.attempt).collect();
+                    Ok((reading.at, id, attempts, entry.finished_at.is_some()))
+                })
+            })
+            .await?;
+        let attempt =
+            wanted.filter(|wanted| attempts.contains(wanted)).or(attempts.last().copied().filter(|_| wanted.is_none()));
+        if let Some(attempt) = attempt
+            && let Some(opened) = lines::open(app, build, attempt, stored).await?
+        {
+            return Ok(Begun { sequence, build, attempt, source: opened.source });
+        }
+        let missing = || match wanted.or(attempts.last().copied()) {
+            None => ApiError::NotFound(format!("build {build} has not begun: ask again, or with follow=1")),
+            Some(attempt) => ApiError::NotFound(format!("attempt {attempt} of build {build} has no console here")),
+        };
+        if let Some(attempt) = attempt {
+            job_logs::not_removed(app, build, attempt).await?;
+        }
+        // What has not begun is waited for by those who follow.
+        if !wait || over || at.is_some() {
+            return Err(missing());
+        }
+        match tokio::time::timeout(PATIENCE, fold.changed()).await {
+            // The worker opens the console a moment before or after it says so.
+            Ok(Ok(_)) | Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            Ok(Err(_)) => return Err(missing()),
+        }
+    }
 }
 
 /// A console that is there and cannot be read.
@@ -200,8 +237,11 @@ pub(crate) async fn asked(app: &Arc<App>, tenant: &str, uuid: &str, query: &Quer
 
 impl Asked {
     /// The console, which must be there.
-    pub(crate) fn there(self) -> Result<Opened, ApiError> {
+    pub(crate) async fn there(self, app: &Arc<App>) -> Result<Opened, ApiError> {
         let Asked { build, attempt, opened } = self;
+        if let (Some(attempt), None) = (attempt, &opened) {
+            job_logs::not_removed(app, build, attempt).await?;
+        }
         opened.ok_or_else(|| match attempt {
             Some(attempt) => ApiError::NotFound(format!("attempt {attempt} of build {build} has no console here")),
             None => ApiError::NotFound(format!("build {build} has not begun: ask again")),
@@ -237,7 +277,7 @@ pub(crate) async fn wanted_lines(app: &Arc<App>, opened: &Opened, query: &Query)
 pub(crate) async fn lines_of(app: Arc<App>, tenant: String, uuid: String, query: Query) -> Result<Response, ApiError> {
     let asked = asked(&app, &tenant, &uuid, &query).await?;
     let attempt = asked.attempt;
-    let part = wanted_lines(&app, &asked.there()?, &query).await?;
+    let part = wanted_lines(&app, &asked.there(&app).await?, &query).await?;
     let lines: Vec<_> = part
         .lines
         .iter()
@@ -302,7 +342,7 @@ pub(crate) async fn hits(
 pub(crate) async fn find_in(app: Arc<App>, tenant: String, uuid: String, query: Query) -> Result<Response, ApiError> {
     let asked = asked(&app, &tenant, &uuid, &query).await?;
     let attempt = asked.attempt;
-    let found = wanted_hits(&asked.there()?, &query).await?;
+    let found = wanted_hits(&asked.there(&app).await?, &query).await?;
     let hits: Vec<_> = found
         .hits
         .iter()

@@ -10,6 +10,7 @@ use super::console::{self, Console};
 use super::frame::{Content, Frame, Tab};
 use super::gantt::Grants;
 use super::html::{Html, html, outside, put};
+use super::logs::{self, Logs};
 use super::parts::{self, crumbs, facts, subjects, subjects_text, waits_table, why};
 use super::words::{self, Stand, took};
 use crate::builds::{self, gone};
@@ -70,6 +71,7 @@ pub(crate) fn page(
     uuid: &str,
     leases: &[Lease],
     console: &Console,
+    logs: &Logs,
 ) -> Result<Content, ApiError> {
     let (build, entry) = builds::find(reading, tenant, uuid)?;
     let item = reading.history().item(entry.item, reading.at)?.ok_or_else(|| gone(entry.item, entry.buildset))?;
@@ -122,7 +124,8 @@ pub(crate) fn page(
             ),
         ])
     );
-    put!(main, "{}", console::section(frame, tenant, &build.to_string(), &entry, console));
+    put!(main, "{}", console::section(frame, tenant, &build.to_string(), &entry, console, logs));
+    put!(main, "{}", logs::section(tenant, &build.to_string(), &entry, logs));
     put!(main, "{}", attempts_table(frame, uuid, &entry));
     put!(main, "{}", artifacts(&entry));
     let waits = shape::waits(reading, &WaitSubject::Build(build))?;

@@ -8,14 +8,17 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderValue, Uri};
 use axum::response::{IntoResponse, Response};
 use gatelog_gate_state::history::BuildEntry;
+use gatelog_log_files::manifest::RESULTS;
 use gatelog_record::BuildId;
 
 use super::ansi;
 use super::frame::{Frame, address, guard};
 use super::html::{Html, html, put, segment};
+use super::logs::{Logs, address as address_of};
 use crate::console::lines::{self, Line, Opened, Part};
 use crate::console::{self, FIND_PARAMETERS, Found, LINE_PARAMETERS, words};
 use crate::error::ApiError;
+use crate::job_logs::removal_told;
 use crate::query::Query;
 use crate::reading::App;
 
@@ -120,6 +123,13 @@ struct Places {
     attempt: String,
     stored: bool,
     at: Option<String>,
+}
+
+impl Console {
+    /// The attempt that is shown; `None` before the first.
+    pub(crate) fn attempt(&self) -> Option<u32> {
+        Some(self.attempt).filter(|attempt| *attempt > 0)
+    }
 }
 
 impl Places {
@@ -303,7 +313,14 @@ fn plain(text: &str) -> String {
 }
 
 /// The section of a build's page.
-pub(crate) fn section(frame: &Frame, tenant: &str, uuid: &str, entry: &BuildEntry, console: &Console) -> Html {
+pub(crate) fn section(
+    frame: &Frame,
+    tenant: &str,
+    uuid: &str,
+    entry: &BuildEntry,
+    console: &Console,
+    logs: &Logs,
+) -> Html {
     if entry.attempts.is_empty() {
         let says = if entry.result.is_some() || entry.given_up() {
             "It ran on no worker: there is nothing to read."
@@ -357,7 +374,7 @@ pub(crate) fn section(frame: &Frame, tenant: &str, uuid: &str, entry: &BuildEntr
         out
     };
     let tools = html!(
-        r#"<div class="console-tools"><form id="find" method="get" action="{}" role="search" aria-label="In this console">{}<input type="search" name="text" value="{}" placeholder="find in this console" aria-label="Find in this console" maxlength="500" autocomplete="off" spellcheck="false" required><label class="small"><input type="checkbox" name="regex" value="true"{}> regex</label><button class="quiet">Find</button></form><form id="to-line" method="get" action="{}" aria-label="Go to a line">{}<label class="small" for="to-line-number">line</label><input id="to-line-number" name="line" inputmode="numeric" pattern="[0-9]+" size="7" autocomplete="off" required><button class="quiet">Go</button></form><span class="end tools">{}<a href="{}">raw</a> <a href="{}" download>download</a></span></div>"#,
+        r#"<div class="console-tools"><form id="find" method="get" action="{}" role="search" aria-label="In this console">{}<input type="search" name="text" value="{}" placeholder="find in this console" aria-label="Find in this console" maxlength="500" autocomplete="off" spellcheck="false" required><label class="small"><input type="checkbox" name="regex" value="true"{}> regex</label><button class="quiet">Find</button></form><form id="to-line" method="get" action="{}" aria-label="Go to a line">{}<label class="small" for="to-line-number">line</label><input id="to-line-number" name="line" inputmode="numeric" pattern="[0-9]+" size="7" autocomplete="off" required><button class="quiet">Go</button></form><span class="end tools">{}<a href="{}">raw</a> <a href="{}" download>download</a>{}</span></div>"#,
         places.page,
         hidden(console.stored),
         text,
@@ -372,7 +389,11 @@ pub(crate) fn section(frame: &Frame, tenant: &str, uuid: &str, entry: &BuildEntr
             Html::new()
         },
         places.raw(&[]),
-        places.raw(&[("download", "true")])
+        places.raw(&[("download", "true")]),
+        match logs.has(RESULTS) {
+            true => html!(r#" <a href="{}">{}</a>"#, address_of(tenant, uuid, console.attempt, RESULTS), RESULTS),
+            false => Html::new(),
+        }
     );
     let trouble = console.trouble.as_ref().map_or_else(Html::new, |trouble| {
         html!(
@@ -405,6 +426,7 @@ pub(crate) fn section(frame: &Frame, tenant: &str, uuid: &str, entry: &BuildEntr
     let all_shown = part.next > part.known && part.complete;
     let state = match (console.there, running) {
         (false, _) if console.trouble.is_some() => html!("Nothing to show."),
+        (false, _) if logs.removed().is_some() => html!("{}", logs.removed().map(removal_told).unwrap_or_default()),
         (false, true) => html!("It says nothing yet."),
         (false, false) => html!("There is no console of this attempt here any more."),
         (true, _) if part.lines.is_empty() && part.known == 0 && part.ended => html!("It said nothing."),
@@ -490,7 +512,7 @@ pub(crate) async fn lines_piece(app: Arc<App>, tenant: String, uuid: String, uri
         let query = Query::read(uri.query(), LINE_PARAMETERS)?;
         let asked = console::asked(&app, &tenant, &uuid, &query).await?;
         let attempt = asked.attempt.unwrap_or_default();
-        let opened = asked.there()?;
+        let opened = asked.there(&app).await?;
         let part = console::wanted_lines(&app, &opened, &query).await?;
         let places = Places::new(&tenant, &uuid, attempt, query.truth("stored")?.unwrap_or(false), then(&query)?);
         Ok(html!(
@@ -513,7 +535,7 @@ pub(crate) async fn found_piece(app: Arc<App>, tenant: String, uuid: String, uri
         let query = Query::read(uri.query(), FIND_PARAMETERS)?;
         let asked = console::asked(&app, &tenant, &uuid, &query).await?;
         let attempt = asked.attempt.unwrap_or_default();
-        let opened = asked.there()?;
+        let opened = asked.there(&app).await?;
         let hits = console::wanted_hits(&opened, &query).await?;
         let places = Places::new(&tenant, &uuid, attempt, query.truth("stored")?.unwrap_or(false), then(&query)?);
         let text = query.one("text")?.unwrap_or_default();

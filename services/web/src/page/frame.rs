@@ -331,6 +331,7 @@ pub(crate) fn error_page(error: &ApiError, tenant: Option<&str>, at: Option<&str
     };
     let title = match error.status() {
         StatusCode::NOT_FOUND => "There is nothing here",
+        StatusCode::GONE => "This was removed",
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "This is not for everybody",
         StatusCode::BAD_REQUEST => "This cannot be asked",
         StatusCode::RANGE_NOT_SATISFIABLE => "That has not happened yet",

@@ -3,7 +3,7 @@
 //! - `html`: writing it, everything from outside escaped; `words`, `parts`: what stands on many pages;
 //! - `frame`: head, navigation, the way through time, headers; `assets`: style and script, from `web/`;
 //! - `what_if`: asking what would have been, and the answer;
-//! - `status`, `lists`, `buildset` (with `graph`), `build` (with `console` and `ansi`), `item`, `why`, `configuration`:
+//! - `status`, `lists`, `buildset` (with `graph`), `build` (with `console` and `ansi`), `logs`, `item`, `why`, `configuration`:
 //!   the pages.
 //!
 //! Every page takes `at`, as every read does. What the script adds: pages that change by themselves, a
@@ -22,6 +22,7 @@ mod graph;
 mod html;
 mod item;
 mod lists;
+mod logs;
 mod parts;
 mod status;
 mod what_if;
@@ -37,7 +38,6 @@ use axum::http::header::ACCEPT;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
-use gatelog_record::BuildId;
 
 use crate::builds;
 use crate::buildsets;
@@ -47,8 +47,10 @@ use crate::newest;
 use crate::paths::Paths;
 use crate::query::Query;
 use crate::reading::{App, Needs, Reading, mark, moment, read};
-use crate::routes::{OF_PROGRAM, OF_WHAT_IF};
+use crate::routes::{OF_LOGS, OF_PROGRAM, OF_WHAT_IF};
 use crate::status::{Pieces, document};
+pub(crate) use console::size;
+pub(crate) use logs::address as logs_address;
 pub(crate) use status::JobHtml;
 pub(crate) use words::took;
 
@@ -76,6 +78,10 @@ pub(crate) fn routes() -> Paths {
         .read("/t/{tenant}/build/{uuid}", get(build_page))
         .read("/t/{tenant}/build/{uuid}/lines", get(lines_piece))
         .read("/t/{tenant}/build/{uuid}/found", get(found_piece))
+        .read_now("/t/{tenant}/build/{uuid}/logs", OF_LOGS, get(logs::newest))
+        .read_now("/t/{tenant}/build/{uuid}/logs/{attempt}", OF_LOGS, get(logs::to_top))
+        .read_now("/t/{tenant}/build/{uuid}/logs/{attempt}/", OF_LOGS, get(logs::top))
+        .read_now("/t/{tenant}/build/{uuid}/logs/{attempt}/{*path}", OF_LOGS, get(logs::below))
         .read("/t/{tenant}/item/{uuid}", get(item_page))
         .read("/t/{tenant}/config-errors", get(errors_page))
 }
@@ -350,14 +356,15 @@ async fn build_page(State(app): Shared, path: Segments<(String, String)>, uri: U
         let console = console::read(&app, id, &attempts, &query).await?;
         let then = capacity::beside(&app, at).await?;
         let leases = app.blocking(move |app| build::leases(app, id, then)).await?;
-        Ok::<(BuildId, _, _), ApiError>((id, console, leases))
+        let logs = logs::look(&app, id, console.attempt()).await;
+        Ok::<_, ApiError>((console, leases, logs))
     };
-    let (_, console, leases) = match before.await {
+    let (console, leases, logs) = match before.await {
         Ok(before) => before,
         Err(error) => return failed_at(&error, of.as_deref(), Some(&uri)),
     };
     answer(app, uri, of, Needs::History, console::PARAMETERS, move |reading, frame, _| {
-        build::page(reading, frame, &tenant, &uuid, &leases, &console)
+        build::page(reading, frame, &tenant, &uuid, &leases, &console, &logs)
     })
     .await
 }

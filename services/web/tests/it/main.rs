@@ -3,6 +3,7 @@
 
 mod api;
 mod browser;
+mod console_stream;
 mod hostile;
 mod page;
 mod site;

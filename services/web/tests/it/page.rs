@@ -1,6 +1,7 @@
 //! The page over HTTP, against a gate that says what the tests have it say.
 
 mod consoles;
+mod logs;
 
 use std::collections::BTreeSet;
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use gatelog_capacity_state::Capacity;
 use gatelog_event_log::{Blobs, EventWriter, Log, MemoryBlobs, MemoryLog};
 use gatelog_gate_state::Gate;
+use gatelog_log_files::{Digest, KeptFile, Manifest, Removal, Rules};
 use gatelog_record::draft::capacity::{
     LeaseAsked, LeaseGranted, LeaseQueued, LeaseWaitChanged, WorkerJoined, WorkerSeen,
 };
@@ -25,9 +26,11 @@ use gatelog_runner::{Runner, RunnerConfig};
 use gatelog_store::{Layout, RungDir};
 use gatelog_web::auth::Authenticators;
 use gatelog_web::operators::NoOperators;
-use gatelog_web::site::ConsoleRead;
+use gatelog_web::site::{ConsoleRead, LogsFuture};
 use gatelog_web::what_if::{Question, WhatIfs};
-use gatelog_web::{Component, ConsoleChunk, ConsoleSource, Consoles, PartHealth, PublicKey, Site, TimelinePast};
+use gatelog_web::{
+    Component, ConsoleChunk, ConsoleSource, Consoles, FoundLogs, JobLogs, PartHealth, PublicKey, Site, TimelinePast,
+};
 use serde_json::Value as Json;
 
 pub const GATE: Partition = Partition { domain: Domain::Gate, index: 0 };
@@ -175,6 +178,53 @@ impl ConsoleSource for StoredConsole {
     }
 }
 
+/// Logs the test writes.
+#[derive(Clone, Default)]
+pub struct TestLogs(Arc<Mutex<BTreeMap<(BuildId, u32), FoundLogs>>>, Arc<Mutex<BTreeMap<String, Vec<u8>>>>);
+
+impl TestLogs {
+    /// Keeps these files of an attempt.
+    pub fn keep(&self, build: BuildId, attempt: u32, files: &[(&str, &str, &[u8])]) {
+        let mut manifest = Manifest::new(build, attempt, "worker-1");
+        for (number, (path, mime, bytes)) in files.iter().enumerate() {
+            let (path, mime, size) = ((*path).to_owned(), (*mime).to_owned(), bytes.len() as u64);
+            self.1.lock().unwrap().insert(path.clone(), bytes.to_vec());
+            manifest.files.push(KeptFile { path, mime, size, digest: Some(Digest([number as u8; 32])) });
+        }
+        manifest.leave_out("evil/<link>", "it is a symbolic link");
+        self.0.lock().unwrap().insert((build, attempt), FoundLogs::Kept(manifest));
+    }
+
+    pub fn remove(&self, build: BuildId, attempt: u32, rule: &str) {
+        let removal = Removal {
+            build: build.to_string(),
+            attempt,
+            removed_ms: BEGAN * 1000,
+            ended_ms: 0,
+            rule: rule.to_owned(),
+            files: 3,
+            bytes: 4_000,
+        };
+        self.0.lock().unwrap().insert((build, attempt), FoundLogs::Removed(removal));
+    }
+}
+
+impl JobLogs for TestLogs {
+    fn find(&self, build: BuildId, attempt: u32) -> LogsFuture<'_, Option<FoundLogs>> {
+        let found = self.0.lock().unwrap().get(&(build, attempt)).cloned();
+        Box::pin(async move { Ok(found) })
+    }
+
+    fn open<'a>(&'a self, _: BuildId, _: u32, file: &'a KeptFile) -> LogsFuture<'a, Option<Box<dyn ConsoleSource>>> {
+        let bytes = self.1.lock().unwrap().get(&file.path).cloned();
+        Box::pin(async move { Ok(bytes.map(|bytes| Box::new(StoredConsole(bytes)) as Box<dyn ConsoleSource>)) })
+    }
+
+    fn rules(&self) -> Rules {
+        Rules { keep_days: Some(30), keep_bytes: None }
+    }
+}
+
 struct TestConsole {
     consoles: TestConsoles,
     of: (BuildId, u32),
@@ -312,6 +362,9 @@ pub struct Served {
     pub base: String,
     pub http: reqwest::Client,
     pub consoles: TestConsoles,
+    pub job_logs: TestLogs,
+    /// Where it answers finger requests.
+    pub finger: std::net::SocketAddr,
     /// How the parts are that the API cannot see by itself.
     pub parts: Arc<Mutex<Vec<PartHealth>>>,
     /// Whether the process is about to end, and why.
@@ -355,7 +408,7 @@ impl Served {
         let config = RunnerConfig { rung_every, ..RunnerConfig::new(dir) };
         let gate = Runner::<Gate>::start(keeper.log(), GATE, config.clone()).unwrap();
         let capacity = Runner::<Capacity>::start(keeper.log(), CAPACITY, config).unwrap();
-        let consoles = TestConsoles::default();
+        let (consoles, job_logs) = (TestConsoles::default(), TestLogs::default());
         let rungs = |of| (rung_every > 0).then(|| RungDir::new(Layout::new(dir, of).rungs()));
         let past = TimelinePast::new(
             Timeline::new(keeper.log(), GATE, rungs(GATE)),
@@ -373,6 +426,7 @@ impl Served {
             blobs,
             past: Arc::new(past),
             consoles: Arc::new(consoles.clone()),
+            job_logs: Arc::new(job_logs.clone()),
             health: Arc::new({
                 let parts = Arc::clone(&parts);
                 move || parts.lock().unwrap().clone()
@@ -395,16 +449,20 @@ impl Served {
             what_ifs: Arc::new(WhatIfsOfTheStory),
             drivers: BTreeMap::from([("forge".to_owned(), "git".to_owned())]),
             streams,
+            websocket_url: None,
             version: "1.2.3".into(),
         };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
+        let finger_listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let finger = finger_listener.local_addr().unwrap();
+        tokio::spawn(gatelog_web::serve_finger(finger_listener, site.clone(), std::future::pending()));
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         tokio::spawn(gatelog_web::serve(listener, gatelog_web::router(site), async move {
             let _ = stopped.await;
         }));
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        Served { base, http, consoles, parts, leaving, present, gate, capacity, _stop: stop }
+        Served { base, http, consoles, job_logs, finger, parts, leaving, present, gate, capacity, _stop: stop }
     }
 
     /// Waits until the fold has reached an event.

@@ -53,10 +53,15 @@ const TABLE: &[(&str, &[&str], Outside)] = &[
     ("services/drivers/*", &["log-schema/*", "services/secrets"], Any),
     ("services/clouds/*", &["log-schema/*", "services/clouds/contract", "services/secrets"], Any),
     ("services/merging", &["log-schema/*"], Any),
-    ("services/executing", &["log-schema/*"], Any),
+    ("services/log-files", &[RECORD], Any),
+    ("services/executing", &["log-schema/*", "services/log-files"], Any),
     ("services/secrets", &[RECORD], Any),
     // Reads, and appends requests; decides nothing.
-    ("services/web", &["log-schema/*", "projectors/*", "services/rules/config", "services/secrets", "replay"], Any),
+    (
+        "services/web",
+        &["log-schema/*", "projectors/*", "services/rules/config", "services/secrets", "services/log-files", "replay"],
+        Any,
+    ),
     (
         "services/effects",
         &[
@@ -101,6 +106,7 @@ const ONE_PLACE: &[(&str, &[&str])] = &[
     ("rocksdb", &["projectors/store"]),
     ("rdkafka", &["services/logs/kafka", "tests/kafka-broker"]),
     ("git2", &["services/merging", "services/drivers/git", "tests/scenario"]),
+    ("object_store", &["services/log-files", "tests/features"]),
     ("axum", &["services/web", "services/gatelog"]),
     ("chacha20poly1305", &["services/secrets"]),
     ("rsa", &["services/secrets"]),

@@ -20,6 +20,8 @@ fn filled(path: &str) -> String {
         ("{uuid}", uuid.as_str()),
         ("{job}", "unit"),
         ("{*change}", "master/add-miles"),
+        ("{attempt}", "1"),
+        ("{*path}", "job-output.json"),
         ("{*project}", "app.pub"),
         ("{*rest}", "app/autohold"),
         ("/what-if/{id}", "/what-if/0000000000000000"),
