@@ -14,8 +14,9 @@ use crate::ssh;
 use crate::toolchain::Toolchain;
 
 /// gatelog's own plugins, by their place below the directory of plugins.
-const PLUGINS: [(&str, &str); 9] = [
+const PLUGINS: [(&str, &str); 10] = [
     ("action/gatelog_freeze.py", include_str!("plugins/action/gatelog_freeze.py")),
+    ("action/synchronize.py", include_str!("plugins/action/synchronize.py")),
     ("action/zuul_return.py", include_str!("plugins/action/zuul_return.py")),
     ("callback/gatelog_stream.py", include_str!("plugins/callback/gatelog_stream.py")),
     ("connection/local.py", include_str!("plugins/connection/local.py")),
@@ -157,7 +158,6 @@ pub(crate) fn profile(
     job_dir: &JobDir,
     spec: &BuildSpec,
     playbook: &PlaybookInPlace,
-    console: &Path,
 ) -> Profile {
     let mut profile = Profile::system(config.limits.tmp_bytes);
     let extra = if playbook.spec.trusted { &config.trusted_paths } else { &config.untrusted_paths };
@@ -172,7 +172,6 @@ pub(crate) fn profile(
     mounts.extend(config.variables.iter().cloned().map(Mount::ReadOnly));
     mounts.extend([job_dir.ansible(), job_dir.trusted(), job_dir.untrusted()].map(Mount::ReadOnly));
     mounts.extend([job_dir.ansible_state(), job_dir.home(), job_dir.work()].map(Mount::ReadWrite));
-    mounts.push(Mount::ReadOnlyAt { from: console.into(), to: job_dir.logs().join("job-output.txt") });
     for node in &spec.nodeset.nodes {
         if let Connection::Local { dir } = &node.connection
             && !dir.is_empty()
@@ -264,8 +263,7 @@ mod tests {
         let inventory = playbook.directory.join("inventory.yaml");
         let course = Course { index: 0, success: Some(true), will_retry: false };
         let command = command(&config, &toolchain, &job_dir, &inventory, &playbook, Some(&course));
-        let console = Path::new("/logs/b/2/job-output.txt");
-        let profile = profile(&config, &toolchain, &job_dir, &spec, &playbook, console);
+        let profile = profile(&config, &toolchain, &job_dir, &spec, &playbook);
         let argv = profile.argv(&command, crate::sandbox::Features::ALL);
         let argv: Vec<String> = argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let argv = argv.join(" ").replace(" --", "\n--");

@@ -82,10 +82,6 @@ impl Build {
         self.control.clone()
     }
 
-    pub(crate) fn console_path(&self) -> PathBuf {
-        self.log_dir.join("job-output.txt")
-    }
-
     /// Runs the build to its end. Ends in bounded time: every phase has its limit.
     pub async fn run(mut self) -> BuildOutcome {
         let started = now();

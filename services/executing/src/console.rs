@@ -107,6 +107,8 @@ struct Writer {
     allowance: u64,
     /// Set when a write failed: a full disk must not stop the build, but it must be known.
     failed: Option<String>,
+    /// The job's own copy, as long as it can be written.
+    copy: Option<File>,
 }
 
 impl Console {
@@ -114,10 +116,31 @@ impl Console {
     pub(crate) fn create(path: &Path, limit: u64) -> io::Result<Console> {
         let file = OpenOptions::new().read(true).append(true).create_new(true).open(path)?;
         Ok(Console {
-            state: Mutex::new(Writer { allowance: limit, failed: None }),
+            state: Mutex::new(Writer { allowance: limit, failed: None, copy: None }),
             progress: watch::channel(Progress::default()).0,
             file: Arc::new(file),
         })
+    }
+
+    /// Writes a copy, here too, from now on: the job may read, change and remove it. Zuul: the file in the log
+    /// directory, which roles upload while the build runs, is the console itself.
+    ///
+    /// # Errors
+    /// There is something at `path`, or the console cannot be read.
+    pub(crate) fn copy_to(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut copy = OpenOptions::new().append(true).create_new(true).mode(0o644).open(path)?;
+        let (mut offset, mut piece) = (0, vec![0; 64 << 10]);
+        loop {
+            let read = self.file.read_at(&mut piece, offset)?;
+            if read == 0 {
+                break;
+            }
+            copy.write_all(piece.get(..read).unwrap_or_default())?;
+            offset += read as u64;
+        }
+        state.copy = Some(copy);
+        Ok(())
     }
 
     /// A reader from the start.
@@ -168,6 +191,10 @@ impl Console {
 
     fn append(&self, bytes: &[u8]) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // The copy is the job's: one that cannot be written harms nobody else.
+        if state.copy.as_mut().is_some_and(|copy| copy.write_all(bytes).is_err()) {
+            state.copy = None;
+        }
         match (&*self.file).write_all(bytes) {
             Ok(()) => self.progress.send_modify(|progress| progress.bytes += bytes.len() as u64),
             Err(error) => {
@@ -457,6 +484,27 @@ mod tests {
         std::os::unix::fs::symlink(&path, &link).unwrap();
         assert!(ConsoleReader::open(&link).is_err());
         assert!(ConsoleReader::open(folder.path()).is_err_and(|error| error.to_string().contains("plain file")));
+    }
+
+    #[test]
+    fn the_copy_of_the_job_has_every_line_and_what_becomes_of_it_harms_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, copy) = (folder.path().join("console"), folder.path().join("job-output.txt"));
+        let console = Console::create(&path, 4096).unwrap();
+        assert_eq!(console.push(b"before\n"), Ok(()));
+        console.copy_to(&copy).unwrap();
+        assert_eq!(console.push(b"after\n"), Ok(()));
+        assert_eq!(std::fs::read(&copy).unwrap(), b"before\nafter\n");
+        // The job empties it, and puts a link in its place.
+        std::fs::write(&copy, b"").unwrap();
+        assert_eq!(console.push(b"later\n"), Ok(()));
+        assert_eq!(std::fs::read(&copy).unwrap(), b"later\n");
+        std::fs::remove_file(&copy).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("victim"), &copy).unwrap();
+        assert_eq!(console.push(b"last\n"), Ok(()));
+        assert!(!folder.path().join("victim").exists() && console.failure().is_none());
+        assert_eq!(std::fs::read(&path).unwrap(), b"before\nafter\nlater\nlast\n");
+        assert!(console.copy_to(&copy).is_err(), "never through a link");
     }
 
     #[tokio::test]

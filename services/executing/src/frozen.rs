@@ -104,7 +104,7 @@ fn wants_facts(spec: &BuildSpec, mut hosts: impl Iterator<Item = impl AsRef<str>
 /// The play that freezes.
 fn play(spec: &BuildSpec, facts: bool, names: &str, into: &str) -> Yaml {
     let truth = |truth: bool| Yaml::Value(Value::Bool(truth));
-    let hosts = if spec.nodeset.nodes.is_empty() { &["all"][..] } else { &["all", "localhost"] };
+    let hosts = if spec.nodeset.nodes.is_empty() { &["localhost"][..] } else { &["all", "localhost"] };
     let play = |hosts: &&str| {
         let arguments = vec![("names".into(), Yaml::text(names)), ("into".into(), Yaml::text(into))];
         let task = vec![
@@ -150,7 +150,7 @@ impl Build {
             let why = format!("{left} processes that templates of variables had started could not be killed");
             return Err(Box::new((BuildResult::Retry(RetryCause::SetupFailed), why)));
         }
-        let tidied = self.job_dir.tidy(false, self.executor.bwrap.is_some());
+        let tidied = self.job_dir.tidy(false);
         tidied.map_err(ExecutorError::io("tidy", self.job_dir.root()))?;
         let limits = &self.executor.config.limits;
         let document = PlaybookJson::read(&results, limits.json_bytes).unwrap_or_default();

@@ -57,12 +57,6 @@ pub(crate) fn inventory(
     let mut all_variables = own_variables(spec, "localhost", hidden, frozen);
     // Zuul: `work_root`, not the home directory.
     all_variables.insert("zuul_user_dir".into(), Yaml::Value(path(around.work)));
-    if spec.nodeset.nodes.is_empty() {
-        // Without a node the job runs here, and `hosts: all` means this host.
-        let mut localhost = all_variables.clone();
-        localhost.extend(written(local(around)));
-        hosts.push(("localhost".into(), Yaml::Map(localhost.into_iter().collect())));
-    }
     let mut all_entries: Vec<(String, Yaml)> = all_variables.into_iter().collect();
     all_entries.push(("zuul".into(), zuul.clone()));
     let mut groups: Vec<(String, Yaml)> = spec
@@ -216,39 +210,23 @@ mod tests {
         let mut alone = spec;
         alone.nodeset = Nodeset::default();
         let text = inventory(&alone, &around, &zuul, &BTreeSet::new(), None).document();
-        let hosts: Vec<&str> = text.lines().skip_while(|line| *line != "  hosts:").take(8).collect();
-        assert_eq!(
-            hosts,
-            [
-                "  hosts:",
-                "    localhost:",
-                "      a: \"{{ b }}\"",
-                "      ansible_connection: \"local\"",
-                "      ansible_python_interpreter: \"/venv/bin/python\"",
-                "      ansible_remote_tmp: \"/x/.ansible/tmp\"",
-                "      secret: \"plain\"",
-                "      zuul_user_dir: \"/x/work\"",
-            ],
-            "without a node the job runs on this host"
-        );
+        // Zuul: without a node no host is in the inventory, and `hosts: all` is nobody.
+        assert!(text.starts_with("all:\n  hosts: {}\n  vars:\n    a: \"{{ b }}\"\n    secret: \"plain\"\n"), "{text}");
         let came_to: HostVars =
             [("a".to_owned(), Value::from("{{ not }} a template")), ("n".to_owned(), Value::Int(1))].into();
         let frozen = Frozen::from_hosts([("localhost".to_owned(), came_to)].into());
         let text = inventory(&alone, &around, &zuul, &BTreeSet::new(), Some(&frozen)).document();
-        let hosts: Vec<&str> = text.lines().skip_while(|line| *line != "    localhost:").take(10).collect();
+        let variables: Vec<&str> = text.lines().skip_while(|line| *line != "  vars:").take(7).collect();
         assert_eq!(
-            hosts,
+            variables,
             [
-                "    localhost:",
-                "      a: !unsafe \"{{ not }} a template\"",
-                "      ansible_connection: \"local\"",
-                "      ansible_python_interpreter: \"/venv/bin/python\"",
-                "      ansible_remote_tmp: \"/x/.ansible/tmp\"",
-                "      \"n\": 1",
-                "      unsafe_vars:",
-                "        a: \"{{ b }}\"",
-                "        secret: \"plain\"",
-                "      zuul_user_dir: \"/x/work\"",
+                "  vars:",
+                "    a: !unsafe \"{{ not }} a template\"",
+                "    \"n\": 1",
+                "    unsafe_vars:",
+                "      a: \"{{ b }}\"",
+                "      secret: \"plain\"",
+                "    zuul_user_dir: \"/x/work\"",
             ],
             "frozen, what they came to, and beside it what they were"
         );

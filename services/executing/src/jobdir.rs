@@ -216,7 +216,7 @@ impl JobDir {
     /// `for_secrets`: the next playbook is trusted or has secrets. Then what earlier ones left where
     /// Ansible looks for code (plugins, collections) goes too. Zuul: removes the configuration of
     /// ssh and kubectl.
-    pub(crate) fn tidy(&self, for_secrets: bool, sandboxed: bool) -> std::io::Result<()> {
+    pub(crate) fn tidy(&self, for_secrets: bool) -> std::io::Result<()> {
         for place in ["home/.ssh", "home/.kube"] {
             let place = self.root.join(place);
             if fs::symlink_metadata(&place).is_ok_and(|found| found.is_dir()) {
@@ -239,11 +239,6 @@ impl JobDir {
                 clear(&place)?;
                 fs::DirBuilder::new().mode(0o700).create(&place)?;
             }
-        }
-        // The console is shown here; bubblewrap must find no link in its place.
-        let console = self.logs().join("job-output.txt");
-        if sandboxed && !fs::symlink_metadata(&console).is_ok_and(|found| found.is_file()) {
-            clear(&console)?;
         }
         Ok(())
     }

@@ -153,6 +153,11 @@ impl PlaybookJson {
         self.stats.is_some()
     }
 
+    /// Whether the playbook came to its end and no host had a task of it.
+    pub(crate) fn ran_nowhere(&self) -> bool {
+        self.stats.as_ref().is_some_and(|stats| stats.get().trim() == "{}")
+    }
+
     fn take(&mut self, event: Event) {
         if let Some(started) = event.play {
             self.plays.push(PlayEntry { play: started.into(), tasks: Vec::new() });

@@ -21,7 +21,7 @@ use crate::outcome::{Breach, FailingTask, PlaybookEnding, PlaybookRun};
 use crate::playbooks::PlaybookInPlace;
 use crate::process::{Running, gate, kill_marked};
 use crate::setup::Ready;
-use crate::spec::Connection;
+use crate::spec::{Connection, Phase};
 use crate::usage::measure;
 use crate::wall::{self, Wall};
 use crate::watch::{Bounds, Post};
@@ -83,7 +83,7 @@ impl Build {
             warnings.push(error.to_string());
         }
         // Before anything is read or written where the job could write.
-        if let Err(error) = self.job_dir.tidy(false, self.executor.bwrap.is_some()) {
+        if let Err(error) = self.job_dir.tidy(false) {
             warnings.push(format!("what {name} left behind could not be tidied: {error}"));
         }
         let read = PlaybookJson::read(&results, self.executor.config.limits.json_bytes);
@@ -92,6 +92,13 @@ impl Build {
             PlaybookJson::default()
         });
         let has_results = document.is_complete();
+        if spec.phase == Phase::Run && document.ran_nowhere() {
+            warnings.push(if self.spec.nodeset.nodes.is_empty() {
+                format!("no host had a task of {name}: the job has no nodes, so `hosts: all` is nobody, and `hosts: localhost` the executor")
+            } else {
+                format!("no host had a task of {name}: none of its `hosts` is a node of the job, or its plays have no tasks")
+            });
+        }
         let refused = |said: &&String| said.starts_with("bwrap: ");
         let ending = match ended.ending {
             PlaybookEnding::Failed(_) | PlaybookEnding::Ok if !document.unreachable.is_empty() => {
@@ -159,7 +166,7 @@ impl Build {
         deadline: Instant,
     ) -> Result<Ended, ExecutorError> {
         let guarded = self.is_guarded(playbook);
-        let mut tidied = self.job_dir.tidy(guarded, self.executor.bwrap.is_some());
+        let mut tidied = self.job_dir.tidy(guarded);
         if guarded && tidied.is_ok() {
             tidied = self.forget_facts(playbook, &ready.frozen);
         }
@@ -236,8 +243,7 @@ impl Build {
     fn command(&self, playbook: &PlaybookInPlace, inventory: &std::path::Path, course: Option<&Course>) -> Command {
         let (config, toolchain) = (&self.executor.config, &self.executor.toolchain);
         let words = ansible::command(config, toolchain, &self.job_dir, inventory, playbook, course);
-        let console = self.console_path();
-        let mut profile = ansible::profile(config, toolchain, &self.job_dir, &self.spec, playbook, &console);
+        let mut profile = ansible::profile(config, toolchain, &self.job_dir, &self.spec, playbook);
         if let Some(agent) = &self.agent {
             agent.show(&mut profile, self.executor.bwrap.is_some());
         }

@@ -84,9 +84,7 @@ impl Build {
             let why = format!("{left} processes of the set-up phase could not be killed");
             return Err(Box::new((BuildResult::Retry(RetryCause::SetupFailed), why)));
         }
-        self.job_dir
-            .tidy(false, self.executor.bwrap.is_some())
-            .map_err(ExecutorError::io("tidy", self.job_dir.root()))?;
+        self.job_dir.tidy(false).map_err(ExecutorError::io("tidy", self.job_dir.root()))?;
         let results = ansible::results_file(&self.job_dir);
         let document = PlaybookJson::read(&results, self.executor.config.limits.json_bytes).ok();
         let unreachable = document.map(|document| document.unreachable).unwrap_or_default();

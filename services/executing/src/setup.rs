@@ -1,11 +1,11 @@
 //! What comes before the first playbook: repositories, playbooks, variables, inventory.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gatelog_log_files::manifest::CONSOLE;
 use gatelog_record::Value;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -92,13 +92,8 @@ impl Build {
         self.materialize(checkouts).await?;
         let playbooks = playbooks::find(&self.spec, &self.job_dir, &places).map_err(error)?;
         ansible::install_plugins(&self.job_dir)?;
-        if self.executor.bwrap.is_none() {
-            // Without a sandbox there is nothing that could show the console at its place.
-            let place = self.job_dir.logs().join("job-output.txt");
-            symlink(self.console_path(), &place).map_err(ExecutorError::io("link", &place))?;
-        } else {
-            write(&self.job_dir.logs().join("job-output.txt"), b"")?;
-        }
+        let copy = self.job_dir.logs().join(CONSOLE);
+        self.console.copy_to(&copy).map_err(ExecutorError::io("write", &copy))?;
         let hostname = &self.executor.config.hostname;
         let executing = Executing { job_dir: &self.job_dir, hostname, playbooks: &playbooks, places: &places };
         let zuul = zuul(&self.spec, executing);

@@ -143,7 +143,7 @@ pub struct BuildSpec {
     pub projects: Vec<WorkspaceProject>,
     /// All playbooks; those of one phase run in the order given.
     pub playbooks: Vec<PlaybookSpec>,
-    /// The nodes to run on. With no node the job runs on `localhost`, inside the sandbox.
+    /// The nodes to run on. Without one a playbook has `localhost` alone, inside the sandbox, and `hosts: all` is nobody.
     pub nodeset: Nodeset,
     /// The job's variables, by where they come from.
     pub variables: Variables,

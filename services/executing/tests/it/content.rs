@@ -33,7 +33,7 @@ async fn a_playbook_uses_roles_of_other_projects_in_zuuls_order() {
     let bare = tasks("bare");
     let bare = site.commit("org/ansible-role-thing", &[("tasks/main.yaml", &bare), ("roles/trap/tasks/main.yaml", "")]);
     let own = tasks("own");
-    let run = "- hosts: all\n  gather_facts: false\n  roles: [greet, only, renamed, own]\n  tasks:\n    - shell: echo context {{ zuul.playbook_context | to_json | quote }}\n";
+    let run = "- hosts: localhost\n  gather_facts: false\n  roles: [greet, only, renamed, own]\n  tasks:\n    - shell: echo context {{ zuul.playbook_context | to_json | quote }}\n";
     let config = site.commit(
         "config",
         &[("run.yaml", run), ("roles/own/tasks/main.yaml", &own), ("write.yaml", &play("    - command: touch {{ zuul.executor.work_root }}/../trusted/x {{ zuul.executor.work_root }}/../ansible/playbook_0/role_0/x\n      register: r\n      failed_when: r.rc == 0\n"))],

@@ -234,7 +234,12 @@ pub fn is_running(word: &str) -> bool {
 
 /// A playbook of tasks for localhost.
 pub fn play(tasks: &str) -> String {
-    format!("- hosts: all\n  gather_facts: false\n  tasks:\n{tasks}")
+    format!("- hosts: localhost\n  gather_facts: false\n  tasks:\n{tasks}")
+}
+
+/// The same on all nodes.
+pub fn play_on_nodes(tasks: &str) -> String {
+    play(tasks).replacen("localhost", "all", 1)
 }
 
 pub fn unsandboxed(config: &mut ExecutorConfig) {

@@ -9,7 +9,7 @@ use gatelog_executing::spec::{Connection, HostKeys, NodeSpec, Phase, Remote, Ssh
 use gatelog_executing::{BuildResult, BuildSpec, RetryCause};
 use gatelog_ssh_host::SshHost;
 
-use crate::site::{Site, play};
+use crate::site::{Site, play_on_nodes};
 
 /// A host, and a build's key that it lets in; `None`, and a word about it, where there is no server.
 pub fn host(what: &str) -> Option<(SshHost, SshIdentity)> {
@@ -82,7 +82,8 @@ const DEPLOY: &str = r#"    - command: pwd
 
 fn spec(site: &Site, node: NodeSpec, key: SshIdentity) -> BuildSpec {
     let app = site.commit("org/app", &[("app.txt", "app")]);
-    let config = site.commit("config", &[("deploy.yaml", &play(DEPLOY)), ("app.conf.j2", "job={{ zuul.job }}\n")]);
+    let config =
+        site.commit("config", &[("deploy.yaml", &play_on_nodes(DEPLOY)), ("app.conf.j2", "job={{ zuul.job }}\n")]);
     let mut spec = site.spec(&config, &app, &[(Phase::Run, "deploy.yaml", 0)]);
     spec.nodeset.nodes = vec![node];
     spec.ssh_keys = vec![key];

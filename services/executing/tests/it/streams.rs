@@ -8,7 +8,7 @@ use gatelog_executing::spec::{Connection, HostKeys, NodeSpec, Phase};
 use gatelog_executing::{AbortReason, BuildOutcome, BuildResult, BuildSpec, Executor, FailureCause};
 use gatelog_record::Value;
 
-use crate::site::{self, Site, play, until};
+use crate::site::{self, Site, play, play_on_nodes, until};
 use crate::{follow, nap, ssh};
 
 /// Shell words that go on when this file is there; they write nothing.
@@ -196,7 +196,7 @@ async fn nodes_that_write_at_the_same_time_never_mix_within_a_line() {
     // Lines longer than what a pipe takes in one piece.
     let tasks = "    - shell: for i in $(seq 40); do printf 'told %s ' {{ inventory_hostname }}; head -c 20000 /dev/zero | tr '\\0' x; \
                  echo; done\n    - command: echo told for another\n      delegate_to: n2\n      when: inventory_hostname == 'n1'\n";
-    let config = site.commit("config", &[("run.yaml", &play(tasks))]);
+    let config = site.commit("config", &[("run.yaml", &play_on_nodes(tasks))]);
     let mut spec = site.spec(&config, &app, &[(Phase::Run, "run.yaml", 0)]);
     spec.nodeset.nodes = ["n1", "n2"].map(|name| local(&site, name)).into();
     let (outcome, text) = site.run(spec).await;
@@ -422,7 +422,7 @@ async fn over_ssh_lines_come_live_by_the_console_and_without_one_at_the_end() {
     - zuul_console: {{port: {port}, state: absent}}
 "#
     );
-    let playbook = play(&tasks.replace("{{ zuul.executor.work_root }}/go", "~/go"));
+    let playbook = play_on_nodes(&tasks.replace("{{ zuul.executor.work_root }}/go", "~/go"));
     let config = site.commit("config", &[("run.yaml", &playbook)]);
     let mut spec = site.spec(&config, &app, &[(Phase::Run, "run.yaml", 0)]);
     spec.nodeset.nodes = vec![NodeSpec { name: "far".into(), ..ssh::node(&host, HostKeys::Any) }];
