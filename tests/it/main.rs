@@ -21,5 +21,6 @@ mod operators;
 mod pause;
 mod processes;
 mod replay;
+mod results;
 mod sealing;
 mod story;

@@ -516,10 +516,11 @@ impl Decision<'_> {
         // Zuul: what never began is no attempt.
         let left = row.attempt.saturating_sub(row.uncounted) < attempts;
         let result = match finished.result {
-            // Zuul: what was known to fail does not succeed after all, and is not repeated.
-            BuildResult::Success | BuildResult::Retry | BuildResult::Unreachable if row.pre_fail => {
-                Some(BuildResult::Failure)
-            }
+            // Zuul: a build that was known to fail does not succeed after all.
+            BuildResult::Success if row.pre_fail => Some(BuildResult::Failure),
+            // Nor is it repeated: the items behind it do without it already. In the last attempt a post-run playbook may
+            // fail early after pre-run failed; that stays RETRY_LIMIT, as in Zuul.
+            BuildResult::Retry | BuildResult::Unreachable if row.pre_fail && left => Some(BuildResult::Failure),
             // Zuul: a build whose worker died is tried again whatever the count says.
             BuildResult::Aborted if row.attempt < MAX_ATTEMPTS => None,
             // Zuul: nodes that cannot be had are no failure as long as there are others.
