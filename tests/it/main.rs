@@ -17,6 +17,7 @@ mod kafka_faults;
 mod kafka_generation;
 mod kafka_security;
 mod keys;
+mod load;
 mod operators;
 mod pause;
 mod processes;
