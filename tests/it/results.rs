@@ -41,6 +41,11 @@ const CASE: Case = Case {
 const CASES: &[Case] = &[
     Case { name: "passes", ..CASE },
     Case { name: "passes-in-all-phases", pre: PASS, post: PASS, ..CASE },
+    Case {
+        name: "sends-its-logs-away",
+        run: "    - zuul_return: {data: {zuul: {log_url: 'https://logs.example.org/1/'}}}\n",
+        ..CASE
+    },
     Case { name: "fails-in-run", run: FAIL, result: "FAILURE", told: "failed on localhost", ..CASE },
     Case { name: "fails-in-run-then-tidies-up", run: FAIL, post: PASS, result: "FAILURE", ..CASE },
     Case { name: "fails-in-post", post: FAIL, result: "POST_FAILURE", told: "failed on localhost", ..CASE },
@@ -260,6 +265,7 @@ fn every_result_comes_from_the_job_that_causes_it() {
         assert_eq!(build["attempts"].as_array().unwrap().len(), case.attempts, "{}: {build:#}", case.name);
         assert!(told.contains(case.told), "{}: {:?} is not told: {build:#}", case.name, case.told);
     }
+    assert_eq!(builds["sends-its-logs-away"]["log_url"], "https://logs.example.org/1/");
     site.push("impatient", "one", "One of two fails", &[("one.txt", "x\n")]);
     let builds = ended(&server, "impatient", 2);
     assert_eq!((&builds["first"]["result"], &builds["second"]["result"]), (&"FAILURE".into(), &"CANCELED".into()));
