@@ -152,9 +152,9 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "asks-for-what-is-not-executed",
-        attributes: "    secret-exposure: fail\n",
+        attributes: "    run: [{name: playbooks/passes-run.yaml, semaphores: [lab]}]\n",
         result: "ERROR",
-        told: "secret-exposure",
+        told: "has semaphores (lab), which gatelog does not execute",
         ..CASE
     },
     Case {
@@ -205,7 +205,7 @@ fn play(tasks: &str) -> String {
 
 /// The project's files: all jobs with their playbooks, and `noop`.
 fn files() -> Vec<(String, String)> {
-    let (mut jobs, mut names, mut files) = (String::new(), vec!["noop"], Vec::new());
+    let (mut jobs, mut names, mut files) = ("- semaphore: {name: lab}\n".to_owned(), vec!["noop"], Vec::new());
     for case in CASES {
         names.push(case.name);
         jobs.push_str(&format!("- job:\n    name: {}\n{}", case.name, case.attributes));

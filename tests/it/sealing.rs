@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::Value as Json;
+
 use crate::harness::projects::PIPELINES;
 use crate::harness::{Site, eventually, host};
 
@@ -133,6 +135,21 @@ const PUBLISHER: &str = r"
     secrets: [creds]
 
 - job:
+    name: careless
+    run: playbooks/tell.yaml
+    post-run: playbooks/fail.yaml
+    secrets: [creds]
+    voting: false
+
+- job:
+    name: forbidden
+    run: playbooks/tell.yaml
+    post-run: playbooks/fail.yaml
+    secrets: [creds]
+    secret-exposure: fail
+    voting: false
+
+- job:
     name: bystander
     run: playbooks/look.yaml
 ";
@@ -150,6 +167,26 @@ const PUBLISH: &str = r#"
       copy: {content: "{{ creds.password }}", dest: "{{ zuul.executor.work_root }}/careless"}
 "#;
 
+/// Writes the secret wherever a job can write.
+const TELL: &str = r#"
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - debug: {msg: "the password is {{ creds.password }}"}
+    - shell: printf 'user:%s' '{{ creds.password }}' | base64; printf '%s' '{{ creds.password }}' | od -An -tx1 | tr -d ' '
+    - copy: {content: "{{ creds.password }}", dest: "{{ zuul.executor.log_root }}/settings"}
+    - zuul_return: {data: {password: "{{ creds.password }}", zuul: {warnings: ["{{ creds.password }} is weak"]}}}
+"#;
+
+/// Fails with the secret in its words.
+const TELL_AT_LAST: &str = r#"
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - name: "Log in with {{ creds.password }}"
+      fail: {msg: "{{ creds.password }} is wrong"}
+"#;
+
 const LOOK: &str = r#"
 - hosts: localhost
   gather_facts: false
@@ -163,8 +200,13 @@ fn a_secret_in_a_repository_reaches_its_playbook_and_nothing_else() {
     if !host::can_build("secrets in repositories") {
         return;
     }
-    let jobs = "- project:\n    check:\n      jobs: [publisher, bystander]\n";
-    let playbooks = [("playbooks/publish.yaml", PUBLISH), ("playbooks/look.yaml", LOOK)];
+    let jobs = "- project:\n    check:\n      jobs: [publisher, bystander, careless, forbidden]\n";
+    let playbooks = [
+        ("playbooks/publish.yaml", PUBLISH),
+        ("playbooks/look.yaml", LOOK),
+        ("playbooks/tell.yaml", TELL),
+        ("playbooks/fail.yaml", TELL_AT_LAST),
+    ];
     let site = Site::new(&[("config", &playbooks), ("project", &[("zuul.yaml", jobs)])]);
     // As a site that comes from Zuul: the key is taken over, and secrets are encrypted for it.
     site.write("key.pem", KEY);
@@ -189,6 +231,21 @@ fn a_secret_in_a_repository_reaches_its_playbook_and_nothing_else() {
     assert_eq!(server.json("/api/tenant/test/config-errors").to_string(), "[]");
     site.push("project", "change", "Change", &[("a.txt", "a")]);
     assert_eq!(server.wait_verdict("check", "project", "change"), "SUCCESS", "{}", server.log());
+    let builds = server.json("/api/tenant/test/builds?change=master/change");
+    let build = |name: &str| builds.as_array().unwrap().iter().find(|build| build["job_name"] == name).unwrap().clone();
+    let (careless, forbidden) = (build("careless"), build("forbidden"));
+    assert_eq!(careless["result"], "POST_FAILURE", "{careless:#}");
+    assert_eq!(forbidden["result"], "SECRET_EXPOSURE", "{forbidden:#}");
+    assert!(careless["error_detail"].to_string().contains("Log in with [masked]"), "{careless:#}");
+    assert!(!careless["error_detail"].to_string().contains("is wrong"), "a task's own words are on the console alone");
+    let console =
+        |uuid: &Json| server.get(&format!("/api/tenant/test/build/{}/console", uuid.as_str().unwrap())).unwrap().body;
+    for told in ["the password is [masked]", "Log in with [masked]", "[masked] is wrong"] {
+        assert!(console(&careless["uuid"]).contains(told), "{told:?}: {}", console(&careless["uuid"]));
+    }
+    assert!(!console(&forbidden["uuid"]).contains("POST-RUN START"), "{}", console(&forbidden["uuid"]));
+    let reports = site.reports("project", "change");
+    assert!(reports.iter().all(|report| !format!("{report:?}").contains("canary")), "{reports:?}");
     let answer = server.get("/api/tenant/test/key/config.pub").unwrap();
     assert_eq!((answer.status, answer.body.as_str()), (200, PUBLIC));
 
@@ -217,7 +274,15 @@ fn a_secret_in_a_repository_reaches_its_playbook_and_nothing_else() {
     let (code, _, err) = site.gatelog(&["replay", "verify"]);
     assert_eq!(code, 0, "{err}");
 
-    nowhere_in_clear(&site, &[b"canary-in-repository"], true);
+    // As it is, in base64 at each alignment, in hexadecimal.
+    let forms = [
+        "canary-in-repository",
+        "Y2FuYXJ5LWluLXJlcG9zaXRvcn",
+        "NhbmFyeS1pbi1yZXBvc2l0b3J5",
+        "jYW5hcnktaW4tcmVwb3NpdG9ye",
+        "63616e6172792d696e",
+    ];
+    nowhere_in_clear(&site, &forms.map(str::as_bytes), true);
     // Which attempt was given it is on the log.
     let given: Vec<String> = site
         .events("gate.events")
@@ -225,7 +290,7 @@ fn a_secret_in_a_repository_reaches_its_playbook_and_nothing_else() {
         .filter(|event| event["kind"] == "gate.secrets-given")
         .map(ToString::to_string)
         .collect();
-    assert_eq!(given.len(), 1, "the bystander is given nothing: {given:?}");
+    assert_eq!(given.len(), 3, "the bystander is given nothing: {given:?}");
     assert!(given[0].contains("\"creds\"") && given[0].contains("\"config\""), "{}", given[0]);
 }
 

@@ -114,11 +114,25 @@ pub fn bounded(secrets: &BTreeMap<String, FrozenSecret>) -> Result<(), SecretRef
     Ok(())
 }
 
+/// A secret in clear.
+pub struct Opened {
+    /// What a playbook is given.
+    pub value: Value,
+    /// The texts in it that were encrypted.
+    pub texts: Vec<String>,
+}
+
+impl std::fmt::Debug for Opened {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Opened({} texts)", self.texts.len())
+    }
+}
+
 /// What a playbook is given: the secret in clear.
 ///
 /// # Errors
 /// Why it cannot be had; nothing of the secret is in it.
-pub fn open(keyring: &Keyring, name: &str, secret: &FrozenSecret) -> Result<Value, SecretRefused> {
+pub fn open(keyring: &Keyring, name: &str, secret: &FrozenSecret) -> Result<Opened, SecretRefused> {
     let (secret_name, project) = (name.to_owned(), format!("{}/{}", secret.connection, secret.project));
     let SecretSource::Data(data) = &secret.source else {
         return Err(SecretRefused::Token { secret: secret_name, project });
@@ -127,7 +141,8 @@ pub fn open(keyring: &Keyring, name: &str, secret: &FrozenSecret) -> Result<Valu
         |reason| SecretRefused::Undecipherable { secret: name.to_owned(), project: project.clone(), reason };
     if data.encrypted().is_empty() {
         // No key is needed, and none is made for it.
-        return clear(data, &mut |_: &[String]| Err(gatelog_secrets::Undecipherable)).map_err(undecipherable);
+        let value = clear(data, &mut |_: &[String]| Err(gatelog_secrets::Undecipherable)).map_err(undecipherable)?;
+        return Ok(Opened { value, texts: Vec::new() });
     }
     if secret.project.is_empty() {
         return Err(undecipherable(gatelog_secrets::Undecipherable));
@@ -139,11 +154,15 @@ pub fn open(keyring: &Keyring, name: &str, secret: &FrozenSecret) -> Result<Valu
         reason: chain(&error),
     })?;
     let key = key.ok_or_else(|| undecipherable(gatelog_secrets::Undecipherable))?;
+    let mut texts = Vec::new();
     let mut decipher = |chunks: &[String]| {
         let text = key.decipher(chunks)?;
-        text.as_str().map(str::to_owned).ok_or(gatelog_secrets::Undecipherable)
+        let text = text.as_str().ok_or(gatelog_secrets::Undecipherable)?;
+        texts.push(text.to_owned());
+        Ok(text.to_owned())
     };
-    clear(data, &mut decipher).map_err(undecipherable)
+    let value = clear(data, &mut decipher).map_err(undecipherable)?;
+    Ok(Opened { value, texts })
 }
 
 type Deciphered<T> = Result<T, gatelog_secrets::Undecipherable>;

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use gatelog_executing::BuildSpec;
 use gatelog_executing::spec::{
     Checkout, GroupSpec, JobSpec as ExecutedJob, NodeSpec, Nodeset, OutputPattern, Phase, PipelineSpec, PlaybookSpec,
-    ProjectName, RefSpec, RoleSpec, SshIdentity, Timeouts, Variables, VarsFile, WorkspaceCheckout, WorkspaceProject,
-    WorkspaceScheme,
+    ProjectName, RefSpec, RoleSpec, SecretExposure, SshIdentity, Timeouts, Variables, VarsFile, WorkspaceCheckout,
+    WorkspaceProject, WorkspaceScheme,
 };
 use gatelog_record::codec::{self, CodecError};
 use gatelog_record::draft::gate::MergeStep;
@@ -155,6 +155,8 @@ pub struct Attempt {
     pub artifacts: Vec<Value>,
     /// The job's secrets, opened, by their names in the layout.
     pub secrets: BTreeMap<String, Value>,
+    /// What of those was encrypted.
+    pub sensitive: Vec<String>,
     /// What the build's SSH agent holds.
     pub ssh_keys: Vec<SshIdentity>,
 }
@@ -299,6 +301,11 @@ impl JobSpec {
                     pre: seconds(self.job.pre_timeout),
                     post: seconds(self.job.post_timeout),
                 },
+                secret_exposure: match self.job.secret_exposure.as_str() {
+                    "fail" => SecretExposure::Fail,
+                    "redact" => SecretExposure::Redact,
+                    _ => SecretExposure::Ignore,
+                },
                 failure_output: self.job.failure_output.iter().map(output_pattern).collect(),
                 split_streams: self.job.ansible_split_streams.unwrap_or_default(),
             },
@@ -330,6 +337,7 @@ impl JobSpec {
             include_vars: self.vars_files(),
             artifacts: attempt.artifacts,
             ssh_keys: attempt.ssh_keys,
+            sensitive: attempt.sensitive.into_iter().collect(),
         }
     }
 }

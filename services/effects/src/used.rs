@@ -55,7 +55,7 @@ fn attributes(job: &FrozenJob) -> Vec<(&'static str, Used)> {
         group_vars: _, include_vars: _, playbooks: _, tags: _, provides: _, requires: _, files: _,
         irrelevant_files: _, match_on_config_updates: _, deduplicate: _, is_abstract: _, intermediate: _,
         is_final: _, protected_by: _, post_review: _, allowed_projects: _, ignore_allowed_projects: _,
-        secret_exposure, ansible_version: _, ansible_split_streams: _, failure_output: _, image_build_name,
+        secret_exposure: _, ansible_version: _, ansible_split_streams: _, failure_output: _, image_build_name,
         workspace_scheme: _, workspace_checkout: _, preserve_home_paths: _, workspace, host: _, fingerprint: _,
         auth, inheritance_path: _,
     } = job;
@@ -100,7 +100,7 @@ fn attributes(job: &FrozenJob) -> Vec<(&'static str, Used)> {
         ("post_review", Used::Configuration),
         ("allowed_projects", Used::Configuration),
         ("ignore_allowed_projects", Used::Configuration),
-        ("secret_exposure", Used::unless(exposure(job, secret_exposure), Used::Executor)),
+        ("secret_exposure", Used::Executor),
         ("ansible_version", Used::Executor),
         ("ansible_split_streams", Used::Executor),
         ("failure_output", Used::Executor),
@@ -119,11 +119,6 @@ fn attributes(job: &FrozenJob) -> Vec<(&'static str, Used)> {
         ("auth", Used::unless(swift(job, auth.as_ref()), Used::Executor)),
         ("inheritance_path", Used::Executor),
     ]
-}
-
-fn exposure(job: &FrozenJob, wanted: &str) -> Option<String> {
-    let attribute = format!("secret-exposure {wanted}");
-    (!matches!(wanted, "" | "ignore")).then(|| nobody(job, &attribute, "take it out of the job, or say `ignore`"))
 }
 
 fn swift(job: &FrozenJob, auth: Option<&Auth>) -> Option<String> {
@@ -229,7 +224,6 @@ mod tests {
         let cases = [
             (with(&|job| job.image_build_name = Some("debian".into())), "job unit has image-build-name debian"),
             (with(&|job| job.workspace = Some("/opt/workspace".into())), "has workspace /opt/workspace"),
-            (with(&|job| job.secret_exposure = "fail".into()), "has secret-exposure fail"),
             (
                 with(&|job| job.playbooks[0].semaphores = vec!["lab".into()]),
                 "run playbook run.yaml has semaphores (lab)",

@@ -32,7 +32,7 @@ use crate::chain::{self, Chain};
 use crate::connection::{Trouble, chain};
 use crate::git::Repositories;
 use crate::nodes;
-use crate::secrets;
+use crate::secrets::{self, Opened};
 use crate::spec::{Attempt, JobSpec};
 use crate::used;
 use crate::workspace::MirrorWorkspace;
@@ -448,7 +448,8 @@ impl Worker {
             parent_data: parents.data,
             parent_secret_data,
             artifacts: self.artifacts(&spec, parents.artifacts),
-            secrets: opened,
+            sensitive: opened.values().flat_map(|secret| secret.texts.iter().cloned()).collect(),
+            secrets: opened.into_iter().map(|(name, secret)| (name, secret.value)).collect(),
             ssh_keys,
         };
         Ok((spec, attempt, parents.web_root))
@@ -502,8 +503,9 @@ impl Worker {
         sealed.map(Some).map_err(|error| chain(&error))
     }
 
-    /// The secrets of a job's playbooks in clear. From here they go into the build that was given them, and nowhere else.
-    fn open_secrets(&self, spec: &JobSpec) -> Result<(BTreeMap<String, Value>, Vec<Given>), Failed> {
+    /// The secrets of a job's playbooks in clear, and what of them was encrypted. From here they go into the build that was
+    /// given them, and nowhere else.
+    fn open_secrets(&self, spec: &JobSpec) -> Result<(BTreeMap<String, Opened>, Vec<Given>), Failed> {
         let (mut opened, mut given) = (BTreeMap::new(), Vec::new());
         secrets::bounded(&spec.secrets).map_err(|refused| Failed::lasting(chain(&refused)))?;
         for used in spec.job.playbooks.iter().flat_map(|playbook| &playbook.secrets) {
@@ -514,12 +516,12 @@ impl Worker {
             // A playbook without a secret it counts on would do who knows what.
             let missing = || Failed::lasting(format!("the layout the job was frozen with has no secret {name:?}"));
             let frozen = spec.secrets.get(name).ok_or_else(missing)?;
-            let value = secrets::open(&self.keyring, name, frozen).map_err(|refused| Failed {
+            let secret = secrets::open(&self.keyring, name, frozen).map_err(|refused| Failed {
                 again: refused.again(),
                 message: chain(&refused),
                 no_node: false,
             })?;
-            opened.insert(name.clone(), value);
+            opened.insert(name.clone(), secret);
             let (connection, project) = (frozen.connection.clone(), frozen.project.clone());
             given.push(Given::Secret { name: name.clone(), connection, project });
         }
@@ -713,6 +715,7 @@ fn result(verdict: &Verdict) -> BuildResult {
     match verdict {
         Verdict::Success => BuildResult::Success,
         Verdict::Failure(FailureCause::DiskLimit) => BuildResult::DiskFull,
+        Verdict::Failure(FailureCause::SecretExposure) => BuildResult::SecretExposure,
         Verdict::Failure(_) => BuildResult::Failure,
         Verdict::TimedOut => BuildResult::TimedOut,
         Verdict::Aborted => BuildResult::Aborted,
@@ -726,7 +729,11 @@ fn result(verdict: &Verdict) -> BuildResult {
 fn detail(outcome: &BuildOutcome) -> Option<String> {
     // What a build was ended for says more than the task it happened to be at.
     if let Verdict::Failure(
-        FailureCause::OutputLimit | FailureCause::MemoryLimit | FailureCause::ProcessLimit | FailureCause::DiskLimit,
+        FailureCause::OutputLimit
+        | FailureCause::MemoryLimit
+        | FailureCause::ProcessLimit
+        | FailureCause::DiskLimit
+        | FailureCause::SecretExposure,
     ) = &outcome.result
     {
         return outcome.detail.clone();
@@ -734,7 +741,7 @@ fn detail(outcome: &BuildOutcome) -> Option<String> {
     if let (Verdict::Failure(_) | Verdict::Retry(_) | Verdict::PostFailure, Some(task)) =
         (&outcome.result, &outcome.failing_task)
     {
-        return Some(format!("task {:?} failed on {}: {}", task.task, task.host, task.message));
+        return Some(format!("task {:?} failed on {}", task.task, task.host));
     }
     outcome.detail.clone()
 }

@@ -38,6 +38,7 @@ fn build(spec: &JobSpec) -> gatelog_executing::BuildSpec {
         parent_secret_data: Default::default(),
         artifacts: Vec::new(),
         secrets: Default::default(),
+        sensitive: Vec::new(),
         ssh_keys: Vec::new(),
     })
 }

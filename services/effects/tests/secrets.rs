@@ -162,7 +162,9 @@ fn a_worker_opens_what_the_jobs_playbooks_name_and_its_spec_holds_nothing_in_cle
     assert!(!blob.windows(6).any(|window| window == b"canary"), "what is kept is as it stands in the repository");
     let opened = secrets::open(&site.keyring, "creds", &secrets["creds"]).unwrap();
     let expected = serde_json::json!({"user": "me", "list": ["canary-1", 7], "deep": {"key": "canary-2".repeat(60)}});
-    assert_eq!(opened, Value::from_json(&expected));
+    assert_eq!(opened.value, Value::from_json(&expected));
+    assert_eq!(opened.texts, ["canary-2".repeat(60), "canary-1".to_owned()], "what was encrypted is told apart");
+    assert!(!format!("{opened:?}").contains("canary"));
 
     let moved = FrozenSecret { project: "lib".into(), ..secrets["creds"].clone() };
     let refused = secrets::open(&site.keyring, "creds", &moved).unwrap_err();

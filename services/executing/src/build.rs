@@ -17,13 +17,14 @@ use crate::executor::{Assigned, Registration};
 use crate::home::{self, HomeWarnings};
 use crate::jobdir::{JobDir, read_limited};
 use crate::json_output::{JsonOutput, Shape};
+use crate::mask::{self, Mask};
 use crate::outcome::{
     BuildOutcome, BuildResult, FailingTask, FailureCause, PlaybookEnding, PlaybookRun, RetryCause, Returned,
 };
 use crate::play::Played;
 use crate::playbooks::PlaybookInPlace;
 use crate::setup::Ready;
-use crate::spec::{BuildSpec, Phase, Timeouts};
+use crate::spec::{BuildSpec, Phase, SecretExposure, Timeouts};
 use crate::variables;
 use crate::workspace::Workspace;
 
@@ -45,6 +46,8 @@ pub struct Build {
     pub(crate) control: BuildControl,
     pub(crate) log_dir: PathBuf,
     pub(crate) registration: Registration,
+    /// What is hidden wherever the build writes.
+    pub(crate) mask: Arc<Mask>,
 }
 
 /// What is known of a build while it goes on.
@@ -115,13 +118,18 @@ impl Build {
         self,
         started: Timestamp,
         result: BuildResult,
-        returned: Returned,
+        mut returned: Returned,
         mut progress: Progress,
     ) -> BuildOutcome {
+        self.hide_secrets(&mut returned, &mut progress);
+        if self.spec.job.secret_exposure == SecretExposure::Redact && self.mask.has_found() {
+            progress.warnings.push("the build has written a secret, which is hidden".to_owned());
+        }
         if let Some(detail) = progress.detail.as_ref().filter(|_| progress.playbooks.is_empty()) {
             self.console.say(detail);
         }
         let logs = self.keep_logs(&mut progress.warnings).await;
+        progress.warnings.iter_mut().for_each(|warning| *warning = self.mask.text(warning));
         for warning in &progress.warnings {
             self.console.say(&format!("WARNING: {warning}"));
         }
@@ -218,7 +226,8 @@ impl Build {
             return None;
         }
         self.console.say("Job paused");
-        self.control.pause(returned.without_redactions()).await;
+        let returned = returned.without_redactions();
+        self.control.pause(Returned { data: self.mask.value(&returned.data), ..returned }).await;
         if self.control.is_aborted() {
             return Some(BuildResult::Aborted);
         }
@@ -242,8 +251,12 @@ impl Build {
         // A level that pre-run never reached has nothing to tidy up.
         let mut reached = ready.playbooks.iter().filter(|playbook| playbook.spec.nesting_level <= deepest);
         for playbook in reached.by_ref().filter(|playbook| playbook.spec.phase == Phase::Post) {
-            let full = verdict == Some(BuildResult::Failure(FailureCause::DiskLimit));
-            if (full || verdict == Some(BuildResult::Aborted)) && !playbook.spec.cleanup {
+            let over = [
+                BuildResult::Failure(FailureCause::DiskLimit),
+                BuildResult::Failure(FailureCause::SecretExposure),
+                BuildResult::Aborted,
+            ];
+            if verdict.as_ref().is_some_and(|verdict| over.contains(verdict)) && !playbook.spec.cleanup {
                 continue;
             }
             if self.control.aborted() == Some(AbortReason::Shutdown) {
@@ -258,6 +271,7 @@ impl Build {
             match ending {
                 PlaybookEnding::Ok => {}
                 PlaybookEnding::Aborted => verdict = Some(BuildResult::Aborted),
+                PlaybookEnding::SecretExposure => verdict = ending.result(),
                 PlaybookEnding::Unreachable
                     if replaceable && !playbook.spec.cleanup && self.control.failing().is_none() =>
                 {
@@ -322,6 +336,24 @@ impl Build {
             progress.detail = detail;
         }
         ending
+    }
+
+    /// Takes secrets out of what leaves the executor. What was returned in secret is sealed by whoever takes it.
+    fn hide_secrets(&self, returned: &mut Returned, progress: &mut Progress) {
+        returned.data = self.mask.value(&returned.data);
+        progress.detail = progress.detail.as_deref().map(|detail| self.mask.text(detail));
+        if let Some(task) = &mut progress.failing_task {
+            for text in [&mut task.play, &mut task.task, &mut task.host, &mut task.message] {
+                *text = self.mask.text(text);
+            }
+        }
+    }
+
+    /// Hides from now on what the job has returned in secret, and what it wants hidden.
+    pub(crate) fn learn(&self) {
+        let returned = self.returned(&mut Vec::new());
+        let redactions = returned.redactions().into_iter().map(str::to_owned);
+        self.mask.add(redactions.chain(mask::texts(&returned.secret_data)));
     }
 
     /// Warns of what earlier playbooks left in the home directory.

@@ -11,6 +11,7 @@ use gatelog_record::Timestamp;
 use rustix::fs::OFlags;
 use tokio::sync::watch;
 
+use crate::mask::Mask;
 use crate::spec::OutputPattern;
 
 /// The most bytes one read returns.
@@ -99,6 +100,7 @@ pub(crate) struct Console {
     state: Mutex<Writer>,
     progress: watch::Sender<Progress>,
     file: Arc<File>,
+    mask: Arc<Mask>,
 }
 
 #[derive(Debug)]
@@ -112,13 +114,14 @@ struct Writer {
 }
 
 impl Console {
-    /// An empty console at `path`, for `limit` bytes of playbooks' output.
-    pub(crate) fn create(path: &Path, limit: u64) -> io::Result<Console> {
+    /// An empty console at `path`, for `limit` bytes of playbooks' output, without what `mask` hides.
+    pub(crate) fn create(path: &Path, limit: u64, mask: Arc<Mask>) -> io::Result<Console> {
         let file = OpenOptions::new().read(true).append(true).create_new(true).open(path)?;
         Ok(Console {
             state: Mutex::new(Writer { allowance: limit, failed: None, copy: None }),
             progress: watch::channel(Progress::default()).0,
             file: Arc::new(file),
+            mask,
         })
     }
 
@@ -190,6 +193,7 @@ impl Console {
     }
 
     fn append(&self, bytes: &[u8]) {
+        let bytes = &*self.mask.bytes(bytes);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         // The copy is the job's: one that cannot be written harms nobody else.
         if state.copy.as_mut().is_some_and(|copy| copy.write_all(bytes).is_err()) {
@@ -486,11 +490,29 @@ mod tests {
         assert!(ConsoleReader::open(folder.path()).is_err_and(|error| error.to_string().contains("plain file")));
     }
 
+    fn hunter() -> Arc<Mask> {
+        Arc::new(Mask::new(["hunter22".to_owned()]))
+    }
+
+    #[test]
+    fn a_secret_is_on_no_line_whoever_writes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, copy) = (folder.path().join("console"), folder.path().join("job-output.txt"));
+        let console = Console::create(&path, 4096, hunter()).unwrap();
+        console.say("cannot log in with hunter22");
+        console.copy_to(&copy).unwrap();
+        assert_eq!(console.push(b"n1 | hunter22\nn1 | hunter2\n"), Ok(()));
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.ends_with(" | cannot log in with [masked]\nn1 | [masked]\nn1 | hunter2\n"), "{text}");
+        assert_eq!(std::fs::read_to_string(&copy).unwrap(), text);
+        assert_eq!(console.reader().read_from(0, 1 << 20).unwrap().bytes, text.as_bytes());
+    }
+
     #[test]
     fn the_copy_of_the_job_has_every_line_and_what_becomes_of_it_harms_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let (path, copy) = (folder.path().join("console"), folder.path().join("job-output.txt"));
-        let console = Console::create(&path, 4096).unwrap();
+        let console = Console::create(&path, 4096, hunter()).unwrap();
         assert_eq!(console.push(b"before\n"), Ok(()));
         console.copy_to(&copy).unwrap();
         assert_eq!(console.push(b"after\n"), Ok(()));
@@ -511,7 +533,7 @@ mod tests {
     async fn two_readers_follow_from_line_0_while_it_is_written_and_both_see_the_end() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("job-output.txt");
-        let console = Console::create(&path, 40).unwrap();
+        let console = Console::create(&path, 40, hunter()).unwrap();
         let follow = |reader: ConsoleReader, step: usize| async move {
             let (mut seen, mut offset) = (Vec::new(), 0);
             loop {

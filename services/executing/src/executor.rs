@@ -18,6 +18,7 @@ use crate::config::{ExecutorConfig, ExecutorError, Limits};
 use crate::console::{Console, ConsoleReader, now, stamp};
 use crate::control::{AbortReason, BuildControl};
 use crate::jobdir::{JobDir, Owner, make_dir, remove_tree};
+use crate::mask::{self, Mask};
 use crate::outcome::BuildResult;
 use crate::process::{ProcessIdentity, kill_marked};
 use crate::results::ResultsReader;
@@ -120,6 +121,11 @@ pub struct SweepReport {
     pub of_others: usize,
     /// What could not be removed, and why.
     pub failed: Vec<String>,
+}
+
+/// What parents returned in secret.
+fn secret_texts(spec: &BuildSpec) -> Vec<String> {
+    spec.variables.parent_secret_data.values().flat_map(mask::texts).collect()
 }
 
 /// An attempt whose console is kept.
@@ -248,6 +254,7 @@ impl Executor {
         }
         let log_dir = inner.log_dir(spec.build, spec.attempt);
         let control = BuildControl::new();
+        let mask = Arc::new(Mask::new(spec.sensitive.iter().cloned().chain(secret_texts(&spec))));
         let console = {
             let mut running = inner.running();
             if running.contains_key(&key) {
@@ -258,7 +265,7 @@ impl Executor {
             let marker = log_dir.join(UNFINISHED);
             fs::write(&marker, b"").map_err(ExecutorError::io("write", &marker))?;
             let path = log_dir.join("job-output.txt");
-            let console = Console::create(&path, inner.config.limits.console_bytes);
+            let console = Console::create(&path, inner.config.limits.console_bytes, mask.clone());
             let console = Arc::new(console.map_err(ExecutorError::io("write", &path))?);
             running.insert(key, (console.reader(), control.clone()));
             console
@@ -269,7 +276,7 @@ impl Executor {
         let group = inner.group(&owner)?.map(Arc::new);
         let executor = inner.assign(&spec.job.ansible_version).await?;
         let agent = None;
-        Ok(Build { executor, spec, workspace, job_dir, group, agent, console, control, log_dir, registration })
+        Ok(Build { executor, spec, workspace, job_dir, group, agent, console, control, log_dir, registration, mask })
     }
 
     /// The console of an attempt that runs here, or is kept here. `None`: there is none.

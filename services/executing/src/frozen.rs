@@ -153,7 +153,7 @@ impl Build {
         let tidied = self.job_dir.tidy(false);
         tidied.map_err(ExecutorError::io("tidy", self.job_dir.root()))?;
         let limits = &self.executor.config.limits;
-        let document = PlaybookJson::read(&results, limits.json_bytes).unwrap_or_default();
+        let document = PlaybookJson::read(&results, limits.json_bytes, &self.mask).unwrap_or_default();
         stop_if_it_failed(ended?, &document)?;
         for (host, (names, file)) in questions {
             let values = read_frozen(&into.join(file), limits.json_bytes, limits.returned_values);

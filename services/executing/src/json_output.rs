@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::jobdir::{clear, read_limited};
+use crate::mask::Mask;
 use crate::outcome::FailingTask;
 use crate::playbooks::PlaybookInPlace;
 
@@ -127,8 +128,9 @@ pub(crate) struct Cut<'a> {
 }
 
 impl PlaybookJson {
-    /// Reads what the plugin wrote. A last line that is not complete, as a killed playbook leaves it, is left out.
-    pub(crate) fn read(path: &Path, limit: u64) -> Result<PlaybookJson, String> {
+    /// Reads what the plugin wrote, without what `mask` hides. A last line that is not complete, as a killed playbook
+    /// leaves it, is left out.
+    pub(crate) fn read(path: &Path, limit: u64, mask: &Mask) -> Result<PlaybookJson, String> {
         let text = match read_limited(path, limit) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(PlaybookJson::default()),
@@ -143,7 +145,7 @@ impl PlaybookJson {
             if Shape::of(line).depth > DEEPEST {
                 return Err(format!("they are nested more than {DEEPEST} deep"));
             }
-            document.take(serde_json::from_slice(line).map_err(|error| error.to_string())?);
+            document.take(serde_json::from_slice(&mask.json(line)).map_err(|error| error.to_string())?);
         }
         Ok(document)
     }
@@ -303,7 +305,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("playbook.json");
         fs::write(&path, text).unwrap();
-        PlaybookJson::read(&path, limit)
+        PlaybookJson::read(&path, limit, &Mask::new(["hunter22".to_owned()]))
     }
 
     #[test]

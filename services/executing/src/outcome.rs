@@ -41,6 +41,8 @@ pub enum FailureCause {
     ProcessLimit,
     /// The build kept more on disk than it may. Zuul: a result of its own, `DISK_FULL`.
     DiskLimit,
+    /// The build wrote a secret, and its job does not allow that. Zuul: a result of its own, `SECRET_EXPOSURE`.
+    SecretExposure,
     /// A pre-run playbook failed after the job had said `zuul.retry: false`.
     RetryForbidden,
 }
@@ -67,6 +69,7 @@ impl BuildResult {
         match self {
             BuildResult::Success => "SUCCESS",
             BuildResult::Failure(FailureCause::DiskLimit) => "DISK_FULL",
+            BuildResult::Failure(FailureCause::SecretExposure) => "SECRET_EXPOSURE",
             BuildResult::Failure(_) => "FAILURE",
             BuildResult::TimedOut => "TIMED_OUT",
             BuildResult::Aborted => "ABORTED",
@@ -144,6 +147,8 @@ pub enum PlaybookEnding {
     ProcessLimit,
     /// It kept more on disk than the build may and was killed.
     DiskLimit,
+    /// It wrote a secret, and was killed.
+    SecretExposure,
     /// A signal from elsewhere killed it.
     Killed(i32),
     /// The sandbox could not be made.
@@ -162,6 +167,7 @@ impl PlaybookEnding {
             PlaybookEnding::MemoryLimit => "RESULT_MEMORY_LIMIT",
             PlaybookEnding::ProcessLimit => "RESULT_PROCESS_LIMIT",
             PlaybookEnding::DiskLimit => "RESULT_DISK_FULL",
+            PlaybookEnding::SecretExposure => "RESULT_SECRET_EXPOSURE",
             PlaybookEnding::NoSandbox => "RESULT_NO_SANDBOX",
         }
     }
@@ -177,6 +183,7 @@ impl PlaybookEnding {
             PlaybookEnding::MemoryLimit => Some(BuildResult::Failure(FailureCause::MemoryLimit)),
             PlaybookEnding::ProcessLimit => Some(BuildResult::Failure(FailureCause::ProcessLimit)),
             PlaybookEnding::DiskLimit => Some(BuildResult::Failure(FailureCause::DiskLimit)),
+            PlaybookEnding::SecretExposure => Some(BuildResult::Failure(FailureCause::SecretExposure)),
             PlaybookEnding::Killed(_) => Some(BuildResult::Retry(RetryCause::Killed)),
             PlaybookEnding::NoSandbox => Some(BuildResult::Retry(RetryCause::SetupFailed)),
         }

@@ -21,7 +21,7 @@ use crate::outcome::{Breach, FailingTask, PlaybookEnding, PlaybookRun};
 use crate::playbooks::PlaybookInPlace;
 use crate::process::{Running, gate, kill_marked};
 use crate::setup::Ready;
-use crate::spec::{Connection, Phase};
+use crate::spec::{Connection, Phase, SecretExposure};
 use crate::usage::measure;
 use crate::wall::{self, Wall};
 use crate::watch::{Bounds, Post};
@@ -86,7 +86,8 @@ impl Build {
         if let Err(error) = self.job_dir.tidy(false) {
             warnings.push(format!("what {name} left behind could not be tidied: {error}"));
         }
-        let read = PlaybookJson::read(&results, self.executor.config.limits.json_bytes);
+        self.learn();
+        let read = PlaybookJson::read(&results, self.executor.config.limits.json_bytes, &self.mask);
         let document = read.unwrap_or_else(|error| {
             warnings.push(format!("results of {name} are missing in job-output.json: {error}"));
             PlaybookJson::default()
@@ -109,6 +110,8 @@ impl Build {
             }
             ending => ending,
         };
+        // In what it wrote last, or in its results.
+        let ending = if self.ends_by_exposure() { PlaybookEnding::SecretExposure } else { ending };
         let detail = match ending {
             PlaybookEnding::Ok => None,
             PlaybookEnding::Unreachable => Some(format!("cannot reach {}", document.unreachable.join(", "))),
@@ -118,6 +121,9 @@ impl Build {
             PlaybookEnding::TimedOut => Some(format!("{name} took too long")),
             PlaybookEnding::MemoryLimit | PlaybookEnding::ProcessLimit | PlaybookEnding::DiskLimit => {
                 ended.breach.map(|breach| breach.text(&name))
+            }
+            PlaybookEnding::SecretExposure => {
+                Some(format!("{name} has written a secret, and `secret-exposure: fail` lets no build go on that does"))
             }
             PlaybookEnding::OutputLimit => Some(format!(
                 "the console grew over its limit of {} bytes in {name}: let the job write less, or to files",
@@ -221,6 +227,11 @@ impl Build {
         }
     }
 
+    /// Whether something was hidden just now, and that ends the build.
+    fn ends_by_exposure(&self) -> bool {
+        self.spec.job.secret_exposure == SecretExposure::Fail && self.mask.take_found()
+    }
+
     /// What a job can write to on disk.
     fn places(&self) -> Vec<PathBuf> {
         let nodes = self.spec.nodeset.nodes.iter().filter_map(|node| match &node.connection {
@@ -294,12 +305,13 @@ impl Build {
                         pace.take(count);
                         lines.feed(buffer.get(..count).unwrap_or_default(), &mut out);
                         if let Some(why) = lines.failing.take() {
-                            self.control.note_failing(why);
+                            self.control.note_failing(self.mask.text(&why));
                         }
                         let over = self.console.push(&out).is_err();
                         out.clear();
-                        if over && stopped.is_none() {
-                            stopped = Some(PlaybookEnding::OutputLimit);
+                        let exposed = self.ends_by_exposure();
+                        if (over || exposed) && stopped.is_none() {
+                            stopped = Some(if exposed { PlaybookEnding::SecretExposure } else { PlaybookEnding::OutputLimit });
                             running.kill();
                             killed = true;
                             patience = Some(Instant::now() + DEATH);
@@ -344,7 +356,7 @@ impl Build {
         }
         lines.finish(&mut out);
         if let Some(why) = lines.failing.take() {
-            self.control.note_failing(why);
+            self.control.note_failing(self.mask.text(&why));
         }
         // At the end of the console there is nobody left to stop.
         let _ = self.console.push(&out);

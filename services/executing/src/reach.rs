@@ -86,7 +86,7 @@ impl Build {
         }
         self.job_dir.tidy(false).map_err(ExecutorError::io("tidy", self.job_dir.root()))?;
         let results = ansible::results_file(&self.job_dir);
-        let document = PlaybookJson::read(&results, self.executor.config.limits.json_bytes).ok();
+        let document = PlaybookJson::read(&results, self.executor.config.limits.json_bytes, &self.mask).ok();
         let unreachable = document.map(|document| document.unreachable).unwrap_or_default();
         let ended = ended?;
         let (result, why) = match ended.ending {

@@ -43,6 +43,31 @@ impl FromIterator<(String, Value)> for SecretVars {
     }
 }
 
+/// Texts that are hidden wherever a build writes them. `Debug` tells how many there are, and nothing that holds them can be
+/// written down.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Sensitive(Vec<String>);
+
+impl fmt::Debug for Sensitive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} texts", self.0.len())
+    }
+}
+
+impl Deref for Sensitive {
+    type Target = [String];
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl FromIterator<String> for Sensitive {
+    fn from_iter<I: IntoIterator<Item = String>>(texts: I) -> Self {
+        Sensitive(texts.into_iter().collect())
+    }
+}
+
 /// An SSH key for a build's agent: the agent protocol's message that brings it, without the length before it. Wiped
 /// when it is dropped; `Debug` tells nothing of it, and nothing that holds it can be written down.
 #[derive(Clone, PartialEq, Eq)]
@@ -153,6 +178,8 @@ pub struct BuildSpec {
     pub artifacts: Vec<Value>,
     /// What the build's SSH agent holds from the beginning.
     pub ssh_keys: Vec<SshIdentity>,
+    /// What was encrypted in the secrets of its playbooks. What stands there in clear in the repository is not hidden.
+    pub sensitive: Sensitive,
 }
 
 /// A file with variables. Zuul: `include-vars`.
@@ -172,6 +199,18 @@ pub struct VarsFile {
     pub required: bool,
     /// Whether the ref under test is used, where the file lies in the project under test.
     pub use_ref: bool,
+}
+
+/// What becomes of a build that writes a secret. The secret is hidden in any case. Zuul: `secret-exposure`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SecretExposure {
+    /// Nothing.
+    #[default]
+    Ignore,
+    /// It has a warning.
+    Redact,
+    /// It ends at once.
+    Fail,
 }
 
 /// The pipeline a build runs in.
@@ -210,6 +249,8 @@ pub struct JobSpec {
     pub workspace_scheme: WorkspaceScheme,
     /// How long it may take.
     pub timeouts: Timeouts,
+    /// What becomes of a build that writes a secret.
+    pub secret_exposure: SecretExposure,
     /// Zuul: `failure-output`. A line of a command's output that one of these matches means that the job fails.
     pub failure_output: Vec<OutputPattern>,
     /// Zuul: `ansible-split-streams`, whether standard output and error of commands are kept apart. Else they are one

@@ -90,6 +90,7 @@ pub(crate) fn spec() -> BuildSpec {
         include_vars: Vec::new(),
         artifacts: Vec::new(),
         ssh_keys: Vec::new(),
+        sensitive: Default::default(),
     }
 }
 

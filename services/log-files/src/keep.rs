@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -20,19 +21,22 @@ const AT_ONCE: usize = 4;
 /// How much of a file is read at once, in bytes.
 const PIECE: usize = 256 << 10;
 
-/// Keeps what a job has left below `root`; no process of the job may run. What could not be kept is in the manifest,
+/// Looks into a file before it is kept, and may replace it: its directory, its path below that.
+pub type Screen = Arc<dyn Fn(&Path, &str) -> io::Result<()> + Send + Sync>;
+
+/// Keeps what a job has left below `root`, each file after `screen` has seen it; no process of the job may run. What could not be kept is in the manifest,
 /// which stays pending until [`finish`].
 pub async fn keep(
     store: &LogStore,
     (build, attempt, worker): (BuildId, u32, &str),
     root: &Path,
-    limits: &KeepLimits,
+    (limits, screen): (&KeepLimits, Option<Screen>),
     patience: Duration,
 ) -> Manifest {
     let deadline = Instant::now() + patience;
     let (mut manifest, limits, place) = (Manifest::new(build, attempt, worker), *limits, root.to_path_buf());
     let looking = tokio::task::spawn_blocking(move || {
-        look(&place, &limits, &mut manifest, deadline.into_std());
+        look(&place, (&limits, screen), &mut manifest, deadline.into_std());
         manifest
     });
     let mut manifest = looking.await.unwrap_or_else(|panic| {
@@ -110,15 +114,22 @@ async fn own(store: &LogStore, path: &Path) -> io::Result<(Digest, u64)> {
 }
 
 /// Finds the files and their digests.
-fn look(root: &Path, limits: &KeepLimits, manifest: &mut Manifest, deadline: std::time::Instant) {
+fn look(
+    root: &Path,
+    (limits, screen): (&KeepLimits, Option<Screen>),
+    manifest: &mut Manifest,
+    deadline: std::time::Instant,
+) {
     let found = match collect(root, limits, manifest) {
         Ok(found) => found,
         Err(error) => return manifest.leave_out(".", format!("it cannot be read: {error}")),
     };
     for found in found {
-        let digest = open_below(root, &found.path).and_then(|file| digest(file, Some(deadline)));
+        let screened = screen.as_ref().map_or(Ok(()), |screen| screen(root, &found.path));
+        let digest =
+            screened.and_then(|()| open_below(root, &found.path)).and_then(|file| digest(file, Some(deadline)));
         match digest {
-            Ok((digest, size, head)) if size <= found.size => {
+            Ok((digest, size, head)) if size <= found.size || screen.is_some() => {
                 let mime = mime::of(&found.path, &head).to_owned();
                 manifest.files.push(KeptFile { path: found.path, size, digest: Some(digest), mime });
             }

@@ -38,7 +38,7 @@ fn left(files: &[(&str, &[u8])]) -> (tempfile::TempDir, PathBuf, PathBuf) {
 
 async fn kept(store: &LogStore, build: BuildId, files: &[(&str, &[u8])]) -> Manifest {
     let (_dir, logs, own) = left(files);
-    let manifest = keep::keep(store, (build, 1, "w"), &logs, &KeepLimits::default(), PATIENCE).await;
+    let manifest = keep::keep(store, (build, 1, "w"), &logs, (&KeepLimits::default(), None), PATIENCE).await;
     let on_the_way = store.manifest(build, 1).await.unwrap().unwrap();
     assert!(on_the_way.pending, "a reader sees that it is not complete yet");
     keep::finish(store, (build, 1), manifest, &own, PATIENCE).await;
@@ -151,7 +151,7 @@ async fn a_store_that_cannot_be_written_is_said_and_costs_the_build_nothing() {
     fs::remove_dir_all(dir.path().join("store")).unwrap();
     fs::write(dir.path().join("store"), "in the way").unwrap();
     let (_left, logs, own) = left(&[("a", b"a")]);
-    let manifest = keep::keep(&store, (BUILD, 1, "w"), &logs, &KeepLimits::default(), PATIENCE).await;
+    let manifest = keep::keep(&store, (BUILD, 1, "w"), &logs, (&KeepLimits::default(), None), PATIENCE).await;
     assert!(manifest.files.is_empty());
     assert!(manifest.warnings()[0].contains("the store cannot be written"), "{:?}", manifest.warnings());
     keep::finish(&store, (BUILD, 1), manifest, &own, PATIENCE).await;

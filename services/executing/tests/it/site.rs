@@ -195,6 +195,7 @@ pub fn spec(number: u8, config: &str, app: &str, playbooks: &[(Phase, &str, u32)
         include_vars: Vec::new(),
         artifacts: Vec::new(),
         ssh_keys: Vec::new(),
+        sensitive: Default::default(),
     }
 }
 

@@ -39,6 +39,8 @@ pub enum BuildResult {
     Error,
     /// As `Retry`, because a node could not be reached: the next attempt asks for the next of the job's nodesets.
     Unreachable,
+    /// `SECRET_EXPOSURE`: it wrote a secret, which its job does not allow.
+    SecretExposure,
 }
 
 impl BuildResult {
@@ -58,6 +60,7 @@ impl BuildResult {
             BuildResult::Aborted => "ABORTED",
             BuildResult::DiskFull => "DISK_FULL",
             BuildResult::Error => "ERROR",
+            BuildResult::SecretExposure => "SECRET_EXPOSURE",
         }
     }
 }
