@@ -46,7 +46,7 @@ const CASES: &[Case] = &[
         run: "    - zuul_return: {data: {zuul: {log_url: 'https://logs.example.org/1/'}}}\n",
         ..CASE
     },
-    Case { name: "fails-in-run", run: FAIL, result: "FAILURE", told: "failed on localhost", ..CASE },
+    Case { name: "fails-in-run", run: FAIL, result: "FAILURE", told: "failed on localhost (line ", ..CASE },
     Case { name: "fails-in-run-then-tidies-up", run: FAIL, post: PASS, result: "FAILURE", ..CASE },
     Case { name: "fails-in-post", post: FAIL, result: "POST_FAILURE", told: "failed on localhost", ..CASE },
     Case { name: "fails-in-run-and-post", run: FAIL, post: FAIL, result: "POST_FAILURE", ..CASE },

@@ -741,7 +741,9 @@ fn detail(outcome: &BuildOutcome) -> Option<String> {
     if let (Verdict::Failure(_) | Verdict::Retry(_) | Verdict::PostFailure, Some(task)) =
         (&outcome.result, &outcome.failing_task)
     {
-        return Some(format!("task {:?} failed on {}", task.task, task.host));
+        // What it said stays on the console: it may hold what nobody should keep.
+        let place = task.line.map_or_else(String::new, |line| format!(" (line {line} of the console)"));
+        return Some(format!("task {:?} failed on {}{place}", task.task, task.host));
     }
     outcome.detail.clone()
 }

@@ -1,5 +1,6 @@
 //! The console: a file that grows while a build runs, and any number of readers that follow it.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -22,6 +23,10 @@ const EARLY_FAILURE: &str = "gatelog: early failure: ";
 /// A line of a command's output. Then how many bytes stand before its text, `+` and how many are missing at its end if
 /// any are, `: `, and the line.
 const OUTPUT: &str = "gatelog: output ";
+/// A line that is not shown: the result of a failed task begins with the next, and which failure of the playbook it is.
+const FAILURE: &str = "gatelog: failure ";
+/// The most failures whose lines are remembered.
+const MOST_FAILURES: usize = 10_000;
 /// A line that is not shown: a host cannot be reached, so what fails from here on says nothing.
 const UNREACHABLE: &str = "gatelog: unreachable";
 
@@ -109,6 +114,8 @@ struct Writer {
     allowance: u64,
     /// Set when a write failed: a full disk must not stop the build, but it must be known.
     failed: Option<String>,
+    /// How many lines there are.
+    lines: u64,
     /// The job's own copy, as long as it can be written.
     copy: Option<File>,
 }
@@ -118,7 +125,7 @@ impl Console {
     pub(crate) fn create(path: &Path, limit: u64, mask: Arc<Mask>) -> io::Result<Console> {
         let file = OpenOptions::new().read(true).append(true).create_new(true).open(path)?;
         Ok(Console {
-            state: Mutex::new(Writer { allowance: limit, failed: None, copy: None }),
+            state: Mutex::new(Writer { allowance: limit, failed: None, lines: 0, copy: None }),
             progress: watch::channel(Progress::default()).0,
             file: Arc::new(file),
             mask,
@@ -182,6 +189,11 @@ impl Console {
         state.allowance = state.allowance.max(bytes);
     }
 
+    /// How many lines there are.
+    pub(crate) fn lines(&self) -> u64 {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).lines
+    }
+
     /// No more lines will come.
     pub(crate) fn end(&self) {
         self.progress.send_modify(|progress| progress.ended = true);
@@ -199,6 +211,7 @@ impl Console {
         if state.copy.as_mut().is_some_and(|copy| copy.write_all(bytes).is_err()) {
             state.copy = None;
         }
+        state.lines += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
         match (&*self.file).write_all(bytes) {
             Ok(()) => self.progress.send_modify(|progress| progress.bytes += bytes.len() as u64),
             Err(error) => {
@@ -243,13 +256,27 @@ pub(crate) struct Lines {
     pub(crate) failing: Option<String>,
     /// What is looked for in the output of commands, until something was found.
     patterns: Vec<OutputPattern>,
+    /// Failures whose results begin in what was fed last, each with the lines before it there.
+    begun: Vec<(u64, u64)>,
+    /// The lines of the console at which results of failed tasks begin, by the number of the failure, from 1.
+    pub(crate) failures: BTreeMap<u64, u64>,
 }
 
 impl Lines {
     /// Lines of at most `limit` bytes.
     pub(crate) fn new(limit: usize) -> Lines {
         let (line, stamp) = (Vec::new(), String::new());
-        Lines { limit: limit.max(64), line, cut: 0, stamp, complaint: None, failing: None, patterns: Vec::new() }
+        Lines {
+            limit: limit.max(64),
+            line,
+            cut: 0,
+            stamp,
+            complaint: None,
+            failing: None,
+            patterns: Vec::new(),
+            begun: Vec::new(),
+            failures: BTreeMap::new(),
+        }
     }
 
     /// A line of a command's output that one of these patterns matches means that the playbook will fail.
@@ -276,6 +303,11 @@ impl Lines {
         }
     }
 
+    /// What was fed since the last time comes behind so many lines of the console.
+    pub(crate) fn count(&mut self, before: u64) {
+        self.failures.extend(self.begun.drain(..).map(|(number, lines)| (number, before + lines + 1)));
+    }
+
     /// The stream is over: what stands without an end of line is a line.
     pub(crate) fn finish(&mut self, out: &mut Vec<u8>) {
         self.stamp.clear();
@@ -293,6 +325,10 @@ impl Lines {
             self.failing.get_or_insert_with(|| why.to_owned());
         } else if text == UNREACHABLE {
             self.patterns.clear();
+        } else if let Some(number) = text.strip_prefix(FAILURE).and_then(|number| number.parse().ok()) {
+            if self.failures.len() + self.begun.len() < MOST_FAILURES {
+                self.begun.push((number, out.iter().filter(|byte| **byte == b'\n').count() as u64));
+            }
         } else if let Some((before, missing, text)) = text.strip_prefix(OUTPUT).and_then(output) {
             show(text, cut.saturating_add(missing), out);
             self.look(text, before, out);
@@ -394,6 +430,19 @@ mod tests {
         let text = String::from_utf8(out).unwrap();
         let shown: Vec<&str> = text.lines().filter_map(|line| Some(line.split_once(" | ")?.1)).collect();
         assert_eq!(shown, ["before", "after"]);
+    }
+
+    #[test]
+    fn the_line_at_which_a_failed_task_says_why_is_known_and_its_mark_not_shown() {
+        let (mut lines, mut out) = (Lines::new(4096), Vec::new());
+        lines.feed(b"one\ngatelog: failure 1\nwhy\ngatelog: fai", &mut out);
+        lines.count(10);
+        out.clear();
+        lines.feed(b"lure 2\nand why\ngatelog: failure x\n", &mut out);
+        lines.count(12);
+        assert_eq!(lines.failures, [(1, 12), (2, 13)].into());
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("| and why\n") && !text.contains("failure 2"), "{text}");
     }
 
     #[test]

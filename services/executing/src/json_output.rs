@@ -42,12 +42,21 @@ pub(crate) struct FailingTaskJson {
     task: String,
     host: String,
     message: String,
+    /// Which failure of the playbook it is, from 1.
+    number: u64,
 }
 
-impl From<FailingTaskJson> for FailingTask {
-    fn from(json: FailingTaskJson) -> FailingTask {
+impl FailingTaskJson {
+    /// With the line of each failure on the console.
+    pub(crate) fn at(self, lines: &BTreeMap<u64, u64>) -> FailingTask {
         let cut = |text: String| text.chars().take(500).collect();
-        FailingTask { play: cut(json.play), task: cut(json.task), host: cut(json.host), message: cut(json.message) }
+        FailingTask {
+            play: cut(self.play),
+            task: cut(self.task),
+            host: cut(self.host),
+            message: cut(self.message),
+            line: lines.get(&self.number).copied(),
+        }
     }
 }
 
@@ -356,7 +365,7 @@ mod tests {
         let (known, whole) = entry(&format!("{}\n", EVENTS.join("\n")));
         assert_eq!(whole, around(plays("5Z"), serde_json::json!({"n1": {"failures": 1}})));
         assert_eq!((known.is_complete(), known.unreachable.as_slice()), (true, &["n2".to_owned()][..]));
-        assert_eq!(known.failing_task.map(FailingTask::from).unwrap().task, "two");
+        assert_eq!(known.failing_task.map(|task| task.at(&BTreeMap::new())).unwrap().task, "two");
 
         // Killed while it wrote its last line.
         let text = EVENTS.join("\n");

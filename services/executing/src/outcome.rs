@@ -245,8 +245,10 @@ pub struct FailingTask {
     pub task: String,
     /// The host it failed on.
     pub host: String,
-    /// What it said, cut to a sentence's length.
+    /// What it said, cut to a sentence's length. Nothing for the log of events: it is on the console.
     pub message: String,
+    /// The line of the console, from 1, at which its result begins.
+    pub line: Option<u64>,
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! One playbook: start it, follow what it writes, stop it when it must stop, say how it ended.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
@@ -51,6 +52,8 @@ pub(crate) struct Ended {
     pub(crate) ending: PlaybookEnding,
     pub(crate) said: Option<String>,
     pub(crate) breach: Option<Breach>,
+    /// The lines of the console at which results of failed tasks begin, by the number of the failure.
+    pub(crate) failures: BTreeMap<u64, u64>,
 }
 
 impl Build {
@@ -73,7 +76,12 @@ impl Build {
         let results = ansible::results_file(&self.job_dir);
         let ended = match self.run_process(playbook, ready, course, deadline).await {
             Ok(ended) => ended,
-            Err(error) => Ended { ending: PlaybookEnding::NoSandbox, said: Some(error.to_string()), breach: None },
+            Err(error) => Ended {
+                ending: PlaybookEnding::NoSandbox,
+                said: Some(error.to_string()),
+                breach: None,
+                failures: BTreeMap::new(),
+            },
         };
         let left = kill_marked(self.job_dir.root(), HUNT).await;
         if left > 0 {
@@ -158,7 +166,7 @@ impl Build {
         };
         let failing_task = match ending {
             PlaybookEnding::Ok => None,
-            _ => document.failing_task.map(FailingTask::from),
+            _ => document.failing_task.map(|task| task.at(&ended.failures)),
         };
         Played { run, failing_task, detail }
     }
@@ -307,6 +315,7 @@ impl Build {
                         if let Some(why) = lines.failing.take() {
                             self.control.note_failing(self.mask.text(&why));
                         }
+                        lines.count(self.console.lines());
                         let over = self.console.push(&out).is_err();
                         out.clear();
                         let exposed = self.ends_by_exposure();
@@ -358,6 +367,7 @@ impl Build {
         if let Some(why) = lines.failing.take() {
             self.control.note_failing(self.mask.text(&why));
         }
+        lines.count(self.console.lines());
         // At the end of the console there is nobody left to stop.
         let _ = self.console.push(&out);
         if stopped.is_none() {
@@ -369,7 +379,7 @@ impl Build {
             Some(Ok(status)) => ending_of(status),
             _ => PlaybookEnding::Killed(9),
         });
-        Ended { ending, said: lines.complaint, breach }
+        Ended { ending, said: lines.complaint, breach, failures: lines.failures }
     }
 
     /// Without a sandbox the death of one is not the death of all.

@@ -180,6 +180,8 @@ async fn secrets_that_a_playbook_writes_are_hidden_before_anybody_keeps_them() {
     assert!(text.contains("told [masked]") && text.contains("| localhost | and [masked]"), "{text}");
     let task = outcome.failing_task.as_ref().unwrap();
     assert_eq!((task.task.as_str(), task.message.as_str()), ("Log in with [masked]", "wrong password [masked]"));
+    let line = text.lines().nth(usize::try_from(task.line.unwrap()).unwrap() - 1).unwrap();
+    assert!(line.ends_with("| localhost | wrong password [masked]"), "{line}: {text}");
     let leak = outcome.returned.data.as_map().unwrap()["leak"].clone();
     assert_eq!(leak, Value::from("[masked]"));
     for told in ["beware of [masked]", "the build has written a secret", "log directory: settings.ini"] {

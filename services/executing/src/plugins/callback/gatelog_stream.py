@@ -61,6 +61,7 @@ class CallbackModule(CallbackBase):
         self.play = ""
         # The first failure that nothing rescues, and the last one of all.
         self.failing, self.last_failure = None, None
+        self.failures = 0
         self.unreachable = set()
         # Whether somebody wants to know, and does not yet.
         self.early = bool(os.environ.get("GATELOG_EARLY_FAILURE"))
@@ -202,6 +203,9 @@ class CallbackModule(CallbackBase):
 
     def v2_runner_on_failed(self, result, ignore_errors=False):
         value = self.record(result, failed=True)
+        if not ignore_errors:
+            self.failures += 1
+            self.console.failure(self.failures)
         self.finish(result, value, "failed")
         if ignore_errors:
             self.say("ignored", self.name_of(result))
@@ -213,12 +217,14 @@ class CallbackModule(CallbackBase):
         rescued = self.has_rescue(part(result, "task"))
         if not rescued:
             name, host = part(result, "task").get_name().strip(), part(result, "host").get_name()
-            self.will_fail("task %s failed on %s: %s" % (json.dumps(name), host, message))
+            # What it says stays on the console: it may hold what nobody should keep.
+            self.will_fail("task %s failed on %s" % (json.dumps(name), host))
         failure = {
             "play": self.play,
             "task": part(result, "task").get_name().strip(),
             "host": part(result, "host").get_name(),
             "message": str(message)[:500],
+            "number": self.failures,
         }
         self.last_failure = failure
         if not rescued and self.failing is None:

@@ -77,6 +77,10 @@ class Console:
         lines.feed(text.encode("utf-8", "replace"))
         lines.finish()
 
+    def failure(self, number):
+        """The result of a failed task comes next: the executor remembers its line."""
+        self.write(b"gatelog: failure %d\n" % number)
+
     def will_fail(self, why):
         self.write(EARLY + " ".join(why.split())[:500].encode("utf-8", "replace") + b"\n")
 
