@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Runs roles and jobs of opendev/zuul-jobs, unmodified, in a real gatelog, and says what came of each.
 
-usage: run.py --gatelog PROGRAM [--ansible-root DIR] [--base base|bare] [--slots N] [--keep DIR] [NAME…]
+usage: run.py --gatelog PROGRAM [--ansible-root DIR] [--over local|ssh] [--base base|bare] [--slots N] [--keep DIR]
+           [--results FILE] [NAME…]
 
 zuul-jobs comes from the Git repository that GATELOG_ZUUL_JOBS names, or is cloned from GitHub; nothing of it is kept. The
 newest Ansible is installed into DIR unless it is there (`gatelog ansible install`). NAME is part of a case's name (cases.py).
-`--base bare` leaves the base job's playbooks out, to see what a role does by itself.
+`--over ssh`: on machines with a real OpenSSH server (ssh_node.py), in place of local nodes. `--base bare` leaves the base
+job's playbooks out, to see what a role does by itself. `--results FILE` writes what came of each as JSON, for table.py.
 
 Prints a table; exits with 1 where fewer than 90 of 100 cases are as cases.py expects, and with 2 (SKIPPED) where there is
 no zuul-jobs, no Ansible or no bubblewrap.
@@ -28,6 +30,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True  # the sources' directory stays as it is
 import cases
 import real_site
+import ssh_node
 
 SOURCES = ["https://github.com/opendev/zuul-jobs", "https://github.com/osism/openinfra-zuul-jobs"]
 ENOUGH = 0.9
@@ -77,13 +80,26 @@ def has_pypi():
             return False
 
 
+def has_apt():
+    """Whether packages of Debian can be had: a small one."""
+    with tempfile.TemporaryDirectory() as place:
+        command = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", "virtualenv"]
+        try:
+            return subprocess.run(command, cwd=place, capture_output=True, timeout=120).returncode == 0
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+
+
 def missing_on_host(wanted):
     """What cases need and this host has not, and why."""
     path = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
-    lacks = {need: f"{need} is not on the PATH of builds" for need in wanted - {cases.PYPI} if not shutil.which(need, path=path)}
-    if cases.PYPI in wanted and not has_pypi():
-        lacks[cases.PYPI] = "pip reaches no index"
-    return lacks
+    asked = {
+        cases.PYPI: (has_pypi, "pip reaches no index"),
+        cases.APT: (has_apt, "apt reaches no index"),
+        cases.LAYERS: (ssh_node.has_layers, "the tests do not run as root, so a node's /usr is this machine's"),
+    }
+    lacks = {need: f"{need} is not on the PATH of builds" for need in wanted - set(asked) if not shutil.which(need, path=path)}
+    return lacks | {need: why for need, (has, why) in asked.items() if need in wanted and not has()}
 
 
 class Server:
@@ -97,8 +113,11 @@ class Server:
         self.place, self.url = site.site / "server.json", None
 
     def get(self, path):
+        return json.loads(self.text(path))
+
+    def text(self, path):
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(self.url + path, timeout=60) as answer:
-            return json.load(answer)
+            return answer.read().decode()
 
     def wait(self):
         end = time.monotonic() + 120
@@ -124,13 +143,15 @@ class Server:
         self.log.close()
 
 
-def builds(server, names, limit):
+def results(server, names, limit):
     """What the builds came to, by job; waits until all have ended."""
     end, told, before = time.monotonic() + limit, 0, 0.0
     while True:
+        if server.process.poll() is not None:
+            raise SystemExit(f"the server has ended:\n{Path(server.log.name).read_text()[-4000:]}")
         found = {build["job_name"]: build for build in server.get("/api/tenant/test/builds?limit=1000")}
         done = sum(1 for name in names if found.get(name, {}).get("result"))
-        if done >= len(names) or time.monotonic() > end or server.process.poll() is not None:
+        if done >= len(names) or time.monotonic() > end:
             return found
         if done != told and time.monotonic() - before > 30:
             print(f"{done} of {len(names)} builds have ended", flush=True)
@@ -150,19 +171,17 @@ def why(build, text):
     """The reason in one line: what the build says, or the last thing that failed on its console."""
     failed = [line.split(" | ", 1)[-1] for line in text.splitlines()
               if re.search(r"fatal:|ERROR!|\[ERROR\]|FAILED!|UNREACHABLE!|^.*\| ERROR", line)]
-    detail = (failed[-1] if failed else "") or (build or {}).get("error_detail") or ""
-    message = re.search(r'"msg": "((?:[^"\\]|\\.)*)"', detail)
-    return " ".join((message.group(1) if message else detail).split())[:160]
+    detail = (build or {}).get("error_detail") or (failed[-1] if failed else "")
+    return " ".join(detail.split())[:240]
 
 
-def judge(case, build, text):
+def judge(expect, case, result, text):
     """`as expected`, `better`, or `not as expected`."""
-    result = (build or {}).get("result")
     if not result or NOT_RUN.search(text):
         return "not as expected"
-    if case.expect == "works":
+    if expect == "works":
         return "as expected" if result == "SUCCESS" else "not as expected"
-    if case.expect == "fails":
+    if expect == "fails":
         return "as expected" if result == "FAILURE" and case.says in text else "not as expected"
     return "better" if result == "SUCCESS" else "as expected"
 
@@ -185,9 +204,11 @@ def prepare_ansible(gatelog, root, directory):
 
 
 def main():
-    parser = argparse.ArgumentParser(usage=__doc__.split("usage: ")[1].split("\n")[0])
+    parser = argparse.ArgumentParser(usage=__doc__.split("usage: ")[1].split("\n\n")[0])
     parser.add_argument("--gatelog", required=True)
     parser.add_argument("--ansible-root", default=os.path.expanduser("~/.cache/gatelog/ansible"))
+    parser.add_argument("--over", choices=["local", "ssh"], default="local")
+    parser.add_argument("--results", help="a file for what came of each case, as JSON")
     parser.add_argument("--base", choices=["base", "bare"], default="base")
     parser.add_argument("--slots", type=int, default=os.cpu_count() or 2)
     parser.add_argument("--keep", help="a new directory that the site stays in")
@@ -195,7 +216,7 @@ def main():
     arguments = parser.parse_args()
     if not shutil.which("bwrap"):
         skip("there is no bubblewrap")
-    directory = arguments.keep or tempfile.mkdtemp(prefix="gatelog-zuul-jobs-")
+    directory = arguments.keep or tempfile.mkdtemp(prefix="zj")
     if arguments.keep:
         os.mkdir(directory)
     try:
@@ -206,14 +227,18 @@ def main():
 
 
 def run(arguments, directory):
+    over_ssh = arguments.over == "ssh"
+    if over_ssh and ssh_node.missing():
+        skip(ssh_node.missing())
     source, commit = fetch(directory)
     prepare_ansible(arguments.gatelog, arguments.ansible_root, directory)
     chosen = [case for case in cases.CASES if not arguments.names or any(name in case.name for name in arguments.names)]
-    needs = {need for case in chosen for need in case.needs}
+    needs = {need for case in chosen for need in case.wants(over_ssh)}
     if arguments.base == "base":
         needs.add(cases.RSYNC)
     lacks = missing_on_host(needs)
-    skipped = [(case, lacks[need]) for case in chosen for need in case.needs if need in lacks]
+    skipped = [(case, next(lacks[need] for need in case.wants(over_ssh) if need in lacks))
+               for case in chosen if set(case.wants(over_ssh)) & set(lacks)]
     left_out = {id(case) for case, _ in skipped}
     runs = [case for case in chosen if id(case) not in left_out]
     base = arguments.base
@@ -222,41 +247,86 @@ def run(arguments, directory):
         base = "bare"
     if not runs:
         skip("no case can run here")
-    site = real_site.Site(Path(directory) / "run", arguments.gatelog, arguments.ansible_root, arguments.slots)
+    builds = real_site.grouped(runs, over_ssh)
+    nodes = None
+    if over_ssh:
+        nodes = ssh_node.Nodes(Path(directory) / "nodes", [name for build in builds for name in build.machine_names()])
+    site = real_site.Site(Path(directory), arguments.gatelog, arguments.ansible_root, arguments.slots, nodes)
     site.configure()
-    files = site.projects(runs, base, source)
-    print(f"zuul-jobs {commit[:12]}: {len(runs)} cases on {arguments.slots} slots, with the job {base} under them", flush=True)
+    files = site.projects(builds, base, source)
+    print(f"zuul-jobs {commit[:12]}: {len(runs)} cases in {len(builds)} builds on {arguments.slots} slots, "
+          f"{'over SSH' if over_ssh else 'on local nodes'}, with the job {base} under them", flush=True)
+    found, errors = play(site, builds, files)
+    rows, verdicts = judged(site, builds, found)
+    if arguments.results:
+        write_results(arguments, commit, runs, rows, skipped)
+    return report([rows[case.name] for case in runs], verdicts, skipped, errors, arguments.over)
+
+
+def play(site, builds, files):
+    """Proposes the change that has all cases, and waits for their builds: these, and the errors of the configuration."""
     server = Server(site)
     try:
         server.wait()
+        if site.nodes:
+            site.nodes.start()
+            site.nodes.let_in(server.text("/api/tenant/test/tenant-ssh-key/ssh.pub"))
         site.propose("app", files, "Run all cases\n\nSigned-off-by: Dana Developer <dana@example.org>")
-        names = [real_site.job_name(case) for case in runs]
-        found = builds(server, names, PATIENCE * (1 + len(names) // arguments.slots))
-        errors = server.get("/api/tenant/test/config-errors")
+        names = [build.name() for build in builds]
+        found = results(server, names, PATIENCE * (1 + len(names) // site.slots))
+        return found, server.get("/api/tenant/test/config-errors")
     finally:
         server.stop()
-    return report(site, runs, found, skipped, errors)
+        if site.nodes:
+            site.nodes.stop()
 
 
-def report(site, runs, found, skipped, errors):
-    rows, counts = [], collections.Counter()
-    for case in runs:
-        build = found.get(real_site.job_name(case))
-        text = console(site, build)
-        verdict = judge(case, build, text)
-        counts[verdict] += 1
-        reason = case.reason if verdict == "as expected" else f"expected: {case.expect}; {why(build, text)}"
-        node = "+".join(case.nodes) or "none"
-        rows.append((case.name, node, (build or {}).get("result") or "NOT RUN", verdict, reason))
-    rows += [(case.name, "+".join(case.nodes) or "none", "skipped", "", reason) for case, reason in skipped]
-    show(rows)
+def judged(site, builds, found):
+    """A row of the table for each case by its name, and how often there was which verdict."""
+    rows, verdicts = {}, collections.Counter()
+    for build in builds:
+        came_to = found.get(build.name()) or {}
+        text = console(site, came_to)
+        for case in build.cases:
+            part = build.part(case, text)
+            result = result_of(build, case, came_to.get("result"), part)
+            expect, reason = case.expected(bool(site.nodes))
+            verdict = judge(expect, case, result, part)
+            verdicts[verdict] += 1
+            if verdict != "as expected":
+                reason = f"expected: {expect}; {why(came_to, part)}"
+            node = "+".join(["ssh"] * len(case.nodes) if site.nodes else case.nodes) or "none"
+            rows[case.name] = (case.name, node, result or "NOT RUN", verdict, reason)
+    return rows, verdicts
+
+
+def result_of(build, case, result, part):
+    """The result of a case: the build's, or, where that failed in the playbook of another, what its own part says."""
+    if len(build.cases) == 1 or result != "FAILURE":
+        return result
+    if not part:
+        return None
+    return "FAILURE" if re.search(r"failed: [1-9]|unreachable: [1-9]", part) else "SUCCESS"
+
+
+def write_results(arguments, commit, runs, rows, skipped):
+    came_to = [(case, rows[case.name]) for case in runs]
+    told = [{"name": case.name, "expect": case.expected(arguments.over == "ssh")[0], "result": row[2], "verdict": row[3],
+             "reason": row[4]} for case, row in came_to]
+    told += [{"name": case.name, "result": "skipped", "reason": reason} for case, reason in skipped]
+    text = json.dumps({"commit": commit, "over": arguments.over, "results": told}, indent=1)
+    Path(arguments.results).write_text(text + "\n")
+
+
+def report(rows, verdicts, skipped, errors, over):
+    show(rows + [(case.name, "+".join(case.nodes) or "none", "skipped", "", reason) for case, reason in skipped])
     if not any(row[2] == "SUCCESS" for row in rows) and errors:
         print("configuration errors:", *[str(error.get("error", error))[:400] for error in errors[:5]], sep="\n  ")
     for case, reason in skipped:
         print(f"SKIPPED zuul-jobs {case.name}: {reason}")
-    good = counts["as expected"] + counts["better"]
-    print(f"{good} of {len(runs)} as expected ({counts['better']} better), {len(skipped)} skipped")
-    return 0 if good >= ENOUGH * len(runs) else 1
+    good = verdicts["as expected"] + verdicts["better"]
+    print(f"{over}: {good} of {len(rows)} as expected ({verdicts['better']} better), {len(skipped)} skipped")
+    return 0 if good >= ENOUGH * len(rows) else 1
 
 
 if __name__ == "__main__":

@@ -68,7 +68,13 @@ pub fn named(job: &FrozenJob) -> Result<Option<NodeSpec>, String> {
         host_keys,
         ..Remote::default()
     });
-    Ok(Some(NodeSpec { name: host, connection, ..NodeSpec::default() }))
+    // What roles read of a node's addresses, as of one of a cloud.
+    let mut properties: BTreeMap<String, Value> = [("interface_ip".to_owned(), Value::from(host.as_str()))].into();
+    if host.parse::<std::net::Ipv4Addr>().is_ok() {
+        let known = ["public_ipv4", "private_ipv4"].map(|name| (name.to_owned(), Value::from(host.as_str())));
+        properties.extend(known);
+    }
+    Ok(Some(NodeSpec { name: host, connection, properties, ..NodeSpec::default() }))
 }
 
 /// Host and port of `host`, `host:port`, `[address]` or `[address]:port`; a bare address of IPv6 has no port.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::config::{ExecutorConfig, ExecutorError};
 use crate::jobdir::{JobDir, write};
@@ -34,10 +34,12 @@ pub(crate) fn install_plugins(job_dir: &JobDir) -> Result<(), ExecutorError> {
 }
 
 /// `ansible.cfg` of one playbook.
-pub(crate) fn configuration(job_dir: &JobDir, inventory: &Path, playbook: &PlaybookInPlace) -> String {
+pub(crate) fn configuration(job_dir: &JobDir, inventory: &Path, playbook: &PlaybookInPlace, sandboxed: bool) -> String {
     let plugins = job_dir.ansible().join("plugins");
     let state = job_dir.ansible_state();
     let roles = roles_path(playbook);
+    // The path of a socket has at most 107 bytes, and a site may lie deep.
+    let sockets = if sandboxed { PathBuf::from("/run/ansible-cp") } else { state.join("cp") };
     format!(
         "[defaults]\n\
          inventory = {inventory}\n\
@@ -66,10 +68,11 @@ pub(crate) fn configuration(job_dir: &JobDir, inventory: &Path, playbook: &Playb
          [ssh_connection]\n\
          pipelining = True\n\
          retries = 3\n\
-         control_path_dir = {state}/cp\n\
+         control_path_dir = {sockets}\n\
          ssh_args = {ssh}\n",
         inventory = inventory.display(),
         state = state.display(),
+        sockets = sockets.display(),
         plugins = plugins.display(),
         ssh = ssh::arguments(&job_dir.known_hosts()),
     )
@@ -267,7 +270,7 @@ mod tests {
         let argv = profile.argv(&command, crate::sandbox::Features::ALL);
         let argv: Vec<String> = argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let argv = argv.join(" ").replace(" --", "\n--");
-        let text = format!("{}\n{argv}\n", configuration(&job_dir, &inventory, &playbook));
+        let text = format!("{}\n{argv}\n", configuration(&job_dir, &inventory, &playbook, true));
         text.replace(&job_dir.root().to_string_lossy().into_owned(), "JOB")
     }
 

@@ -26,7 +26,6 @@ const ASKED: [&str; 2] = ["ssh", "winrm"];
 impl Build {
     /// Writes down which keys hosts have; those with a fingerprint are asked for their key.
     pub(crate) async fn prove_hosts(&self) -> Result<(), Box<Stopped>> {
-        write(&self.job_dir.known_hosts(), ssh::known_hosts(&self.spec).as_bytes())?;
         let mut pinned = String::new();
         for remote in ssh::remotes(&self.spec) {
             let HostKeys::Fingerprint(fingerprint) = &remote.host_keys else { continue };
@@ -51,6 +50,8 @@ impl Build {
             }
         }
         write(&self.job_dir.pinned_hosts(), pinned.as_bytes())?;
+        // Where rsync and git of playbooks look, too. For Ansible's own connections the pinned file alone counts.
+        write(&self.job_dir.known_hosts(), (ssh::known_hosts(&self.spec) + &pinned).as_bytes())?;
         Ok(())
     }
 

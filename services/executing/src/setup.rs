@@ -255,7 +255,7 @@ impl Build {
         let frozen = self.is_guarded(playbook).then_some(&ready.frozen);
         let file = playbook.directory.join("inventory.yaml");
         write(&file, self.inventory(&ready.zuul, &hidden, frozen).document().as_bytes())?;
-        let configuration = ansible::configuration(&self.job_dir, &file, playbook);
+        let configuration = ansible::configuration(&self.job_dir, &file, playbook, self.executor.bwrap.is_some());
         write(&playbook.directory.join("ansible.cfg"), configuration.as_bytes())?;
         let secrets = self.secrets(playbook);
         if !secrets.is_empty() {
