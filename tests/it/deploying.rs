@@ -4,7 +4,7 @@
 use gatelog_ssh_host::SshHost;
 
 use crate::harness::projects::{JOBS, PIPELINES, PLAYBOOK};
-use crate::harness::{Site, host};
+use crate::harness::{Site, eventually, host};
 
 const DEPLOY_PIPELINE: &str = r"
 - pipeline:
@@ -107,6 +107,14 @@ fn what_merges_is_deployed_to_hosts_with_the_right_fingerprint_and_to_no_other()
     assert_eq!([&trusts_project, &trusts_tenant, &other].map(connections), before, "{}", trusts_project.log());
     site.approve("project", "change");
     assert_eq!(server.wait_verdict("gate", "project", "change"), "SUCCESS", "{}", server.log());
+    // The server hears of the merged branch as it hears of everybody's pushes: a moment later.
+    eventually("what merged is deployed", || {
+        [&trusts_project, &trusts_tenant]
+            .iter()
+            .zip(&first)
+            .all(|(host, first)| applied(host).len() > first.len())
+            .then_some(())
+    });
     server.wait_idle();
     server.stop();
 
