@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gatelog_log_files::manifest::RESULTS;
 use gatelog_record::{Timestamp, Value};
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -158,7 +159,7 @@ impl Build {
     }
 
     async fn phases(&self, ready: &Ready, progress: &mut Progress) -> (BuildResult, Returned) {
-        let mut json = match JsonOutput::create(self.log_dir.join("job-output.json")) {
+        let mut json = match JsonOutput::create(self.log_dir.join(RESULTS)) {
             Ok(json) => json,
             Err(error) => {
                 progress.detail = Some(format!("cannot write job-output.json: {error}"));

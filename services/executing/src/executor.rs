@@ -18,6 +18,7 @@ use crate::config::{ExecutorConfig, ExecutorError, Limits};
 use crate::console::{Console, ConsoleReader, now, stamp};
 use crate::control::{AbortReason, BuildControl};
 use crate::jobdir::{JobDir, Owner, make_dir, remove_tree};
+use crate::keeping::{self, KeptAttempt};
 use crate::mask::{self, Mask};
 use crate::outcome::BuildResult;
 use crate::process::{ProcessIdentity, kill_marked};
@@ -34,7 +35,7 @@ use crate::workspace::Workspace;
 /// How long processes of a leftover are hunted.
 const HUNT: Duration = Duration::from_secs(10);
 /// Stands in a log directory while its build runs.
-const UNFINISHED: &str = ".unfinished";
+pub(crate) const UNFINISHED: &str = ".unfinished";
 
 /// Runs builds. Clones are the same executor.
 #[derive(Clone)]
@@ -128,57 +129,6 @@ fn secret_texts(spec: &BuildSpec) -> Vec<String> {
     spec.variables.parent_secret_data.values().flat_map(mask::texts).collect()
 }
 
-/// An attempt whose console is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeptAttempt {
-    /// The build.
-    pub build: BuildId,
-    /// The attempt.
-    pub attempt: u32,
-    /// When its console was written last, in milliseconds since 1970.
-    pub ended_ms: i64,
-    /// How many files there are.
-    pub files: u64,
-    /// Their size in bytes.
-    pub bytes: u64,
-}
-
-/// The finished attempts below a directory of consoles.
-///
-/// # Errors
-/// The directory cannot be read.
-pub fn kept(logs_root: &Path, running: impl Fn(BuildId, u32) -> bool) -> std::io::Result<Vec<KeptAttempt>> {
-    let mut all = Vec::new();
-    let names = |entry: &fs::DirEntry| entry.file_name().into_string().unwrap_or_default();
-    for build in fs::read_dir(logs_root)? {
-        let build = build?;
-        let Ok(id) = names(&build).parse::<BuildId>() else { continue };
-        for attempt in fs::read_dir(build.path())? {
-            let attempt = attempt?;
-            let Ok(number) = names(&attempt).parse::<u32>() else { continue };
-            let directory = attempt.path();
-            if running(id, number) || directory.join(UNFINISHED).exists() {
-                continue;
-            }
-            let Ok(console) = fs::metadata(directory.join(CONSOLE)) else { continue };
-            let since = console.modified()?.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-            let mut one = KeptAttempt {
-                build: id,
-                attempt: number,
-                ended_ms: i64::try_from(since.as_millis()).unwrap_or(i64::MAX),
-                files: 0,
-                bytes: 0,
-            };
-            for file in fs::read_dir(&directory)? {
-                one.files += 1;
-                one.bytes = one.bytes.saturating_add(file?.metadata()?.len());
-            }
-            all.push(one);
-        }
-    }
-    Ok(all)
-}
-
 impl Executor {
     /// Finds Ansible and bubblewrap, tries them, and makes the directories. Nothing that was left
     /// behind is touched: call [`sweep`](Self::sweep) next.
@@ -264,7 +214,7 @@ impl Executor {
             make_dir(&log_dir)?;
             let marker = log_dir.join(UNFINISHED);
             fs::write(&marker, b"").map_err(ExecutorError::io("write", &marker))?;
-            let path = log_dir.join("job-output.txt");
+            let path = log_dir.join(CONSOLE);
             let console = Console::create(&path, inner.config.limits.console_bytes, mask.clone());
             let console = Arc::new(console.map_err(ExecutorError::io("write", &path))?);
             running.insert(key, (console.reader(), control.clone()));
@@ -284,7 +234,7 @@ impl Executor {
         if let Some((reader, _)) = self.inner.running().get(&(build, attempt)) {
             return Some(reader.clone());
         }
-        ConsoleReader::open(&self.inner.log_dir(build, attempt).join("job-output.txt")).ok()
+        ConsoleReader::open(&self.inner.log_dir(build, attempt).join(CONSOLE)).ok()
     }
 
     /// The results of the tasks of an attempt that runs here, or is kept here. `None`: there are none yet, or any more.
@@ -304,7 +254,7 @@ impl Executor {
     /// # Errors
     /// The directory of consoles cannot be read.
     pub fn kept(&self) -> std::io::Result<Vec<KeptAttempt>> {
-        kept(&self.inner.config.logs_root, |build, attempt| self.is_running(build, attempt))
+        keeping::kept(&self.inner.config.logs_root, |build, attempt| self.is_running(build, attempt))
     }
 
     /// Removes the console, and whatever else is kept here, of an attempt that does not run.
@@ -476,7 +426,7 @@ impl Inner {
         if !self.config.keep_unfinished_consoles {
             return remove_tree(log_dir);
         }
-        let mut file = fs::OpenOptions::new().append(true).open(log_dir.join("job-output.txt"))?;
+        let mut file = fs::OpenOptions::new().append(true).open(log_dir.join(CONSOLE))?;
         // The last line may have been cut off in the middle.
         writeln!(file, "\n{} | Build ends: ABORTED (the executor was stopped)", stamp(now()))?;
         fs::remove_file(log_dir.join(UNFINISHED))

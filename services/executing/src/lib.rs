@@ -70,7 +70,8 @@ pub use config::{ExecutorConfig, ExecutorError, ExtraPaths, Limits, SandboxMode}
 pub use console::{ConsoleChunk, ConsoleReader};
 pub use control::{AbortReason, BuildControl};
 pub use environments::Release;
-pub use executor::{Executor, Keeper, KeptAttempt, SweepReport};
+pub use executor::{Executor, Keeper, SweepReport};
+pub use keeping::{KeptAttempt, kept};
 pub use outcome::{BuildOutcome, BuildResult, FailingTask, FailureCause, PlaybookEnding, PlaybookRun, RetryCause};
 pub use procfs::host_memory;
 pub use results::ResultsReader;

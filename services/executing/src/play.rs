@@ -8,6 +8,7 @@ use std::pin::pin;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
+use gatelog_log_files::manifest::RESULTS;
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -149,7 +150,7 @@ impl Build {
                 warnings.push(format!("job-output.json is not complete: {error}"));
             }
         }
-        if let Err(error) = json.copy_to(&self.job_dir.logs().join("job-output.json")) {
+        if let Err(error) = json.copy_to(&self.job_dir.logs().join(RESULTS)) {
             warnings.push(format!("job-output.json could not be shown to the job: {error}"));
         }
         self.console.say(&format!("{} END {}: {name}", spec.phase.label(), ending.console_word()));

@@ -31,7 +31,7 @@ pub fn plan(site: &SiteArgs, args: &JobLogsPlanArgs) -> Result<ExitCode, Failure
     let Some(store) = store else { return Ok(ExitCode::SUCCESS) };
     let logs = here.dir().join("logs");
     let consoles = match logs.exists() {
-        true => gatelog_executing::executor::kept(&logs, |_, _| false),
+        true => gatelog_executing::kept(&logs, |_, _| false),
         false => Ok(Vec::new()),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -98,7 +98,7 @@ pub(crate) fn section(tenant: &str, uuid: &str, entry: &BuildEntry, logs: &Logs)
             let until = ended.and_then(|ended| logs.rules.until(ms(ended)));
             put!(
                 out,
-                r#"<p class="small"><a href="{}">All of it</a>{}</p></section>"#,
+                r#"<p class="small"><a href="{}">All files</a>{}</p></section>"#,
                 all,
                 until.map_or_else(Html::new, |until| html!(
                     r#" <span class="muted">· kept until {}</span>"#,
