@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest, Sha256};
+
 use crate::config::{ExecutorConfig, ExecutorError};
-use crate::jobdir::{JobDir, write};
+use crate::jobdir::{JobDir, make_dir, write};
 use crate::playbooks::PlaybookInPlace;
 use crate::process::MARK;
 use crate::sandbox::{Mount, Profile};
@@ -14,7 +16,7 @@ use crate::ssh;
 use crate::toolchain::Toolchain;
 
 /// gatelog's own plugins, by their place below the directory of plugins.
-const PLUGINS: [(&str, &str); 10] = [
+const PLUGINS: [(&str, &str); 12] = [
     ("action/gatelog_freeze.py", include_str!("plugins/action/gatelog_freeze.py")),
     ("action/synchronize.py", include_str!("plugins/action/synchronize.py")),
     ("action/zuul_return.py", include_str!("plugins/action/zuul_return.py")),
@@ -22,60 +24,116 @@ const PLUGINS: [(&str, &str); 10] = [
     ("connection/local.py", include_str!("plugins/connection/local.py")),
     ("library/command.py", include_str!("plugins/library/command.py")),
     ("library/zuul_console.py", include_str!("plugins/library/zuul_console.py")),
+    (RUNNER, include_str!("plugins/run/gatelog_playbook.py")),
     ("shared/gatelog_console.py", include_str!("plugins/shared/gatelog_console.py")),
     ("shared/gatelog_follow.py", include_str!("plugins/shared/gatelog_follow.py")),
     ("shared/gatelog_results.py", include_str!("plugins/shared/gatelog_results.py")),
+    ("vars/gatelog_secrets.py", include_str!("plugins/vars/gatelog_secrets.py")),
 ];
 
-/// Puts gatelog's own plugins into the build's directory.
-pub(crate) fn install_plugins(job_dir: &JobDir) -> Result<(), ExecutorError> {
-    let plugins = job_dir.ansible().join("plugins");
-    PLUGINS.iter().try_for_each(|(place, text)| write(&plugins.join(place), text.as_bytes()))
+/// The program that runs `ansible-playbook`, below the directory of plugins.
+pub(crate) const RUNNER: &str = "run/gatelog_playbook.py";
+
+/// Puts gatelog's own plugins below the executor's directory; gives their place, which is named by what they are. All
+/// builds see the same files, read-only.
+pub(crate) fn install_plugins(root: &Path) -> Result<PathBuf, ExecutorError> {
+    let mut digest = Sha256::new();
+    for (place, text) in PLUGINS {
+        digest.update(place.len().to_le_bytes());
+        digest.update(place);
+        digest.update(text.len().to_le_bytes());
+        digest.update(text);
+    }
+    let name: String = digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let plugins = root.join(format!("plugins-{name}"));
+    for (place, text) in PLUGINS {
+        let file = plugins.join(place);
+        if std::fs::read(&file).is_ok_and(|there| there == text.as_bytes()) {
+            continue;
+        }
+        file.parent().map_or(Ok(()), make_dir)?;
+        // Whole at every moment: a build of another process may be about to read it.
+        let fresh = file.with_extension(format!("new-{}", std::process::id()));
+        write(&fresh, text.as_bytes())?;
+        std::fs::rename(&fresh, &file).map_err(ExecutorError::io("write", &file))?;
+    }
+    Ok(plugins)
+}
+
+/// What `ansible.cfg` says that is not the same for all playbooks.
+struct Configuration<'a> {
+    plugins: &'a Path,
+    inventory: &'a Path,
+    /// Ansible's own directory.
+    state: &'a Path,
+    roles: &'a str,
+    /// For the sockets of SSH connections.
+    sockets: &'a Path,
+    ssh: &'a str,
+}
+
+impl Configuration<'_> {
+    fn text(&self) -> String {
+        format!(
+            "[defaults]\n\
+             inventory = {inventory}\n\
+             local_tmp = {state}/tmp\n\
+             retry_files_enabled = False\n\
+             gathering = smart\n\
+             fact_caching = jsonfile\n\
+             fact_caching_connection = {state}/fact-cache\n\
+             roles_path = {roles}\n\
+             action_plugins = {plugins}/action\n\
+             callback_plugins = {plugins}/callback\n\
+             connection_plugins = {plugins}/connection\n\
+             vars_plugins = {plugins}/vars\n\
+             library = {plugins}/library\n\
+             stdout_callback = gatelog_stream\n\
+             display_args_to_stdout = False\n\
+             localhost_warning = False\n\
+             nocows = True\n\
+             nocolor = True\n\
+             timeout = 30\n\
+             interpreter_python = auto_silent\n\
+             [inventory]\n\
+             enable_plugins = yaml\n\
+             unparsed_warning = False\n\
+             [connection]\n\
+             pipelining = True\n\
+             [ssh_connection]\n\
+             pipelining = True\n\
+             retries = 3\n\
+             control_path_dir = {sockets}\n\
+             ssh_args = {ssh}\n",
+            inventory = self.inventory.display(),
+            state = self.state.display(),
+            roles = self.roles,
+            plugins = self.plugins.display(),
+            sockets = self.sockets.display(),
+            ssh = self.ssh,
+        )
+    }
 }
 
 /// `ansible.cfg` of one playbook.
-pub(crate) fn configuration(job_dir: &JobDir, inventory: &Path, playbook: &PlaybookInPlace, sandboxed: bool) -> String {
-    let plugins = job_dir.ansible().join("plugins");
+pub(crate) fn configuration(
+    plugins: &Path,
+    job_dir: &JobDir,
+    inventory: &Path,
+    playbook: &PlaybookInPlace,
+    sandboxed: bool,
+) -> String {
     let state = job_dir.ansible_state();
-    let roles = roles_path(playbook);
     // The path of a socket has at most 107 bytes, and a site may lie deep.
     let sockets = if sandboxed { PathBuf::from("/run/ansible-cp") } else { state.join("cp") };
-    format!(
-        "[defaults]\n\
-         inventory = {inventory}\n\
-         local_tmp = {state}/tmp\n\
-         retry_files_enabled = False\n\
-         gathering = smart\n\
-         fact_caching = jsonfile\n\
-         fact_caching_connection = {state}/fact-cache\n\
-         roles_path = {roles}\n\
-         action_plugins = {plugins}/action\n\
-         callback_plugins = {plugins}/callback\n\
-         connection_plugins = {plugins}/connection\n\
-         library = {plugins}/library\n\
-         stdout_callback = gatelog_stream\n\
-         display_args_to_stdout = False\n\
-         localhost_warning = False\n\
-         nocows = True\n\
-         nocolor = True\n\
-         timeout = 30\n\
-         interpreter_python = auto_silent\n\
-         [inventory]\n\
-         enable_plugins = yaml\n\
-         unparsed_warning = False\n\
-         [connection]\n\
-         pipelining = True\n\
-         [ssh_connection]\n\
-         pipelining = True\n\
-         retries = 3\n\
-         control_path_dir = {sockets}\n\
-         ssh_args = {ssh}\n",
-        inventory = inventory.display(),
-        state = state.display(),
-        sockets = sockets.display(),
-        plugins = plugins.display(),
-        ssh = ssh::arguments(&job_dir.known_hosts()),
-    )
+    let (roles, ssh) = (roles_path(playbook), ssh::arguments(&job_dir.known_hosts()));
+    Configuration { plugins, inventory, state: &state, roles: &roles, sockets: &sockets, ssh: &ssh }.text()
+}
+
+/// `ansible.cfg` of a fork server: as for playbooks, but for what is read again in each run.
+pub(crate) fn server_configuration(plugins: &Path, own: &Path) -> String {
+    let none = Path::new("/nonexistent");
+    Configuration { plugins, inventory: none, state: own, roles: "/nonexistent", sockets: none, ssh: "-C" }.text()
 }
 
 /// Where Ansible looks for roles, first to last. Never its own default, which names places that a job can write to.
@@ -97,7 +155,15 @@ pub(crate) struct Course {
     pub(crate) will_retry: bool,
 }
 
-/// The command that runs a playbook.
+/// The words that make a process Python that [runs](crate::run::Run) `ansible-playbook`.
+pub(crate) fn runner(toolchain: &Toolchain, plugins: &Path) -> Vec<OsString> {
+    // Not what a job may have put into the user's own Python packages: this process may be about
+    // to see secrets. Programs that tasks start are not concerned.
+    let word = OsString::from("-s");
+    vec![toolchain.python.clone().into(), word, plugins.join(RUNNER).into(), "run".into()]
+}
+
+/// The command line of `ansible-playbook`.
 pub(crate) fn command(
     config: &ExecutorConfig,
     toolchain: &Toolchain,
@@ -108,15 +174,7 @@ pub(crate) fn command(
 ) -> Vec<OsString> {
     let mut file: OsString = "@".into();
     file.push(job_dir.zuul_vars());
-    let mut words: Vec<OsString> = vec![
-        toolchain.python.clone().into(),
-        // Not what a job may have put into the user's own Python packages: this process may be about
-        // to see secrets. Programs that tasks start are not concerned.
-        "-s".into(),
-        toolchain.ansible_playbook.clone().into(),
-        "-i".into(),
-        inventory.into(),
-    ];
+    let mut words: Vec<OsString> = vec![toolchain.ansible_playbook.clone().into(), "-i".into(), inventory.into()];
     // Zuul: above whatever the job says, below what Zuul itself does; the last word wins.
     if let Some(variables) = &config.variables {
         let mut file: OsString = "@".into();
@@ -158,6 +216,7 @@ fn word(truth: bool) -> &'static str {
 pub(crate) fn profile(
     config: &ExecutorConfig,
     toolchain: &Toolchain,
+    plugins: &Path,
     job_dir: &JobDir,
     spec: &BuildSpec,
     playbook: &PlaybookInPlace,
@@ -167,6 +226,7 @@ pub(crate) fn profile(
     let mounts = &mut profile.mounts;
     mounts.extend(toolchain.paths.iter().cloned().map(Mount::ReadOnly));
     mounts.extend(toolchain.python_path.iter().cloned().map(Mount::ReadOnly));
+    mounts.push(Mount::ReadOnly(plugins.to_owned()));
     mounts.extend(extra.ro.iter().cloned().map(Mount::ReadOnly));
     mounts.extend(extra.rw.iter().cloned().map(Mount::ReadWrite));
     // Above those of this host: who the job is, and where its home is.
@@ -217,6 +277,7 @@ fn environment(
         ("ANSIBLE_HOME", job_dir.ansible_state().into()),
         ("GATELOG_CONSOLE_PORT", config.console_port.to_string().into()),
         ("GATELOG_JSON_BYTES", config.limits.json_bytes.to_string().into()),
+        ("GATELOG_PLAYBOOK_DIRECTORY", playbook.directory.clone().into()),
         ("GATELOG_PLAYBOOK_JSON", results_file(job_dir).into()),
         ("GATELOG_RESULT_DATA_FILE", job_dir.results().into()),
         ("HOME", job_dir.home().into()),
@@ -265,12 +326,15 @@ mod tests {
         let playbook = playbook(&spec);
         let inventory = playbook.directory.join("inventory.yaml");
         let course = Course { index: 0, success: Some(true), will_retry: false };
-        let command = command(&config, &toolchain, &job_dir, &inventory, &playbook, Some(&course));
-        let profile = profile(&config, &toolchain, &job_dir, &spec, &playbook);
-        let argv = profile.argv(&command, crate::sandbox::Features::ALL);
+        let arguments = command(&config, &toolchain, &job_dir, &inventory, &playbook, Some(&course));
+        let plugins = Path::new("/x/plugins-0");
+        let profile = profile(&config, &toolchain, plugins, &job_dir, &spec, &playbook);
+        let mut argv = profile.argv(&runner(&toolchain, plugins), crate::sandbox::Features::ALL);
+        argv.push("--".into());
+        argv.extend(arguments);
         let argv: Vec<String> = argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let argv = argv.join(" ").replace(" --", "\n--");
-        let text = format!("{}\n{argv}\n", configuration(&job_dir, &inventory, &playbook, true));
+        let text = format!("{}\n{argv}\n", configuration(plugins, &job_dir, &inventory, &playbook, true));
         text.replace(&job_dir.root().to_string_lossy().into_owned(), "JOB")
     }
 

@@ -29,6 +29,8 @@ pub struct ExecutorConfig {
     pub private_key_file: Option<PathBuf>,
     /// How builds are kept apart from this host.
     pub sandbox: SandboxMode,
+    /// Whether playbooks are run by children of a process that has Ansible loaded, where there is a sandbox.
+    pub fork_server: bool,
     /// This host's name, as jobs see it in `zuul.executor.hostname`.
     pub hostname: String,
     /// Zuul: `default_username`, the user for nodes that name none.
@@ -67,6 +69,7 @@ impl ExecutorConfig {
             variables: None,
             private_key_file: None,
             sandbox: SandboxMode::Bubblewrap { bwrap: None },
+            fork_server: true,
             hostname: "localhost".into(),
             default_username: "zuul".into(),
             console_port: 19885,

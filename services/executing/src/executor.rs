@@ -12,11 +12,13 @@ use gatelog_log_files::manifest::{CONSOLE, RESULTS};
 use gatelog_record::BuildId;
 
 use crate::agent::{self, Agent};
+use crate::ansible;
 use crate::build::Build;
 use crate::cgroup::{self, CgroupSetting, Delegated, Group, NoCgroup};
 use crate::config::{ExecutorConfig, ExecutorError, Limits};
 use crate::console::{Console, ConsoleReader, now, stamp};
 use crate::control::{AbortReason, BuildControl};
+use crate::forkserver::ForkServers;
 use crate::jobdir::{JobDir, Owner, make_dir, remove_tree};
 use crate::keeping::{self, KeptAttempt};
 use crate::mask::{self, Mask};
@@ -59,6 +61,10 @@ pub(crate) struct Inner {
     pub(crate) wall: Result<Wall, NoWall>,
     /// Ends builds that go over their limits.
     pub(crate) watch: Watch,
+    /// Where gatelog's own plugins for Ansible lie.
+    pub(crate) plugins: PathBuf,
+    /// Processes that have Ansible loaded.
+    pub(crate) fork_servers: ForkServers,
     running: Mutex<BTreeMap<(BuildId, u32), (ConsoleReader, BuildControl)>>,
 }
 
@@ -69,6 +75,14 @@ pub(crate) struct Assigned {
     pub(crate) toolchain: Arc<Toolchain>,
     /// What the console says of the Ansible, and what the result; or why there is none.
     ansible: Result<(String, Option<String>), String>,
+}
+
+impl Assigned {
+    /// Whose fork server playbooks may use; `None`: none, for what it forks has to enter a sandbox.
+    pub(crate) fn fork_server(&self) -> Option<(Arc<Inner>, Arc<Toolchain>)> {
+        let wanted = self.shared.bwrap.is_some() && self.shared.config.fork_server;
+        wanted.then(|| (self.shared.clone(), self.toolchain.clone()))
+    }
 }
 
 impl Deref for Assigned {
@@ -160,8 +174,20 @@ impl Executor {
             tracing::warn!(%reason, "only a watch stands between a fork bomb and this host");
         }
         let watch = Watch::start().map_err(ExecutorError::io("start threads for", &config.root))?;
-        let running = Mutex::default();
-        let inner = Inner { config, versions, bwrap, ssh_agent, ssh_keyscan, delegated, wall, watch, running };
+        let plugins = ansible::install_plugins(&config.root)?;
+        let inner = Inner {
+            fork_servers: ForkServers::new(&config.root, &plugins),
+            config,
+            versions,
+            bwrap,
+            ssh_agent,
+            ssh_keyscan,
+            delegated,
+            wall,
+            watch,
+            plugins,
+            running: Mutex::default(),
+        };
         Ok(Executor { inner: Arc::new(inner) })
     }
 

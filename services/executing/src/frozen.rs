@@ -214,7 +214,8 @@ impl Build {
         write(&inventory, self.inventory(zuul, &BTreeSet::new(), None).document().as_bytes())?;
         let (repository, directory) = (directory.to_owned(), directory.to_owned());
         let playbook = PlaybookInPlace { spec, repository, file, directory, index: 0, roles: Vec::new() };
-        let configuration = ansible::configuration(&self.job_dir, &inventory, &playbook, self.executor.bwrap.is_some());
+        let (plugins, sandboxed) = (&self.executor.plugins, self.executor.bwrap.is_some());
+        let configuration = ansible::configuration(plugins, &self.job_dir, &inventory, &playbook, sandboxed);
         write(&playbook.directory.join("ansible.cfg"), configuration.as_bytes())?;
         Ok(playbook)
     }

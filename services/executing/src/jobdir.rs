@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! owner.json                whose build it is; written before the directory gets its name
-//! ansible/                  read-only for playbooks: inventory.yaml, zuul_vars.yaml, plugins/, passwd, group,
+//! ansible/                  read-only for playbooks: inventory.yaml, zuul_vars.yaml, passwd, group,
 //!                           known_hosts (of hosts whose fingerprint the job has),
-//!                           {pre,run,post,cleanup}_playbook_N/{ansible.cfg,inventory.yaml,group_vars/}
+//!                           {pre,run,post,cleanup}_playbook_N/{ansible.cfg,inventory.yaml}
 //! .ansible/                 Ansible's own: fact cache, temporary files, results
 //! trusted/project_N/…       repositories playbooks come from, read-only
 //! untrusted/project_N/…
@@ -63,11 +63,7 @@ impl JobDir {
         let folder = Self::folder(executor_root);
         let fresh = folder.join(format!(".new-{}-{}-{}", owner.process.pid, owner.build, owner.attempt));
         let folders = [
-            "ansible/plugins/action",
-            "ansible/plugins/callback",
-            "ansible/plugins/connection",
-            "ansible/plugins/library",
-            "ansible/plugins/shared",
+            "ansible",
             ".ansible/tmp",
             ".ansible/fact-cache",
             ".ansible/cp",

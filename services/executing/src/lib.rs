@@ -10,7 +10,7 @@
 //!
 //! Reading order: [`spec`] (what to run), [`build`] (the course of a build), [`play`] (one
 //! playbook), [`reach`] and [`ssh`] (hosts over a network), [`roles`] (of other projects), [`frozen`]
-//! (variables of playbooks that hold secrets), [`sandbox`] and [`ansible`] (how it is called),
+//! (variables of playbooks that hold secrets), [`sandbox`] and [`ansible`] (how it is called), [`forkserver`] and [`running`] (its processes),
 //! [`jobdir`] (where things lie), [`console`], [`outcome`] and [`returned`] (what a job hands over),
 //! [`executor`] (leftovers), [`environments`] and [`versions`] (which Ansible).
 //!
@@ -29,6 +29,7 @@ pub mod console;
 pub mod control;
 pub mod environments;
 pub mod executor;
+mod forkserver;
 mod frozen;
 mod home;
 mod identity;
@@ -46,6 +47,8 @@ mod reach;
 mod results;
 mod returned;
 mod roles;
+mod run;
+mod running;
 pub mod sandbox;
 mod screen;
 mod setup;

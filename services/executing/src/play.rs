@@ -1,11 +1,12 @@
 //! One playbook: start it, follow what it writes, stop it when it must stop, say how it ended.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::future::Future;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::pin::pin;
-use std::process::{Command, ExitStatus};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use gatelog_log_files::manifest::RESULTS;
@@ -21,7 +22,9 @@ use crate::jobdir::clear;
 use crate::json_output::{Cut, JsonOutput, PlaybookJson};
 use crate::outcome::{Breach, FailingTask, PlaybookEnding, PlaybookRun};
 use crate::playbooks::PlaybookInPlace;
-use crate::process::{Running, gate, kill_marked};
+use crate::process::{gate, kill_marked};
+use crate::run::{Parts, Run};
+use crate::running::{HOLD, Running, Start};
 use crate::setup::Ready;
 use crate::spec::{Connection, Phase, SecretExposure};
 use crate::usage::measure;
@@ -34,6 +37,9 @@ const DRAIN: Duration = Duration::from_secs(2);
 pub(crate) const HUNT: Duration = Duration::from_secs(10);
 /// How long a killed process may take to be gone.
 const DEATH: Duration = Duration::from_secs(30);
+
+/// The shell that waits in a sandbox.
+const SHELL: &str = "/bin/sh";
 
 /// How far output may be ahead of its pace.
 const BURST: Duration = Duration::from_millis(50);
@@ -87,9 +93,6 @@ impl Build {
         let left = kill_marked(self.job_dir.root(), HUNT).await;
         if left > 0 {
             warnings.push(format!("{left} processes of {name} could not be killed"));
-        }
-        if let Err(error) = self.forget_secrets(playbook) {
-            warnings.push(error.to_string());
         }
         // Before anything is read or written where the job could write.
         if let Err(error) = self.job_dir.tidy(false) {
@@ -219,16 +222,15 @@ impl Build {
         let group = self.group.clone();
         let confine = move |pid| {
             confinement.apply(pid)?;
-            group.map_or(Ok(()), |group| group.enter(pid))
+            group.as_ref().map_or(Ok(()), |group| group.enter(pid))
         };
-        let command = self.command(playbook, inventory, course);
+        let start = self.call(playbook, inventory, course);
         let early = course.is_some_and(|course| ansible::tells_early(playbook, course));
         let patterns = if early { self.spec.job.failure_output.clone() } else { Vec::new() };
         let lines = Lines::new(limits.console_line_bytes).watching(patterns);
-        let running = Running::start(command, self.numbers(), confine)
-            .await
-            .map_err(ExecutorError::io("start", self.program()))?;
-        let post = self.executor.watch.post(running.pid, running.handle.clone(), bounds, self.group.clone());
+        let running = Running::start(start, confine).await.map_err(ExecutorError::io("start", self.program()))?;
+        let handle = running.outer.handle.clone();
+        let post = self.executor.watch.post(running.roots(), handle, bounds, self.group.clone());
         if playbook.spec.tidies_up() {
             Ok(self.follow(running, post, lines, deadline, self.control.wait_shutdown()).await)
         } else {
@@ -257,22 +259,31 @@ impl Build {
     }
 
     fn program(&self) -> &std::path::Path {
-        self.executor.bwrap.as_ref().map_or(&self.executor.toolchain.python, |(path, _)| path)
+        self.executor.bwrap.as_ref().map_or(std::path::Path::new(SHELL), |(path, _)| path)
     }
 
-    fn command(&self, playbook: &PlaybookInPlace, inventory: &std::path::Path, course: Option<&Course>) -> Command {
-        let (config, toolchain) = (&self.executor.config, &self.executor.toolchain);
-        let words = ansible::command(config, toolchain, &self.job_dir, inventory, playbook, course);
-        let mut profile = ansible::profile(config, toolchain, &self.job_dir, &self.spec, playbook);
+    /// How a playbook is started.
+    fn call(&self, playbook: &PlaybookInPlace, inventory: &std::path::Path, course: Option<&Course>) -> Start {
+        let (config, toolchain, plugins) = (&self.executor.config, &self.executor.toolchain, &self.executor.plugins);
+        let mut profile = ansible::profile(config, toolchain, plugins, &self.job_dir, &self.spec, playbook);
         if let Some(agent) = &self.agent {
             agent.show(&mut profile, self.executor.bwrap.is_some());
         }
         if course.is_some_and(|course| ansible::tells_early(playbook, course)) {
             profile.environment.insert("GATELOG_EARLY_FAILURE".into(), "1".into());
         }
-        if self.executor.wall == Ok(Wall::User) {
-            profile.processes = config.limits.processes.map(kernel_process_limit);
-        }
+        let counted = self.executor.wall == Ok(Wall::User);
+        let run = Run::new(Parts {
+            arguments: &ansible::command(config, toolchain, &self.job_dir, inventory, playbook, course),
+            environment: &profile.environment,
+            directory: &self.job_dir.work(),
+            sandboxed: self.executor.bwrap.is_some(),
+            processes: config.limits.processes.filter(|_| counted).map(kernel_process_limit),
+            filter: None,
+            secrets: self.secrets_text(playbook),
+        });
+        let mut words: Vec<OsString> = [SHELL, "-c", HOLD, "gatelog-hold"].map(Into::into).into();
+        words.extend(ansible::runner(toolchain, plugins));
         let mut command = gate(self.program(), self.numbers().is_some());
         match &self.executor.bwrap {
             Some((_, features)) => command.args(profile.argv(&words, *features)).current_dir(self.job_dir.root()),
@@ -280,7 +291,7 @@ impl Build {
         };
         // The same environment for bubblewrap itself: it carries the mark, and nothing of ours.
         command.env_clear().envs(&profile.environment).process_group(0);
-        command
+        Start { command, numbers: self.numbers(), run, server: self.executor.fork_server() }
     }
 
     /// Reads output until the process is gone; ends it when time, console or patience is over.

@@ -5,112 +5,27 @@ use std::io;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use tokio::net::unix::pipe;
-use tokio::sync::oneshot;
-
 pub(crate) use crate::procfs::pids_in;
-use crate::procfs::{Process, Snapshot, comm, pids};
+use crate::procfs::{Process, pids};
 use crate::wall;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// The environment variable every process of a build carries, with the build's directory.
 pub(crate) const MARK: &str = "GATELOG_JOB_DIR";
 
-/// A process tree that is running. Dropping it kills the tree.
-pub(crate) struct Running {
-    pub(crate) pid: i32,
-    pub(crate) handle: Arc<OwnedFd>,
-    /// How it ended, once it has.
-    pub(crate) exit: oneshot::Receiver<io::Result<ExitStatus>>,
-    /// What it writes, standard output and error in one.
-    pub(crate) output: pipe::Receiver,
-}
-
-impl Running {
-    /// Starts a command that waits at the [`gate`] until `confine` has put its limits on it; an
-    /// error there ends it before it has begun. `numbers`: how many process numbers its sandbox gets,
-    /// for a command that is held a second time, inside (see [`crate::wall`]).
-    ///
-    /// It is started and waited for by a thread of its own. Bubblewrap's `--die-with-parent` means
-    /// the parent *thread*; a thread of the async runtime may come to an end at any time, and would
-    /// take the build with it.
-    pub(crate) async fn start(
-        mut command: Command,
-        numbers: Option<u64>,
-        confine: impl FnOnce(u32) -> io::Result<()> + Send + 'static,
-    ) -> io::Result<Running> {
-        let (reader, writer) = io::pipe()?;
-        command.stdin(Stdio::piped()).stdout(writer.try_clone()?);
-        let hold = match numbers {
-            Some(numbers) => {
-                let (report, said) = io::pipe()?;
-                command.stderr(said);
-                Some(Hold { report, numbers })
-            }
-            None => {
-                command.stderr(writer.try_clone()?);
-                None
-            }
-        };
-        drop(writer);
-        let output = pipe::Receiver::from_owned_fd(reader.into())?;
-        let (started_sender, started) = oneshot::channel();
-        let (exit_sender, exit) = oneshot::channel();
-        std::thread::Builder::new().name("gatelog-playbook".into()).stack_size(256 << 10).spawn(move || {
-            let mut child = match command.spawn() {
-                Ok(child) => child,
-                Err(error) => return drop(started_sender.send(Err(error))),
-            };
-            // Closes this side's copies of the pipes, so that their end is seen.
-            drop(command);
-            let started = confine(child.id()).and_then(|()| admit(&mut child, hold));
-            let known = started.is_ok();
-            if started_sender.send(started.map(|handle| (child.id(), handle))).is_err() || !known {
-                let _ = child.kill();
-            }
-            let _ = exit_sender.send(child.wait());
-        })?;
-        let (pid, handle) =
-            started.await.map_err(|_| io::Error::other("the thread that starts the process is gone"))??;
-        Ok(Running { pid: i32::try_from(pid).unwrap_or_default(), handle: Arc::new(handle), exit, output })
-    }
-
-    /// Asks all processes of the tree to end. Bubblewrap's own are left out: it would end at once
-    /// and give the others no time.
-    pub(crate) fn terminate(&self) {
-        for (pid, _) in Snapshot::take().tree(self.pid) {
-            if comm(pid).is_some_and(|name| name != "bwrap") {
-                signal(pid, Signal::TERM);
-            }
-        }
-    }
-
-    /// Kills the process; with bubblewrap, all of its tree.
-    pub(crate) fn kill(&self) {
-        kill_handle(&self.handle);
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
 /// A command that becomes `program` once it is told so on its standard input. Until then it has
-/// done nothing: limits put on it in the meantime hold for all it will ever start.
+/// done nothing: limits put on it in the meantime hold for all it will ever start. The program keeps that input.
 ///
 /// `held`: the program is bubblewrap and is to wait once more, in front of what it runs. Then it is
 /// given [`wall::HELD`], the gate itself as descriptor 3, and what comes as standard error as
 /// descriptor 4; its own standard error goes where its output goes.
 pub(crate) fn gate(program: &Path, held: bool) -> Command {
     let script = match held {
-        true => "exec 4>&2 2>&1; read -r word && [ \"$word\" = go ] && exec \"$@\" 3<&0 </dev/null",
-        false => "read -r word && [ \"$word\" = go ] && exec \"$@\" </dev/null",
+        true => "exec 4>&2 2>&1; read -r word && [ \"$word\" = go ] && exec \"$@\" 3<&0",
+        false => "read -r word && [ \"$word\" = go ] && exec \"$@\"",
     };
     let mut command = Command::new("/bin/sh");
     command.args(["-c", script, "gatelog-gate"]).arg(program);
@@ -130,10 +45,9 @@ pub(crate) struct Hold {
 
 /// Lets a command pass the gate, and a sandbox that waits inside once its wall stands. The calling
 /// thread must not start anything afterwards.
-pub(crate) fn admit(child: &mut Child, hold: Option<Hold>) -> io::Result<OwnedFd> {
+pub(crate) fn admit(child: &mut Child, gate: &mut impl Write, hold: Option<Hold>) -> io::Result<OwnedFd> {
     let pid = as_pid(child.id()).ok_or_else(|| io::Error::other("process id out of range"))?;
     let handle = pidfd_open(pid, PidfdFlags::empty())?;
-    let mut gate = child.stdin.take().ok_or_else(|| io::Error::other("no pipe to the gate"))?;
     gate.write_all(b"go\n")?;
     if let Some(mut hold) = hold
         && let Some(first) = wall::first_process(&mut hold.report)?
@@ -171,11 +85,11 @@ pub(crate) fn kill_handle(handle: &OwnedFd) {
     let _ = pidfd_send_signal(handle, Signal::KILL);
 }
 
-fn as_pid(pid: u32) -> Option<Pid> {
+pub(crate) fn as_pid(pid: u32) -> Option<Pid> {
     i32::try_from(pid).ok().and_then(Pid::from_raw)
 }
 
-fn signal(pid: i32, signal: Signal) {
+pub(crate) fn signal(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid)
         && let Ok(handle) = pidfd_open(pid, PidfdFlags::empty())
     {

@@ -71,8 +71,6 @@ pub struct Profile {
     pub network: bool,
     /// The most bytes in `/dev/shm`; `None`: the kernel's default.
     pub shared_memory: Option<u64>,
-    /// The most processes the kernel allows where it counts them by user namespace.
-    pub processes: Option<u64>,
 }
 
 /// What the bubblewrap of this host can do. Best is tried first when the executor starts.
@@ -161,11 +159,6 @@ impl Profile {
             argv.extend(["--chdir".into(), directory.into()]);
         }
         argv.push("--".into());
-        if let Some(count) = self.processes {
-            // Set inside, so that it is counted for this sandbox alone. bash and dash call it differently.
-            let script = format!("ulimit -u {count} 2>/dev/null || ulimit -p {count} 2>/dev/null; exec \"$@\"");
-            argv.extend(["/bin/sh".into(), "-c".into(), script.into(), "sh".into()]);
-        }
         argv.extend(command.iter().cloned());
         argv
     }
@@ -192,7 +185,6 @@ mod tests {
             directory: Some("/b/work".into()),
             network: true,
             shared_memory: Some(64 << 20),
-            processes: None,
         }
     }
 
@@ -235,16 +227,13 @@ mod tests {
     }
 
     #[test]
-    fn an_older_bubblewrap_is_asked_for_less_and_the_kernel_is_asked_to_count() {
-        let limited = Profile { processes: Some(300), ..profile() };
+    fn an_older_bubblewrap_is_asked_for_less() {
         let [_, _, least] = Features::LADDER;
-        let text = joined(limited.argv(&["true".into()], least));
+        let text = joined(profile().argv(&["true".into()], least));
         for missing in ["--size", "--perms", "--disable-userns", "--unshare-user"] {
             assert!(!text.contains(missing), "{missing}: {text}");
         }
         assert!(text.contains("--tmpfs /dev/shm\n") && text.contains("--remount-ro /\n"), "{text}");
-        let script = "\n-- /bin/sh -c ulimit -u 300 2>/dev/null || ulimit -p 300 2>/dev/null; exec \"$@\" sh true";
-        assert!(text.ends_with(script), "{text}");
     }
 
     #[test]

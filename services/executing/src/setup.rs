@@ -17,7 +17,7 @@ use crate::control::{AbortReason, BuildControl};
 use crate::frozen::Frozen;
 use crate::identity;
 use crate::inventory::{Surroundings, inventory};
-use crate::jobdir::{make_dir, remove_tree, write};
+use crate::jobdir::{make_dir, write};
 use crate::outcome::{BuildResult, RetryCause};
 use crate::playbooks::{self, PlaybookInPlace};
 use crate::spec::{Checkout, WorkspaceCheckout};
@@ -91,7 +91,6 @@ impl Build {
         }
         self.materialize(checkouts).await?;
         let playbooks = playbooks::find(&self.spec, &self.job_dir, &places).map_err(error)?;
-        ansible::install_plugins(&self.job_dir)?;
         let copy = self.job_dir.logs().join(CONSOLE);
         self.console.copy_to(&copy).map_err(ExecutorError::io("write", &copy))?;
         let hostname = &self.executor.config.hostname;
@@ -248,23 +247,16 @@ impl Build {
         inventory(&self.spec, &around, zuul, hidden, frozen)
     }
 
-    /// Configuration, inventory and secrets of one playbook, just before it runs.
+    /// Configuration and inventory of one playbook, just before it runs.
     pub(crate) fn prepare_playbook(&self, playbook: &PlaybookInPlace, ready: &Ready) -> Result<PathBuf, ExecutorError> {
         make_dir(&playbook.directory)?;
         let hidden = playbook.spec.secrets.keys().map(String::as_str).collect();
         let frozen = self.is_guarded(playbook).then_some(&ready.frozen);
         let file = playbook.directory.join("inventory.yaml");
         write(&file, self.inventory(&ready.zuul, &hidden, frozen).document().as_bytes())?;
-        let configuration = ansible::configuration(&self.job_dir, &file, playbook, self.executor.bwrap.is_some());
+        let (plugins, sandboxed) = (&self.executor.plugins, self.executor.bwrap.is_some());
+        let configuration = ansible::configuration(plugins, &self.job_dir, &file, playbook, sandboxed);
         write(&playbook.directory.join("ansible.cfg"), configuration.as_bytes())?;
-        let secrets = self.secrets(playbook);
-        if !secrets.is_empty() {
-            let folder = playbook.directory.join("group_vars");
-            make_dir(&folder)?;
-            // Zuul: what is secret is never a template.
-            let secrets = secrets.iter().map(|(name, value)| (name.clone(), Yaml::literal(value))).collect();
-            write(&folder.join("all.yaml"), Yaml::Map(secrets).document().as_bytes())?;
-        }
         Ok(file)
     }
 
@@ -283,9 +275,10 @@ impl Build {
         secrets
     }
 
-    /// Takes the secrets of a playbook away again, so that later ones cannot read them.
-    pub(crate) fn forget_secrets(&self, playbook: &PlaybookInPlace) -> Result<(), ExecutorError> {
-        let folder = playbook.directory.join("group_vars");
-        remove_tree(&folder).map_err(ExecutorError::io("remove", &folder))
+    /// The secrets of a playbook as YAML; `None`: it has none. Zuul: what is secret is never a template.
+    pub(crate) fn secrets_text(&self, playbook: &PlaybookInPlace) -> Option<String> {
+        let secrets = self.secrets(playbook);
+        let literal = secrets.iter().map(|(name, value)| (name.clone(), Yaml::literal(value))).collect();
+        (!secrets.is_empty()).then(|| Yaml::Map(literal).document())
     }
 }

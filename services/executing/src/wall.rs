@@ -223,7 +223,8 @@ fn try_out(bwrap: &Path, features: Features) -> Result<(), String> {
         command.args(argv).stdin(Stdio::piped()).stdout(output).stderr(writer);
         let mut child = command.spawn()?;
         drop(command);
-        let admitted = admit(&mut child, Some(Hold { report, numbers: wanted }));
+        let mut gate = child.stdin.take().ok_or_else(|| io::Error::other("no pipe to the gate"))?;
+        let admitted = admit(&mut child, &mut gate, Some(Hold { report, numbers: wanted }));
         if admitted.is_err() {
             let _ = child.kill();
         }

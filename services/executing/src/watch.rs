@@ -50,7 +50,8 @@ pub(crate) struct Bounds {
 
 /// A playbook that is watched.
 struct Watched {
-    pid: i32,
+    /// bubblewrap, or the playbook itself; after it, whoever else has processes of the playbook.
+    roots: Vec<i32>,
     handle: Arc<OwnedFd>,
     bounds: Bounds,
     group: Option<Arc<Group>>,
@@ -100,7 +101,13 @@ impl Watch {
     }
 
     /// Watches a playbook that is about to begin.
-    pub(crate) fn post(&self, pid: i32, handle: Arc<OwnedFd>, bounds: Bounds, group: Option<Arc<Group>>) -> Post {
+    pub(crate) fn post(
+        &self,
+        roots: Vec<i32>,
+        handle: Arc<OwnedFd>,
+        bounds: Bounds,
+        group: Option<Arc<Group>>,
+    ) -> Post {
         let id = {
             let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
             *next += 1;
@@ -109,7 +116,7 @@ impl Watch {
         let before = group.as_ref().map(|group| group.events()).unwrap_or_default();
         let (sender, breach) = oneshot::channel();
         let watched = Watched {
-            pid,
+            roots,
             handle,
             bounds: bounds.clone(),
             group: group.clone(),
@@ -264,8 +271,8 @@ fn look(shared: &Shared, id: u64, snapshot: &Snapshot) -> Option<Breach> {
             return Some(breach);
         }
         let kept = watched.kept();
-        let tree = snapshot.tree(watched.pid);
-        watched.first = snapshot.children(watched.pid).first().copied();
+        let tree: Vec<(i32, Process)> = watched.roots.iter().flat_map(|root| snapshot.tree(*root)).collect();
+        watched.first = watched.roots.first().and_then(|root| snapshot.children(*root).first()).copied();
         if let Some(limit) = watched.processes() {
             let used = tree.iter().map(|(_, process)| process.threads).sum();
             if used > limit {

@@ -3,6 +3,7 @@
 
 mod content;
 mod early;
+mod forked;
 mod hostile;
 mod logs;
 mod secrets;

@@ -1,0 +1,377 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs ansible-playbook, either in a process of its own or in one that is forked from a server with Ansible loaded.
+
+    gatelog_playbook.py run      reads one run (JSON) from standard input, to its end, and becomes that run
+    gatelog_playbook.py serve    is the fork server; standard input is a Unix socket that the executor holds
+
+Loading Ansible takes longer than most playbooks do. The server loads it once, before it has heard of any build, and
+never runs anything itself. For each run the executor sends two descriptors: the pipe of the console, and a socket on
+which the run follows. The server forks; the child (`enter`) enters the namespaces of a sandbox that bubblewrap
+has made for this run alone, and forks once more: only that second child (`become`) is inside the sandbox, and from
+there on all is as in a run of its own. The first child stays outside, waits, and tells how the run ended.
+"""
+
+import atexit
+import base64
+import ctypes
+import errno
+import fcntl
+import gc
+import importlib
+import json
+import os
+import resource
+import signal
+import socket
+import struct
+import sys
+import tempfile
+import types
+
+# Namespaces in the order in which they are entered. The mount namespace is last but one: after it, paths are the
+# sandbox's. The kind is what setns(2) is told.
+NAMESPACES = (("cgroup", 0x02000000), ("ipc", 0x08000000), ("uts", 0x04000000), ("net", 0x40000000),
+              ("pid", 0x20000000), ("mnt", 0x00020000))
+USER_NAMESPACE = 0x10000000
+NS_GET_USERNS = 0xB701
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 15, 22, 24, 38
+SECCOMP_MODE_FILTER = 2
+CAPABILITY_VERSION_3 = 0x20080522
+KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
+KEYCTL_JOIN_SESSION_KEYRING = 1
+MOST_DESCRIPTORS = 1 << 16
+# The most bytes of a run that are read.
+LONGEST_RUN = 64 << 20
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+# What a run needs that is not loaded by the command's own module.
+MODULES = """
+    ansible.executor.action_write_locks ansible.executor.interpreter_discovery ansible.executor.module_common
+    ansible.executor.playbook_executor ansible.executor.process.worker ansible.executor.task_executor
+    ansible.executor.task_queue_manager ansible.module_utils.connection ansible.module_utils.facts
+    ansible.module_utils.facts.ansible_collector ansible.module_utils.facts.default_collectors
+    ansible.playbook.handler_task_include ansible.playbook.included_file ansible.playbook.role.include
+    ansible.playbook.role_include ansible.utils._junit_xml ansible.utils.hashing concurrent.futures.thread
+    multiprocessing.pool multiprocessing.popen_fork multiprocessing.synchronize pprint pty ssl tomllib
+    xml.etree.ElementTree xml.dom.minidom
+""".split()
+# Plugins of Ansible's own that most runs load: by kind, the directory below ansible/plugins.
+PLUGINS = {
+    "action": "assert_ command copy debug fail fetch file gather_facts include_vars normal set_fact shell stat template",
+    "become": "runas su sudo",
+    "cache": "jsonfile memory",
+    "callback": "default junit minimal oneline tree",
+    "connection": "local paramiko_ssh psrp ssh winrm",
+    "filter": "core encryption mathstuff urls urlsplit",
+    "inventory": "yaml",
+    "lookup": "dict env file fileglob first_found items pipe",
+    "shell": "cmd powershell sh",
+    "strategy": "free linear",
+    "test": "core files mathstuff uri",
+    "vars": "host_group_vars",
+}
+
+
+# -- the kernel ----------------------------------------------------------------------------------
+
+
+def check(result, doing):
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, "%s: %s" % (doing, os.strerror(number)))
+
+
+def prctl(option, value=0, more=None):
+    check(libc.prctl(option, ctypes.c_ulong(value), more, 0, 0), "prctl %d" % option)
+
+
+def identity(descriptor):
+    found = os.fstat(descriptor)
+    return found.st_dev, found.st_ino
+
+
+def join(holder):
+    """Enters the namespaces of this process. Children are in its PID namespace, this process itself is not."""
+    def opened(process):
+        names = [name for name, _ in NAMESPACES] + ["user"]
+        return {name: os.open("/proc/%s/ns/%s" % (process, name), os.O_RDONLY | os.O_CLOEXEC) for name in names}
+
+    own, there = opened("self"), opened(holder)
+    # The user namespace that the others belong to; bubblewrap makes a second one below it, which owns nothing.
+    owner = fcntl.ioctl(there["mnt"], NS_GET_USERNS)
+    current = identity(own["user"])
+    if identity(owner) != current:
+        check(libc.setns(owner, USER_NAMESPACE), "cannot enter the sandbox's user namespace")
+        current = identity(owner)
+    for name, kind in NAMESPACES:
+        if identity(there[name]) != identity(own[name]):
+            check(libc.setns(there[name], kind), "cannot enter the sandbox's namespace %s" % name)
+    if identity(there["user"]) != current:
+        check(libc.setns(there["user"], USER_NAMESPACE), "cannot enter the sandbox's inner user namespace")
+    os.chdir("/")
+
+
+def drop_capabilities():
+    """All of them, also those that a program might get back when it is started."""
+    for capability in range(64):
+        if libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) != 0:
+            if ctypes.get_errno() == errno.EINVAL:
+                break
+            check(-1, "cannot give up capability %d" % capability)
+    header = struct.pack("Ii", CAPABILITY_VERSION_3, 0)
+    check(libc.capset(header, struct.pack("6I", 0, 0, 0, 0, 0, 0)), "cannot give up capabilities")
+
+
+def leave_session_keyring():
+    """A session keyring of its own; keys of the executor's session stay out of reach."""
+    number = KEYCTL.get(os.uname().machine)
+    if number is not None:
+        # A kernel without keyrings has none to leave.
+        libc.syscall(ctypes.c_long(number), ctypes.c_long(KEYCTL_JOIN_SESSION_KEYRING), None)
+
+
+def filter_system_calls(program):
+    """Loads a seccomp filter (an array of struct sock_filter)."""
+    buffer = ctypes.create_string_buffer(program, len(program))
+    described = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, described)
+
+
+def restrict(run):
+    """What holds for the run and all it starts, beyond namespaces: both ways to run end here."""
+    if run.get("sandboxed"):
+        leave_session_keyring()
+        if run.get("filter"):
+            filter_system_calls(base64.b64decode(run["filter"]))
+        else:
+            prctl(PR_SET_NO_NEW_PRIVS, 1)
+        # The memory of this process holds secrets: no other process of the build may look into it. What it starts is
+        # not concerned.
+        prctl(PR_SET_DUMPABLE, 0)
+    if run.get("processes"):
+        # Counted by the kernel for each user namespace, so it is set inside the sandbox.
+        resource.setrlimit(resource.RLIMIT_NPROC, (run["processes"], run["processes"]))
+
+
+# -- one run -------------------------------------------------------------------------------------
+
+
+def set_up(run):
+    """The environment and the secrets of a run, in a process that has not used any of them yet."""
+    os.environ.clear()
+    os.environ.update(run["environment"])
+    tempfile.tempdir = None
+    os.chdir(run["directory"])
+    # Found by gatelog_secrets, the plugin that gives them to Ansible.
+    held = types.ModuleType("gatelog_held")
+    held.secrets = run.pop("secrets", None)
+    sys.modules["gatelog_held"] = held
+    sys.argv = run["arguments"]
+    sys.path[0] = os.path.dirname(sys.argv[0])
+
+
+def run_here():
+    """Runs what standard input says, in this process."""
+    run = json.loads(sys.stdin.buffer.read(LONGEST_RUN))
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.closerange(3, MOST_DESCRIPTORS)
+    set_up(run)
+    restrict(run)
+    from ansible.cli.playbook import main
+    main(sys.argv)
+
+
+# -- the server ----------------------------------------------------------------------------------
+
+
+class Stash:
+    """Plugins that are loaded already, by name and file.
+
+    Ansible loads a plugin from a file under a name that says nothing of the file: a role may have a plugin of the same
+    name. So those that the server has loaded are no modules until Ansible asks for exactly their file.
+    """
+
+    def __init__(self):
+        self.modules = {}
+
+    def load(self):
+        known = set(sys.modules)
+        for kind, names in PLUGINS.items():
+            for name in names.split():
+                self.attempt("ansible.plugins.%s.%s" % (kind, name))
+        for name in sorted(set(sys.modules) - known):
+            place = getattr(sys.modules[name], "__file__", None)
+            # Packages stay: they are the places where plugins are.
+            if name.startswith("ansible.plugins.") and place and not place.endswith("__init__.py"):
+                self.modules[name, place] = sys.modules.pop(name)
+
+    def attempt(self, name):
+        try:
+            importlib.import_module(name)
+        except Exception:
+            # Another version of Ansible has no such plugin. A run that needs it says what is wrong.
+            sys.modules.pop(name, None)
+
+    def install(self, loader):
+        stash, original = self.modules, loader._load_module_source
+
+        def load_module_source(self, name, path):
+            full = name if name.startswith("ansible_collections.") else "%s.%s" % (self.package, name)
+            known = stash.get((full, os.fsdecode(path)))
+            if known is not None:
+                sys.modules.setdefault(full, known)
+            return original(self, name, path)
+
+        loader._load_module_source = load_module_source
+
+
+def preload():
+    """Loads what runs need, and nothing that depends on one of them."""
+    import ansible.cli.playbook  # noqa: F401
+    for name in MODULES:
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            pass
+    stash = Stash()
+    stash.load()
+    from ansible.plugins.loader import PluginLoader
+    stash.install(PluginLoader)
+    # The garbage collector never looks at what is there now: its marks would make copies of all pages.
+    gc.collect()
+    gc.freeze()
+
+
+def configure_again():
+    """Reads Ansible's configuration as if it had not been loaded before, and hands it to whoever holds a part of it."""
+    import ansible.constants as constants
+    import ansible.plugins.loader as loaders
+    from ansible.utils.path import cleanup_tmp_file
+
+    home = constants.ANSIBLE_HOME
+    # The server's own temporary directory is the server's to remove.
+    atexit.unregister(cleanup_tmp_file)
+    importlib.reload(constants)
+    for loader in vars(loaders).values():
+        if isinstance(loader, loaders.PluginLoader):
+            loader.config = [path.replace(home, constants.ANSIBLE_HOME) for path in loader.config or []]
+
+
+def read_run(line):
+    """The run, once the executor has put its limits on this process. `None`: it has changed its mind."""
+    length = line.recv(8, socket.MSG_WAITALL)
+    if len(length) < 8:
+        return None
+    left = min(struct.unpack("<Q", length)[0], LONGEST_RUN)
+    parts = []
+    while left:
+        part = line.recv(min(left, 1 << 20))
+        if not part:
+            return None
+        parts.append(part)
+        left -= len(part)
+    return json.loads(b"".join(parts))
+
+
+def tell(line, message):
+    line.sendall(json.dumps(message).encode() + b"\n")
+
+
+def enter(output, line):
+    """The first child. Gives the run in the second one, and `None` in the first once all is over."""
+    run = read_run(line)
+    if run is None:
+        return None
+    try:
+        join(run["holder"])
+        pid = os.fork()
+    except OSError as error:
+        tell(line, {"refused": str(error)})
+        return None
+    if pid == 0:
+        return become(run, output, line)
+    tell(line, "started")
+    os.close(output)
+    drop_capabilities()
+    tell(line, {"status": os.waitpid(pid, 0)[1]})
+    return None
+
+
+def become(run, output, line):
+    """The second child, inside the sandbox: from here on it is as if it had been started there."""
+    try:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        # What `ps` and `pkill` show and find, as if it had been started by itself.
+        libc.prctl(PR_SET_NAME, b"ansible-playboo", 0, 0, 0)
+        line.close()
+        os.setsid()
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.closerange(3, MOST_DESCRIPTORS)
+        drop_capabilities()
+        set_up(run)
+        restrict(run)
+        configure_again()
+    except Exception as error:
+        sys.stderr.write("gatelog: the playbook cannot be started: %s\n" % error)
+        sys.stderr.flush()
+        os._exit(125)
+    return run
+
+
+def in_child(descriptors):
+    """A run in the process that becomes it; the one that only waits ends here."""
+    run = None
+    try:
+        output, line = descriptors
+        run = enter(output, socket.socket(fileno=line))
+    finally:
+        if run is None:
+            os._exit(0)
+    return run
+
+
+def reap():
+    """Takes notice of children that have ended."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def serve():
+    """Forks for each message that comes with two descriptors, until the executor is gone. Gives a run in its process."""
+    control = socket.socket(fileno=os.dup(0))
+    preload()
+    control.sendall(b"ready\n")
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(control, 64, 2)
+        if not message:
+            return None
+        reap()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            control.sendall(("cannot fork: %s\n" % error).encode())
+        else:
+            if pid == 0:
+                control.close()
+                return in_child(descriptors)
+            control.sendall(b"%d\n" % pid)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["serve"]:
+        if serve() is not None:
+            from ansible.cli.playbook import main
+            main(sys.argv)
+    else:
+        run_here()
