@@ -145,7 +145,8 @@ impl Build {
         let deadline = Instant::now() + self.executor.config.limits.setup;
         let inventory = directory.join("inventory.yaml");
         let ended = Box::pin(self.start(&playbook, &inventory, None, deadline)).await;
-        let left = kill_marked(self.job_dir.root(), crate::play::HUNT).await;
+        let empty = ended.as_ref().is_ok_and(|ended| ended.empty);
+        let left = if empty { 0 } else { kill_marked(self.job_dir.root(), crate::play::HUNT).await };
         if left > 0 {
             let why = format!("{left} processes that templates of variables had started could not be killed");
             return Err(Box::new((BuildResult::Retry(RetryCause::SetupFailed), why)));

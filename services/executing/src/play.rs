@@ -24,7 +24,7 @@ use crate::outcome::{Breach, FailingTask, PlaybookEnding, PlaybookRun};
 use crate::playbooks::PlaybookInPlace;
 use crate::process::{gate, kill_marked};
 use crate::run::{Parts, Run};
-use crate::running::{HOLD, Running, Start};
+use crate::running::{Exit, HOLD, Running, Start};
 use crate::setup::Ready;
 use crate::spec::{Connection, Phase, SecretExposure};
 use crate::usage::measure;
@@ -61,6 +61,8 @@ pub(crate) struct Ended {
     pub(crate) breach: Option<Breach>,
     /// The lines of the console at which results of failed tasks begin, by the number of the failure.
     pub(crate) failures: BTreeMap<u64, u64>,
+    /// Whether no process is left, for certain.
+    pub(crate) empty: bool,
 }
 
 impl Build {
@@ -88,9 +90,10 @@ impl Build {
                 said: Some(error.to_string()),
                 breach: None,
                 failures: BTreeMap::new(),
+                empty: false,
             },
         };
-        let left = kill_marked(self.job_dir.root(), HUNT).await;
+        let left = if ended.empty { 0 } else { kill_marked(self.job_dir.root(), HUNT).await };
         if left > 0 {
             warnings.push(format!("{left} processes of {name} could not be killed"));
         }
@@ -307,7 +310,7 @@ impl Build {
         let mut abort = pin!(abort);
         let mut buffer = vec![0; 64 << 10];
         let mut out = Vec::new();
-        let mut status: Option<std::io::Result<ExitStatus>> = None;
+        let mut status: Option<std::io::Result<Exit>> = None;
         let mut stopped: Option<PlaybookEnding> = None;
         // The next moment at which patience is over: kill, give up on the output, give up at all.
         let mut patience: Option<Instant> = None;
@@ -387,11 +390,12 @@ impl Build {
             breach = post.refused();
             stopped = breach.map(Breach::ending);
         }
+        let empty = matches!(status, Some(Ok(Exit { empty: true, .. })));
         let ending = stopped.unwrap_or(match status {
-            Some(Ok(status)) => ending_of(status),
+            Some(Ok(exit)) => ending_of(exit.status),
             _ => PlaybookEnding::Killed(9),
         });
-        Ended { ending, said: lines.complaint, breach, failures: lines.failures }
+        Ended { ending, said: lines.complaint, breach, failures: lines.failures, empty }
     }
 
     /// Without a sandbox the death of one is not the death of all.

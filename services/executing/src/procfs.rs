@@ -53,6 +53,30 @@ impl Snapshot {
         Self::of(pids().into_iter().filter_map(|pid| Some((pid, Process::read(pid)?))))
     }
 
+    /// The trees of these processes, and nothing else of this host. Where the kernel does not list children, all.
+    pub(crate) fn of_trees(roots: &[i32]) -> Snapshot {
+        let mut all = Vec::new();
+        let mut next: Vec<i32> = roots.to_vec();
+        let mut seen = std::collections::BTreeSet::new();
+        while let Some(pid) = next.pop() {
+            if !seen.insert(pid) {
+                continue;
+            }
+            let Some(process) = Process::read(pid) else { continue };
+            let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { continue };
+            for thread in threads.flatten() {
+                match fs::read_to_string(thread.path().join("children")) {
+                    Ok(text) => next.extend(text.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok())),
+                    // The thread has ended, or this kernel has no such file.
+                    Err(_) if thread.path().exists() => return Snapshot::take(),
+                    Err(_) => {}
+                }
+            }
+            all.push((pid, process));
+        }
+        Snapshot::of(all.into_iter())
+    }
+
     fn of(all: impl Iterator<Item = (i32, Process)>) -> Snapshot {
         let mut snapshot = Snapshot::default();
         for (pid, process) in all {
@@ -175,6 +199,11 @@ mod tests {
     fn this_process_is_there() {
         let own = i32::try_from(std::process::id()).unwrap();
         let tree = Snapshot::take().tree(own);
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let alone: Vec<i32> = Snapshot::of_trees(&[own]).tree(own).into_iter().map(|(pid, _)| pid).collect();
+        assert!(alone.contains(&own) && alone.contains(&i32::try_from(child.id()).unwrap()), "{alone:?}");
+        child.kill().unwrap();
+        child.wait().unwrap();
         assert!(tree.first().is_some_and(|(pid, process)| *pid == own && process.pages > 0 && process.threads > 0));
         assert_eq!(count_inside(own), None, "this is no sandbox");
         assert!(proportional_memory(own).is_some_and(|bytes| bytes > 100_000));

@@ -64,6 +64,20 @@ impl Begun {
     }
 }
 
+/// How a playbook's processes ended.
+pub(crate) struct Exit {
+    pub(crate) status: ExitStatus,
+    /// Whether it is known that none is left: the kernel has ended the sandbox's first process, which goes last.
+    pub(crate) empty: bool,
+}
+
+impl Exit {
+    /// Others may be left.
+    fn alone(status: ExitStatus) -> Exit {
+        Exit { status, empty: false }
+    }
+}
+
 /// A process tree that is running. Dropping it kills the tree.
 pub(crate) struct Running {
     /// bubblewrap; without a sandbox Ansible itself.
@@ -71,7 +85,7 @@ pub(crate) struct Running {
     /// The process that waits outside for one that the fork server has forked.
     pub(crate) forked: Option<Begun>,
     /// How it ended, once it has.
-    pub(crate) exit: oneshot::Receiver<io::Result<ExitStatus>>,
+    pub(crate) exit: oneshot::Receiver<io::Result<Exit>>,
     /// What it writes, standard output and error in one.
     pub(crate) output: pipe::Receiver,
 }
@@ -274,15 +288,15 @@ fn hear(line: &mut BufReader<UnixStream>) -> io::Result<Option<Said>> {
 
 impl Following {
     /// Waits for the end of the run; what has bubblewrap for a child ends with it.
-    fn end(self, child: &mut Child) -> io::Result<ExitStatus> {
+    fn end(self, child: &mut Child) -> io::Result<Exit> {
         match self {
-            Following::Over => child.wait(),
+            Following::Over => child.wait().map(Exit::alone),
             Following::Alone { mut gate, run } => {
                 // Where it fails the command has ended, and its end is seen.
                 let told = gate.write_all(b"run\n").and_then(|()| gate.write_all(&run.json()));
                 let _ = told.and_then(|()| gate.shutdown(std::net::Shutdown::Write));
                 // The gate stays until then: the holder may be about to say that it is there.
-                child.wait()
+                child.wait().map(Exit::alone)
             }
             Following::Forked { gate, mut line, first } => {
                 let status = match hear(&mut line) {
@@ -293,16 +307,14 @@ impl Following {
                 drop(gate);
                 child.kill()?;
                 child.wait()?;
-                until_empty(&first);
-                Ok(ExitStatus::from_raw(status))
+                Ok(Exit { status: ExitStatus::from_raw(status), empty: until_empty(&first) })
             }
         }
     }
 }
 
-/// Waits until the kernel has ended all that was in a sandbox: its first process goes last.
-fn until_empty(first: &OwnedFd) {
+/// Waits until the kernel has ended all that was in a sandbox; `false`: that took too long.
+fn until_empty(first: &OwnedFd) -> bool {
     let limit = Timespec { tv_sec: EMPTYING.as_secs() as i64, tv_nsec: 0 };
-    // What is there after that is found by its mark.
-    let _ = poll(&mut [PollFd::new(first, PollFlags::IN)], Some(&limit));
+    poll(&mut [PollFd::new(first, PollFlags::IN)], Some(&limit)).is_ok_and(|ready| ready == 1)
 }

@@ -2,7 +2,7 @@
 //! and ends one that has gone over.
 //!
 //! Where a build has a control group the kernel keeps memory and processes, and only what it
-//! refused is read here. Elsewhere all processes of this host are looked at, once for all builds.
+//! refused is read here. Elsewhere the processes of each build are looked at.
 //! Both threads are ordinary ones: they look also while the async runtime is busy.
 //!
 //! The watch is weaker than the kernel. A job is over its limit for a moment before it is ended. A bomb that the kernel
@@ -218,11 +218,13 @@ fn somebody(shared: &Weak<Shared>) -> Option<Arc<Shared>> {
 fn look_at_processes(shared: &Weak<Shared>) {
     while let Some(strong) = somebody(shared) {
         let threads = host_threads();
-        let scan = strong.lock().values().any(|watched| {
+        let scanned = |watched: &&Watched| {
             let memory = watched.bounds.memory.is_some() && !watched.kept().0;
             memory || watched.processes().is_some()
-        });
-        let snapshot = if scan { Snapshot::take() } else { Snapshot::default() };
+        };
+        let roots: Vec<i32> =
+            strong.lock().values().filter(scanned).flat_map(|watched| watched.roots.iter().copied()).collect();
+        let snapshot = Snapshot::of_trees(&roots);
         let ids: Vec<u64> = strong.lock().keys().copied().collect();
         for id in ids {
             if let Some(breach) = look(&strong, id, &snapshot) {

@@ -11,21 +11,25 @@ has made for this run alone, and forks once more: only that second child (`becom
 there on all is as in a run of its own. The first child stays outside, waits, and tells how the run ended.
 """
 
+import ast
 import atexit
 import base64
 import ctypes
 import errno
 import fcntl
 import gc
+import hashlib
 import importlib
 import json
 import os
+import pickle
 import resource
 import signal
 import socket
 import struct
 import sys
 import tempfile
+import traceback
 import types
 
 # Namespaces in the order in which they are entered. The mount namespace is last but one: after it, paths are the
@@ -228,6 +232,109 @@ class Stash:
         loader._load_module_source = load_module_source
 
 
+class Remembered:
+    """Results of what Ansible works out anew in each run from files of its own; by the content of these files.
+
+    A job's file with other content is worked out as ever. Whoever asks gets a copy.
+    """
+
+    def __init__(self):
+        self.results = {}
+
+    def remember(self, function, key, *arguments):
+        self.results[key] = pickle.dumps(function(*arguments))
+
+    def get(self, key):
+        known = self.results.get(key)
+        return None if known is None else pickle.loads(known)
+
+
+def digest(text):
+    return hashlib.sha256(text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")).digest()
+
+
+def remember_settings():
+    """The definitions of Ansible's settings, and where its built-in names have moved to: two large YAML files."""
+    from ansible.config import manager
+    from ansible.utils.collection_loader import _collection_finder as finder
+
+    remembered, read, parse = Remembered(), manager.ConfigManager._read_config_yaml_file, finder._meta_yml_to_dict
+    definitions = os.path.join(os.path.dirname(manager.__file__), "base.yml")
+    moved = os.path.join(os.path.dirname(os.path.dirname(manager.__file__)), "config",
+                         "ansible_builtin_runtime.yml")
+    remembered.remember(read, definitions, None, definitions)
+    with open(moved, "rb") as file:
+        text = file.read()
+    remembered.remember(parse, digest(text), text, ("ansible.builtin", "runtime.yml"))
+
+    def read_config_yaml_file(self, path):
+        known = remembered.get(path)
+        return read(self, path) if known is None else known
+
+    def meta_yml_to_dict(text, content):
+        known = remembered.get(digest(text))
+        return parse(text, content) if known is None else known
+
+    manager.ConfigManager._read_config_yaml_file = read_config_yaml_file
+    finder._meta_yml_to_dict = meta_yml_to_dict
+
+
+def remember_imports():
+    """What the libraries that most modules are sent with import: looked for with a parser for each task."""
+    from ansible.executor import module_common
+    from ansible.module_utils import basic
+
+    finder, modules, known = module_common.ModuleDepFinder, {}, {}
+
+    class Source:
+        """A text that is parsed when somebody needs more than what it imports."""
+
+        def __init__(self, text, key):
+            self.text, self.key = text, key
+
+    def compile_source(text, name, mode, flags=0, **more):
+        key = digest(text)
+        if key in modules and mode == "exec" and flags == ast.PyCF_ONLY_AST:
+            return Source(text, key)
+        return compile(text, name, mode, flags, **more)
+
+    original = finder.__init__
+
+    def find(self, name, tree, is_package=False, *arguments, **options):
+        if isinstance(tree, Source):
+            found = known.get((name, tree.key, is_package))
+            if found is not None:
+                self.module_fqn, self.is_pkg_init, self._tree = name, is_package, None
+                self.submodules, self.optional_imports = set(found[0]), set(found[1])
+                return
+            tree = compile(tree.text, "<unknown>", "exec", ast.PyCF_ONLY_AST)
+        original(self, name, tree, is_package, *arguments, **options)
+
+    root = os.path.dirname(basic.__file__)
+    for place, name, is_package in sorted(library_files(root)):
+        with open(place, "rb") as file:
+            text = file.read()
+        found = finder(name, compile(text, "<unknown>", "exec", ast.PyCF_ONLY_AST), is_package)
+        if set(vars(found)) - {"_tree", "_visit_map", "module_fqn", "is_pkg_init", "submodules", "optional_imports"}:
+            # Another version of Ansible wants to know more.
+            return
+        modules[digest(text)] = True
+        known[name, digest(text), is_package] = (found.submodules, found.optional_imports)
+    module_common.compile, finder.__init__ = compile_source, find
+
+
+def library_files(root):
+    """File, module and whether it is a package, of the libraries that nearly each module is sent with."""
+    for folder, folders, files in os.walk(root):
+        folders[:] = [name for name in folders if name not in ("facts", "csharp", "powershell", "__pycache__")]
+        package = "ansible.module_utils" + folder[len(root):].replace(os.sep, ".")
+        for name in files:
+            if name == "__init__.py":
+                yield os.path.join(folder, name), package, True
+            elif name.endswith(".py"):
+                yield os.path.join(folder, name), package + "." + name[:-3], False
+
+
 def preload():
     """Loads what runs need, and nothing that depends on one of them."""
     import ansible.cli.playbook  # noqa: F401
@@ -240,6 +347,12 @@ def preload():
     stash.load()
     from ansible.plugins.loader import PluginLoader
     stash.install(PluginLoader)
+    for save_time in (remember_settings, remember_imports):
+        try:
+            save_time()
+        except Exception:
+            # Another version of Ansible works in another way: it takes its time.
+            traceback.print_exc()
     # The garbage collector never looks at what is there now: its marks would make copies of all pages.
     gc.collect()
     gc.freeze()
