@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 use crate::cgroup::{Events, Group};
 use crate::outcome::Breach;
 use crate::process::kill_handle;
-use crate::procfs::{Process, Snapshot, count_inside, host_threads, proportional_memory};
+use crate::procfs::{HostThreads, Process, Snapshot, count_inside, proportional_memory};
 use crate::usage::measure;
 
 /// How often processes are looked at.
@@ -216,8 +216,9 @@ fn somebody(shared: &Weak<Shared>) -> Option<Arc<Shared>> {
 }
 
 fn look_at_processes(shared: &Weak<Shared>) {
+    let host = HostThreads::open();
     while let Some(strong) = somebody(shared) {
-        let threads = host_threads();
+        let threads = host.count();
         let scanned = |watched: &&Watched| {
             let memory = watched.bounds.memory.is_some() && !watched.kept().0;
             memory || watched.processes().is_some()
@@ -234,19 +235,19 @@ fn look_at_processes(shared: &Weak<Shared>) {
         let least = strong.lock().values().filter_map(Watched::processes).min();
         drop(strong);
         match threads.zip(least) {
-            Some((threads, limit)) => count(shared, threads, (limit / JUMP).max(1)),
+            Some((threads, limit)) => count(shared, &host, threads, (limit / JUMP).max(1)),
             None => std::thread::sleep(EVERY),
         }
     }
 }
 
 /// Until the next look: counts the host's threads, and what is in each sandbox once they are more by `jump`.
-fn count(shared: &Weak<Shared>, mut fewest: u64, jump: u64) {
+fn count(shared: &Weak<Shared>, host: &HostThreads, mut fewest: u64, jump: u64) {
     let began = Instant::now();
     let mut jumped = false;
     while began.elapsed() < EVERY {
         std::thread::sleep(COUNTED);
-        let Some(threads) = host_threads() else { continue };
+        let Some(threads) = host.count() else { continue };
         jumped |= threads >= fewest.saturating_add(jump);
         fewest = fewest.min(threads);
         let Some(strong) = shared.upgrade().filter(|_| jumped) else { continue };
