@@ -148,15 +148,15 @@ pub fn open(keyring: &Keyring, name: &str, secret: &FrozenSecret) -> Result<Open
         return Err(undecipherable(gatelog_secrets::Undecipherable));
     }
     let owner = KeyOwner::new(&secret.connection, &secret.project);
-    let key = keyring.known_project_key(&owner).map_err(|error| SecretRefused::Key {
+    // Former keys of the project, too: a secret need not be encrypted anew as soon as its key is rotated.
+    let keys = keyring.project_keys(&owner).map_err(|error| SecretRefused::Key {
         secret: name.to_owned(),
         project: project.clone(),
         reason: chain(&error),
     })?;
-    let key = key.ok_or_else(|| undecipherable(gatelog_secrets::Undecipherable))?;
     let mut texts = Vec::new();
     let mut decipher = |chunks: &[String]| {
-        let text = key.decipher(chunks)?;
+        let text = keys.decipher(chunks)?;
         let text = text.as_str().ok_or(gatelog_secrets::Undecipherable)?;
         texts.push(text.to_owned());
         Ok(text.to_owned())
@@ -234,13 +234,12 @@ fn trouble(keyring: &Keyring, layout: &Layout, secret: &Secret) -> Option<&'stat
         return None;
     }
     let Some(owner) = owner(layout, secret) else { return Some(UNDECIPHERABLE) };
-    match keyring.known_project_key(&owner) {
-        Ok(Some(key)) => {
-            let all = texts.into_iter().all(|chunks| deciphers(&key, chunks));
+    match keyring.project_keys(&owner) {
+        // Where there are no keys at all, none opens it: nobody can have encrypted anything for one that was never made.
+        Ok(keys) => {
+            let all = texts.into_iter().all(|chunks| keys.all().any(|key| deciphers(key, chunks)));
             (!all).then_some(UNDECIPHERABLE)
         }
-        // Nobody can have encrypted anything for a key that was never made.
-        Ok(None) => Some(UNDECIPHERABLE),
         Err(error) => {
             tracing::error!(project = %owner, error = %chain(&error), "a project's key cannot be read");
             Some(KEY_UNREADABLE)

@@ -22,6 +22,8 @@ pub const MAX_PLAINTEXT: usize = 8 << 20;
 /// How many keys are kept in memory; more are read again when they are needed.
 pub(crate) const KEPT: usize = 1024;
 
+/// The file of the master key.
+const MASTER: &str = "master.key";
 const MASTER_HEAD: &str = "gatelog master key 1";
 const SCOPE_HEAD: &str = "gatelog key 1";
 
@@ -47,6 +49,12 @@ struct ScopeKey {
     id: String,
     key: Key,
     file: Identity,
+}
+
+/// Holds off others; see [`Keyring::still`].
+#[derive(Debug)]
+pub struct Still {
+    _file: std::fs::File,
 }
 
 /// The keys of a site. Safe to share between threads, and with other processes on the same directory.
@@ -75,7 +83,7 @@ impl Keyring {
     pub fn open_dir(dir: impl Into<PathBuf>) -> Result<Keyring, KeyringError> {
         let dir = dir.into();
         files::make_directory(&dir)?;
-        let path = dir.join("master.key");
+        let path = dir.join(MASTER);
         if files::identity(&path)?.is_none() {
             let key = Key::random()?;
             files::create(&path, &format!("{MASTER_HEAD}\n{}\n", hex::encode(key.0)))?;
@@ -178,6 +186,24 @@ impl Keyring {
     /// Trouble with the file of the key behind it.
     pub fn actor(&self, connection: &str, account: &str) -> Result<ActorId, KeyringError> {
         Ok(ActorId::of_account(&self.key_for(ACTORS)?.key.0, connection, account))
+    }
+
+    /// Nobody replaces, rotates, retires or deletes key pairs while this is held, in whatever process: a copy of the
+    /// directory that is made meanwhile has each key pair, the former ones included, as of one moment. New ones are made.
+    ///
+    /// # Errors
+    /// The master key's file cannot be locked.
+    pub fn still(&self) -> Result<Still, KeyringError> {
+        files::hold(&self.dir.join(MASTER), false).map(|file| Still { _file: file })
+    }
+
+    /// Before key pairs are changed: nobody else changes them, or copies them, until this is dropped.
+    pub(crate) fn changing(&self) -> Result<Still, KeyringError> {
+        files::hold(&self.dir.join(MASTER), true).map(|file| Still { _file: file })
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     fn kept(&self) -> MutexGuard<'_, BTreeMap<String, ScopeKey>> {
