@@ -18,6 +18,7 @@ mod kafka_generation;
 mod kafka_security;
 mod keys;
 mod load;
+mod many_keys;
 mod operators;
 mod pause;
 mod processes;
