@@ -26,3 +26,4 @@ mod replay;
 mod results;
 mod sealing;
 mod story;
+mod tokens;

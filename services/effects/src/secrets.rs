@@ -29,6 +29,13 @@ pub struct FrozenSecret {
     pub source: SecretSource,
 }
 
+impl FrozenSecret {
+    /// Whether it is a token, which is issued when a playbook begins, rather than something to be opened.
+    pub fn is_token(&self) -> bool {
+        matches!(self.source, SecretSource::Oidc(_))
+    }
+}
+
 /// Why a secret cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretRefused {
@@ -64,8 +71,19 @@ pub enum SecretRefused {
         /// How many may be.
         most: usize,
     },
-    /// It is a token that nobody issues here.
-    #[error("secret {secret:?} of project {project} is an OpenID Connect token, and this site issues none: use `data`")]
+    /// It is a token, and there is no name to issue it under.
+    #[error(
+        "secret {secret:?} of project {project} is an OpenID Connect token, and nobody has said under which name this site \
+         issues them: set `root` under [web] in gatelog.toml to the address that those who verify tokens reach it at"
+    )]
+    NoIssuer {
+        /// The secret.
+        secret: String,
+        /// Its project.
+        project: String,
+    },
+    /// It is a token where a text is asked for.
+    #[error("secret {secret:?} of project {project} is an OpenID Connect token: it is issued when a playbook begins")]
     Token {
         /// The secret.
         secret: String,

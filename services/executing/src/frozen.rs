@@ -205,6 +205,7 @@ impl Build {
             trusted: false,
             nesting_level: 0,
             secrets: SecretVars::default(),
+            tokens: Default::default(),
             roles: Vec::new(),
             cleanup: false,
         };
@@ -223,7 +224,7 @@ impl Build {
     pub(crate) fn forget_facts(&self, playbook: &PlaybookInPlace, frozen: &Frozen) -> std::io::Result<()> {
         let mut names: BTreeSet<&str> = frozen.hosts.values().flatten().map(|(name, _)| name.as_str()).collect();
         let secrets = self.secrets(playbook);
-        names.extend(secrets.keys().map(String::as_str));
+        names.extend(secrets.keys().chain(playbook.spec.tokens.keys()).map(String::as_str));
         names.extend(["nodepool", "unsafe_vars", "zuul", "zuul_node", "zuul_user_dir"]);
         self.job_dir.forget_facts(&names, self.executor.config.limits.returned_values)
     }

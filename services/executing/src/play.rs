@@ -186,7 +186,8 @@ impl Build {
             tidied = self.forget_facts(playbook, &ready.frozen);
         }
         tidied.map_err(ExecutorError::io("tidy", self.job_dir.root()))?;
-        let inventory = self.prepare_playbook(playbook, ready)?;
+        let tokens = self.issue_tokens(playbook).await?;
+        let inventory = self.prepare_playbook(playbook, ready, tokens)?;
         self.start(playbook, &inventory, Some(course), deadline).await
     }
 

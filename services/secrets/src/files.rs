@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::error::KeyringError;
 
 /// No key file is longer, in bytes.
-const LONGEST: u64 = 8 << 10;
+const LONGEST: u64 = 64 << 10;
 
 static TEMPORARY: AtomicU64 = AtomicU64::new(0);
 

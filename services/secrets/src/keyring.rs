@@ -15,6 +15,7 @@ use crate::project_key::ProjectKey;
 use crate::scope::Scope;
 use crate::signing_key::SigningKey;
 use crate::ssh_key::SshKey;
+use crate::token_keys::TokenKeys;
 
 /// The most that is sealed into one record, in bytes.
 pub const MAX_PLAINTEXT: usize = 8 << 20;
@@ -65,6 +66,9 @@ pub struct Keyring {
     pub(crate) projects: Mutex<BTreeMap<String, Arc<ProjectKey>>>,
     pub(crate) ssh: Mutex<BTreeMap<String, Arc<SshKey>>>,
     pub(crate) signing: Mutex<BTreeMap<String, Arc<SigningKey>>>,
+    pub(crate) tokens: Mutex<Option<Arc<TokenKeys>>>,
+    /// Held while keys of tokens are changed. Not `making`: that is taken by who holds others off already.
+    pub(crate) token_turn: Mutex<()>,
     /// Held while a key pair is made: one at a time, for each takes a processor for seconds.
     pub(crate) making: Mutex<()>,
 }
@@ -107,6 +111,8 @@ impl Keyring {
             projects: Mutex::default(),
             ssh: Mutex::default(),
             signing: Mutex::default(),
+            tokens: Mutex::default(),
+            token_turn: Mutex::default(),
             making: Mutex::default(),
         })
     }

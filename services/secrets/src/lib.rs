@@ -21,6 +21,7 @@
 //! - `<hash of the owner>.key`: the SSH key pair of a project or tenant, sealed likewise.
 //! - `<hash of "signing-key/site">.key`: the key pair the site signs checkpoints and exports of its log with, sealed
 //!   likewise.
+//! - `<hash of "token-keys/RS256">.key`: the key pairs that tokens of jobs are signed with, sealed likewise.
 //! - `imported/`: what `gatelog keys import` asks of the process that owns the gate; nothing secret.
 //!
 //! A file whose name ends in `.new` was left by a process that died while it made a key. It is sealed like the others,
@@ -56,6 +57,7 @@ mod scope;
 mod signing;
 mod signing_key;
 mod ssh_key;
+mod token_keys;
 mod under_password;
 
 pub use cipher::Plaintext;
@@ -70,4 +72,5 @@ pub use scope::Scope;
 pub use signing::{Hs256, NoPublicKey, Rs256};
 pub use signing_key::SigningKey;
 pub use ssh_key::{SshKey, SshOwner};
+pub use token_keys::{TOKEN_ALGORITHM, TokenClock};
 pub use under_password::KeystorePassword;

@@ -27,6 +27,8 @@ pub enum KeysCommand {
     Copy(KeysCopyArgs),
     /// Delete a project's keys: its secrets cannot be deciphered any more
     Delete(KeysDeleteArgs),
+    /// Replace the keys that tokens of jobs are signed with, such as after one was stolen
+    ReplaceTokenKeys(KeysReplaceTokenKeysArgs),
     /// Take over a tenant's SSH key that was made elsewhere, such as by Zuul
     ImportTenant(KeysImportTenantArgs),
     /// Print the public half of a tenant's SSH key; it is made if there is none
@@ -82,8 +84,8 @@ pub struct KeysShowArgs {
 /// `keys import-all`
 #[derive(Clone, Debug, Args)]
 #[command(after_help = concat_examples!(
-    "  zuul-admin export-keys zuul-keys.json                on a host of Zuul's",
     "  gatelog keys import-all --dir /srv/ci zuul-keys.json --password-file keystore-password",
+    "      after, on a host of Zuul's: zuul-admin export-keys zuul-keys.json",
     "exit code 0: all keys are there; 1: some are not, as told"
 ))]
 pub struct KeysImportAllArgs {
@@ -230,6 +232,17 @@ pub struct KeysDeleteArgs {
     /// Why, for the history: the tenants that have the project are configured anew
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
+}
+
+/// `keys replace-token-keys`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = concat_examples!(
+    "  gatelog keys replace-token-keys --dir /srv/ci --yes      no token that was signed so far can be verified any more"
+))]
+pub struct KeysReplaceTokenKeysArgs {
+    /// That tokens of builds that run are to be refused from now on
+    #[arg(long, required = true)]
+    pub yes: bool,
 }
 
 /// `keys import-tenant`

@@ -114,3 +114,16 @@ pub(super) fn delete(site: &SiteArgs, args: &KeysDeleteArgs) -> Result<ExitCode,
     renew(&site, &keyring, std::slice::from_ref(&owner), args.reason.as_deref().unwrap_or(&usual))?;
     print(&format!("{owner}: {count} key pairs deleted; backups still hold them"))
 }
+
+/// Replaces the keys of tokens. Zuul: `delete-oidc-signing-keys`.
+pub(super) fn replace_token_keys(site: &SiteArgs) -> Result<ExitCode, Failure> {
+    let site = site.directory("keys replace-token-keys")?;
+    let rotate_every = site.config()?.map(|config| config.oidc).unwrap_or_default().rotate_every();
+    let clock = gatelog_effects::tokens::clock(crate::clock::now(), rotate_every);
+    let there = open(&site)?.replace_token_keys(clock).map_err(|error| failure(&error))?;
+    print(if there {
+        "tokens are signed with a new key; former ones are deleted"
+    } else {
+        "there is a key for tokens now"
+    })
+}

@@ -34,6 +34,7 @@ pub fn run(site: &SiteArgs, command: &KeysCommand) -> Result<ExitCode, Failure> 
         KeysCommand::Retire(args) => life::retire(site, args),
         KeysCommand::Copy(args) => life::copy(site, args),
         KeysCommand::Delete(args) => life::delete(site, args),
+        KeysCommand::ReplaceTokenKeys(_) => life::replace_token_keys(site),
         KeysCommand::ImportTenant(args) => import_tenant(site, args),
         KeysCommand::ShowTenant(args) => show_tenant(site, args),
     }
