@@ -47,7 +47,8 @@ struct OnePlaybook;
 
 impl Workspace for OnePlaybook {
     fn materialize(&self, _: &Checkout, place: &Path, _: Purpose, _: &BuildControl) -> Result<(), WorkspaceError> {
-        let failed = |error: std::io::Error| WorkspaceError::Failed { project: "demo".into(), reason: error.to_string() };
+        let failed =
+            |error: std::io::Error| WorkspaceError::Failed { project: "demo".into(), reason: error.to_string() };
         std::fs::create_dir_all(place).map_err(failed)?;
         std::fs::write(place.join("playbook.yaml"), PLAYBOOK).map_err(failed)
     }
@@ -76,6 +77,7 @@ fn spec(number: u8) -> BuildSpec {
         trusted: *phase != Phase::Run,
         nesting_level: 0,
         secrets: SecretVars::default(),
+        tokens: Default::default(),
         roles: Vec::new(),
         cleanup: false,
     };

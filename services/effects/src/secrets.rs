@@ -29,6 +29,13 @@ pub struct FrozenSecret {
     pub source: SecretSource,
 }
 
+impl FrozenSecret {
+    /// Whether it is a token, which is issued when a playbook begins, rather than something to be opened.
+    pub fn is_token(&self) -> bool {
+        matches!(self.source, SecretSource::Oidc(_))
+    }
+}
+
 /// Why a secret cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretRefused {
@@ -64,8 +71,19 @@ pub enum SecretRefused {
         /// How many may be.
         most: usize,
     },
-    /// It is a token that nobody issues here.
-    #[error("secret {secret:?} of project {project} is an OpenID Connect token, and this site issues none: use `data`")]
+    /// It is a token, and there is no name to issue it under.
+    #[error(
+        "secret {secret:?} of project {project} is an OpenID Connect token, and nobody has said under which name this site \
+         issues them: set `root` under [web] in gatelog.toml to the address that those who verify tokens reach it at"
+    )]
+    NoIssuer {
+        /// The secret.
+        secret: String,
+        /// Its project.
+        project: String,
+    },
+    /// It is a token where a text is asked for.
+    #[error("secret {secret:?} of project {project} is an OpenID Connect token: it is issued when a playbook begins")]
     Token {
         /// The secret.
         secret: String,
@@ -148,15 +166,15 @@ pub fn open(keyring: &Keyring, name: &str, secret: &FrozenSecret) -> Result<Open
         return Err(undecipherable(gatelog_secrets::Undecipherable));
     }
     let owner = KeyOwner::new(&secret.connection, &secret.project);
-    let key = keyring.known_project_key(&owner).map_err(|error| SecretRefused::Key {
+    // Former keys of the project, too: a secret need not be encrypted anew as soon as its key is rotated.
+    let keys = keyring.project_keys(&owner).map_err(|error| SecretRefused::Key {
         secret: name.to_owned(),
         project: project.clone(),
         reason: chain(&error),
     })?;
-    let key = key.ok_or_else(|| undecipherable(gatelog_secrets::Undecipherable))?;
     let mut texts = Vec::new();
     let mut decipher = |chunks: &[String]| {
-        let text = key.decipher(chunks)?;
+        let text = keys.decipher(chunks)?;
         let text = text.as_str().ok_or(gatelog_secrets::Undecipherable)?;
         texts.push(text.to_owned());
         Ok(text.to_owned())
@@ -234,13 +252,12 @@ fn trouble(keyring: &Keyring, layout: &Layout, secret: &Secret) -> Option<&'stat
         return None;
     }
     let Some(owner) = owner(layout, secret) else { return Some(UNDECIPHERABLE) };
-    match keyring.known_project_key(&owner) {
-        Ok(Some(key)) => {
-            let all = texts.into_iter().all(|chunks| deciphers(&key, chunks));
+    match keyring.project_keys(&owner) {
+        // Where there are no keys at all, none opens it: nobody can have encrypted anything for one that was never made.
+        Ok(keys) => {
+            let all = texts.into_iter().all(|chunks| keys.all().any(|key| deciphers(key, chunks)));
             (!all).then_some(UNDECIPHERABLE)
         }
-        // Nobody can have encrypted anything for a key that was never made.
-        Ok(None) => Some(UNDECIPHERABLE),
         Err(error) => {
             tracing::error!(project = %owner, error = %chain(&error), "a project's key cannot be read");
             Some(KEY_UNREADABLE)

@@ -255,6 +255,12 @@ impl JobSpec {
                     .iter()
                     .filter_map(|used| Some((used.name.clone(), attempt.secrets.get(&used.secret)?.clone())))
                     .collect(),
+                tokens: playbook
+                    .secrets
+                    .iter()
+                    .filter(|used| self.secrets.get(&used.secret).is_some_and(FrozenSecret::is_token))
+                    .map(|used| (used.name.clone(), used.secret.clone()))
+                    .collect(),
                 roles: self.roles_of(at, pinned),
                 cleanup: playbook.cleanup,
             })

@@ -11,29 +11,30 @@ use std::time::Duration;
 
 use gatelog_cloud_local::{Cloud, NodeRequest};
 use gatelog_event_log::{Log, failpoint};
-use gatelog_executing::spec::{NodeSpec, SshIdentity};
+use gatelog_executing::spec::NodeSpec;
 use gatelog_executing::{
     AbortReason, BuildControl, BuildOutcome, BuildResult as Verdict, Executor, FailureCause, RetryCause, Returned,
     deep_merge,
 };
 use gatelog_record::draft::capacity::{LeaseReleased, NodeGrant};
 use gatelog_record::draft::gate::{
-    Artifact, AttemptFailing, AttemptFinished, AttemptPaused, AttemptStarted, BuildResult, Given, SecretsOpened,
+    Artifact, AttemptFailing, AttemptFinished, AttemptPaused, AttemptStarted, BuildResult, SecretsOpened,
 };
 use gatelog_record::input::{CapacityInput, GateInput};
 use gatelog_record::{
     BlobHash, BuildId, BuildsetId, EventRef, Input, InputId, InputRecord, LeaseId, NodeId, Partition, Stream,
     Timestamp, Value,
 };
-use gatelog_secrets::{KeyOwner, Keyring, Scope, SshOwner};
+use gatelog_secrets::{Keyring, Scope};
 
 use crate::artifacts::Found;
 use crate::chain::{self, Chain};
 use crate::connection::{Trouble, chain};
 use crate::git::Repositories;
+use crate::given::Secrets;
 use crate::nodes;
-use crate::secrets::{self, Opened};
 use crate::spec::{Attempt, JobSpec};
+use crate::tokens::{Issuer, TokenSettings};
 use crate::used;
 use crate::workspace::MirrorWorkspace;
 
@@ -149,6 +150,8 @@ pub struct Worker {
     pub now: fn() -> Timestamp,
     /// The labels of nodes it makes.
     pub labels: Vec<String>,
+    /// How tokens of secrets are issued.
+    pub tokens: TokenSettings,
 }
 
 enum Run {
@@ -319,10 +322,12 @@ impl Worker {
         let worker = self.clone();
         let (for_setup, source, told) = (lease.clone(), Arc::clone(source), control.clone());
         let setup = tokio::task::spawn_blocking(move || worker.set_up(&for_setup, &*source, &told));
-        let (spec, attempt, web_root) = setup.await.map_err(|_| Failed::again("setting the attempt up panicked"))??;
+        let (spec, attempt, issuer, web_root) =
+            setup.await.map_err(|_| Failed::again("setting the attempt up panicked"))??;
         failpoint::pass("build/set-up");
         let buildset = attempt.buildset;
-        let workspace = Arc::new(MirrorWorkspace::new(self.repositories.clone(), spec.refs.clone()));
+        let workspace = MirrorWorkspace::new(self.repositories.clone(), spec.refs.clone()).with_issuer(issuer);
+        let workspace = Arc::new(workspace);
         let build = self
             .executor
             .prepare(spec.build(attempt), workspace)
@@ -356,13 +361,13 @@ impl Worker {
         Ok((outcome, buildset, web_root))
     }
 
-    /// What an attempt needs: its spec, what comes with it, and how people reach the API.
+    /// What an attempt needs: its spec, what comes with it, who issues its tokens, and how people reach the API.
     fn set_up(
         &self,
         lease: &Held,
         source: &dyn LeaseSource,
         control: &BuildControl,
-    ) -> Result<(JobSpec, Attempt, String), Failed> {
+    ) -> Result<(JobSpec, Attempt, Issuer, String), Failed> {
         let started = AttemptStarted {
             tenant: lease.tenant.clone(),
             build: lease.build,
@@ -430,7 +435,7 @@ impl Worker {
                 parent_secret_data = merged;
             }
         }
-        let (opened, mut given) = self.open_secrets(&spec)?;
+        let Secrets { opened, tokens, mut given } = self.open_secrets(lease, &spec)?;
         let ssh_keys = self.ssh_keys(lease, &spec, &mut given)?;
         if !given.is_empty() {
             // Nothing is handed over before that is on the log.
@@ -452,7 +457,8 @@ impl Worker {
             secrets: opened.into_iter().map(|(name, secret)| (name, secret.value)).collect(),
             ssh_keys,
         };
-        Ok((spec, attempt, parents.web_root))
+        let issuer = Issuer::new(Arc::clone(&self.keyring), tokens, self.tokens.rotate_every, self.now);
+        Ok((spec, attempt, issuer, parents.web_root))
     }
 
     /// The artifacts that the job is told of: of builds that are over, those of jobs that provide what it requires.
@@ -501,53 +507,6 @@ impl Worker {
         let text = returned.secret_data.to_json().to_string();
         let sealed = self.keyring.seal(&Scope::Buildset(buildset), text.as_bytes(), SECRET_DATA);
         sealed.map(Some).map_err(|error| chain(&error))
-    }
-
-    /// The secrets of a job's playbooks in clear, and what of them was encrypted. From here they go into the build that was
-    /// given them, and nowhere else.
-    fn open_secrets(&self, spec: &JobSpec) -> Result<(BTreeMap<String, Opened>, Vec<Given>), Failed> {
-        let (mut opened, mut given) = (BTreeMap::new(), Vec::new());
-        secrets::bounded(&spec.secrets).map_err(|refused| Failed::lasting(chain(&refused)))?;
-        for used in spec.job.playbooks.iter().flat_map(|playbook| &playbook.secrets) {
-            let name = &used.secret;
-            if opened.contains_key(name) {
-                continue;
-            }
-            // A playbook without a secret it counts on would do who knows what.
-            let missing = || Failed::lasting(format!("the layout the job was frozen with has no secret {name:?}"));
-            let frozen = spec.secrets.get(name).ok_or_else(missing)?;
-            let secret = secrets::open(&self.keyring, name, frozen).map_err(|refused| Failed {
-                again: refused.again(),
-                message: chain(&refused),
-                no_node: false,
-            })?;
-            opened.insert(name.clone(), secret);
-            let (connection, project) = (frozen.connection.clone(), frozen.project.clone());
-            given.push(Given::Secret { name: name.clone(), connection, project });
-        }
-        Ok((opened, given))
-    }
-
-    /// The SSH keys of a build. Zuul: the tenant's always, the project's only in pipelines that run reviewed code. A key
-    /// that nobody ever asked for is not made: nobody can have let it in anywhere.
-    fn ssh_keys(&self, lease: &Held, spec: &JobSpec, given: &mut Vec<Given>) -> Result<Vec<SshIdentity>, Failed> {
-        // In the order in which ssh offers them: the project's before the tenant's.
-        let mut owners = Vec::new();
-        if let Some(project) = spec.project.as_ref().filter(|_| spec.post_review) {
-            let owner = SshOwner::Project(KeyOwner::new(&project.connection, &project.name));
-            let (connection, project) = (project.connection.clone(), project.name.clone());
-            owners.push((owner, Given::ProjectSshKey { connection, project }));
-        }
-        owners.push((SshOwner::Tenant(lease.tenant.clone()), Given::TenantSshKey));
-        let mut keys = Vec::new();
-        for (owner, what) in owners {
-            let told = |error| Failed::again(format!("the SSH key of {owner} cannot be had: {}", chain(&error)));
-            let Some(key) = self.keyring.known_ssh_key(&owner).map_err(told)? else { continue };
-            let message = key.agent_message(&format!("gatelog {owner}")).map_err(told)?;
-            keys.push(SshIdentity::new(&message));
-            given.push(what);
-        }
-        Ok(keys)
     }
 
     fn finished(
@@ -673,23 +632,23 @@ fn parents(lease: &Held, source: &dyn LeaseSource, control: &BuildControl) -> Re
 const SECRET_DATA: &[u8] = b"secret_data";
 
 /// Why there is no outcome.
-struct Failed {
-    message: String,
-    again: bool,
+pub(crate) struct Failed {
+    pub(crate) message: String,
+    pub(crate) again: bool,
     /// Whether a node could not be had.
-    no_node: bool,
+    pub(crate) no_node: bool,
 }
 
 impl Failed {
-    fn again(message: impl Into<String>) -> Failed {
+    pub(crate) fn again(message: impl Into<String>) -> Failed {
         Failed { message: message.into(), again: true, no_node: false }
     }
 
-    fn without_node(message: impl Into<String>) -> Failed {
+    pub(crate) fn without_node(message: impl Into<String>) -> Failed {
         Failed { message: message.into(), again: true, no_node: true }
     }
 
-    fn lasting(message: impl Into<String>) -> Failed {
+    pub(crate) fn lasting(message: impl Into<String>) -> Failed {
         Failed { message: message.into(), again: false, no_node: false }
     }
 }

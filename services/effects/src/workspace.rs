@@ -12,19 +12,26 @@ use gatelog_record::{BlobHash, Value, codec};
 
 use crate::connection::chain;
 use crate::git::Repositories;
+use crate::tokens::Issuer;
 use crate::vars_file;
 
 /// Workspaces from the mirrors, with branches and tags as they were when the jobs of the buildset were frozen.
 pub struct MirrorWorkspace {
     repositories: Repositories,
     refs: BTreeMap<String, BlobHash>,
+    issuer: Option<Issuer>,
 }
 
 impl MirrorWorkspace {
     /// Of one build; `refs` is what its spec says of all branches and tags, by the canonical name of the project. Of a
     /// project that is not there, those of now are taken.
     pub fn new(repositories: Repositories, refs: BTreeMap<String, BlobHash>) -> MirrorWorkspace {
-        MirrorWorkspace { repositories, refs }
+        MirrorWorkspace { repositories, refs, issuer: None }
+    }
+
+    /// The same, with who issues the tokens that the build's playbooks are given.
+    pub fn with_issuer(self, issuer: Issuer) -> MirrorWorkspace {
+        MirrorWorkspace { issuer: Some(issuer), ..self }
     }
 
     fn key(&self, checkout: &Checkout) -> Result<ProjectKey, WorkspaceError> {
@@ -150,6 +157,12 @@ impl Workspace for MirrorWorkspace {
         };
         let Some(file) = files.pop() else { return Ok(None) };
         vars_file::read(&file.content).map(Some).map_err(unusable)
+    }
+
+    fn token(&self, secret: &str, playbook: &str) -> Result<String, WorkspaceError> {
+        let failed = |reason: String| WorkspaceError::Token { secret: secret.to_owned(), reason };
+        let issuer = self.issuer.as_ref().ok_or_else(|| failed("nobody here issues any".to_owned()))?;
+        issuer.issue(secret, playbook).map_err(failed)
     }
 }
 

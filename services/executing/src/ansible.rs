@@ -95,6 +95,7 @@ impl Configuration<'_> {
              nocolor = True\n\
              timeout = 30\n\
              interpreter_python = auto_silent\n\
+             internal_poll_interval = 0.005\n\
              [inventory]\n\
              enable_plugins = yaml\n\
              unparsed_warning = False\n\

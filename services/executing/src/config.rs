@@ -194,6 +194,9 @@ impl Limits {
 /// Why the executor cannot run, or cannot take a build.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecutorError {
+    /// A playbook cannot be given the token it asks for.
+    #[error(transparent)]
+    Token(#[from] crate::workspace::WorkspaceError),
     /// There is no Ansible.
     #[error(
         "no Ansible is installed, and no ansible-playbook is on PATH: run `gatelog ansible install`, or name an ansible-playbook in the executor's settings"

@@ -144,7 +144,7 @@ impl Build {
         let results = ansible::results_file(&self.job_dir);
         let deadline = Instant::now() + self.executor.config.limits.setup;
         let inventory = directory.join("inventory.yaml");
-        let ended = Box::pin(self.start(&playbook, &inventory, None, deadline)).await;
+        let ended = Box::pin(self.start(&playbook, &inventory, None, None, deadline)).await;
         let empty = ended.as_ref().is_ok_and(|ended| ended.empty);
         let left = if empty { 0 } else { kill_marked(self.job_dir.root(), crate::play::HUNT).await };
         if left > 0 {
@@ -206,6 +206,7 @@ impl Build {
             trusted: false,
             nesting_level: 0,
             secrets: SecretVars::default(),
+            tokens: Default::default(),
             roles: Vec::new(),
             cleanup: false,
         };
@@ -225,7 +226,7 @@ impl Build {
     pub(crate) fn forget_facts(&self, playbook: &PlaybookInPlace, frozen: &Frozen) -> std::io::Result<()> {
         let mut names: BTreeSet<&str> = frozen.hosts.values().flatten().map(|(name, _)| name.as_str()).collect();
         let secrets = self.secrets(playbook);
-        names.extend(secrets.keys().map(String::as_str));
+        names.extend(secrets.keys().chain(playbook.spec.tokens.keys()).map(String::as_str));
         names.extend(["nodepool", "unsafe_vars", "zuul", "zuul_node", "zuul_user_dir"]);
         self.job_dir.forget_facts(&names, self.executor.config.limits.returned_values)
     }

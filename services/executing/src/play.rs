@@ -192,8 +192,10 @@ impl Build {
             tidied = self.forget_facts(playbook, &ready.frozen);
         }
         tidied.map_err(ExecutorError::io("tidy", self.job_dir.root()))?;
+        let tokens = self.issue_tokens(playbook).await?;
+        let secrets = self.secrets_text(playbook, tokens);
         let inventory = self.prepare_playbook(playbook, ready)?;
-        self.start(playbook, &inventory, Some(course), deadline).await
+        self.start(playbook, &inventory, Some(course), secrets, deadline).await
     }
 
     /// Ansible, with everything in its place. Without a course it is told nothing of phases.
@@ -202,6 +204,7 @@ impl Build {
         playbook: &PlaybookInPlace,
         inventory: &std::path::Path,
         course: Option<&Course>,
+        secrets: Option<String>,
         deadline: Instant,
     ) -> Result<Ended, ExecutorError> {
         let results = ansible::results_file(&self.job_dir);
@@ -227,7 +230,7 @@ impl Build {
             confinement.apply(pid)?;
             group.as_ref().map_or(Ok(()), |group| group.enter(pid))
         };
-        let start = self.call(playbook, inventory, course);
+        let start = self.call(playbook, inventory, course, secrets);
         let early = course.is_some_and(|course| ansible::tells_early(playbook, course));
         let patterns = if early { self.spec.job.failure_output.clone() } else { Vec::new() };
         let lines = Lines::new(limits.console_line_bytes).watching(patterns);
@@ -266,7 +269,13 @@ impl Build {
     }
 
     /// How a playbook is started.
-    fn call(&self, playbook: &PlaybookInPlace, inventory: &std::path::Path, course: Option<&Course>) -> Start {
+    fn call(
+        &self,
+        playbook: &PlaybookInPlace,
+        inventory: &std::path::Path,
+        course: Option<&Course>,
+        secrets: Option<String>,
+    ) -> Start {
         let (config, toolchain, plugins) = (&self.executor.config, &self.executor.toolchain, &self.executor.plugins);
         let mut profile = ansible::profile(config, toolchain, plugins, &self.job_dir, &self.spec, playbook);
         if let Some(agent) = &self.agent {
@@ -283,7 +292,7 @@ impl Build {
             sandboxed: self.executor.bwrap.is_some(),
             processes: config.limits.processes.filter(|_| counted).map(kernel_process_limit),
             filter: None,
-            secrets: self.secrets_text(playbook),
+            secrets,
         });
         let mut words: Vec<OsString> = [SHELL, "-c", HOLD, "gatelog-hold"].map(Into::into).into();
         words.extend(ansible::runner(toolchain, plugins));

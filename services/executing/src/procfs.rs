@@ -219,7 +219,10 @@ mod tests {
         assert_eq!(count_inside(own), None, "this is no sandbox");
         assert!(proportional_memory(own).is_some_and(|bytes| bytes > 100_000));
         let threads = Snapshot::take().processes.values().filter(|process| !process.dead).count();
-        assert!(HostThreads::open().count().is_some_and(|all| all as usize * 2 > threads), "some of them may have ended since");
+        assert!(
+            HostThreads::open().count().is_some_and(|all| all as usize * 2 > threads),
+            "some of them may have ended since"
+        );
         assert_eq!(parse_loadavg("0.63 1.92 2.30 3/412 4711\n"), Some(412));
         assert_eq!(parse_loadavg("0.63 1.92"), None);
         let (total, available) = host_memory().unwrap();

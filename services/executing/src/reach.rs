@@ -79,7 +79,7 @@ impl Build {
         let playbook = self.prepare_own(zuul, &directory, "setup.yaml", &play.to_string())?;
         let inventory = directory.join("inventory.yaml");
         let deadline = Instant::now() + self.executor.config.limits.reach;
-        let ended = Box::pin(self.start(&playbook, &inventory, None, deadline)).await;
+        let ended = Box::pin(self.start(&playbook, &inventory, None, None, deadline)).await;
         let left = kill_marked(self.job_dir.root(), crate::play::HUNT).await;
         if left > 0 {
             let why = format!("{left} processes of the set-up phase could not be killed");

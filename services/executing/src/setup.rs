@@ -250,7 +250,7 @@ impl Build {
     /// Configuration and inventory of one playbook, just before it runs.
     pub(crate) fn prepare_playbook(&self, playbook: &PlaybookInPlace, ready: &Ready) -> Result<PathBuf, ExecutorError> {
         make_dir(&playbook.directory)?;
-        let hidden = playbook.spec.secrets.keys().map(String::as_str).collect();
+        let hidden = playbook.spec.secrets.keys().chain(playbook.spec.tokens.keys()).map(String::as_str).collect();
         let frozen = self.is_guarded(playbook).then_some(&ready.frozen);
         let file = playbook.directory.join("inventory.yaml");
         write(&file, self.inventory(&ready.zuul, &hidden, frozen).document().as_bytes())?;
@@ -260,13 +260,35 @@ impl Build {
         Ok(file)
     }
 
+    /// The tokens of a playbook that is about to run: their time counts from now. Nothing shows them from now on.
+    pub(crate) async fn issue_tokens(
+        &self,
+        playbook: &PlaybookInPlace,
+    ) -> Result<BTreeMap<String, Value>, ExecutorError> {
+        if playbook.spec.tokens.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let (workspace, tokens) = (self.workspace.clone(), playbook.spec.tokens.clone());
+        let path = playbook.spec.canonical_path();
+        let issue = move || -> Result<BTreeMap<String, String>, WorkspaceError> {
+            tokens.iter().map(|(name, secret)| Ok((name.clone(), workspace.token(secret, &path)?))).collect()
+        };
+        let panicked = |panic: tokio::task::JoinError| WorkspaceError::Token {
+            secret: playbook.spec.tokens.values().next().cloned().unwrap_or_default(),
+            reason: panic.to_string(),
+        };
+        let issued = tokio::task::spawn_blocking(issue).await.map_err(panicked)??;
+        self.mask.add(issued.values().cloned());
+        Ok(issued.into_iter().map(|(name, token)| (name, Value::Str(token))).collect())
+    }
+
     /// Whether a playbook is given secrets.
     pub(crate) fn has_secrets(&self, playbook: &PlaybookInPlace) -> bool {
-        !self.secrets(playbook).is_empty()
+        !self.secrets(playbook).is_empty() || !playbook.spec.tokens.is_empty()
     }
 
     /// The secrets one playbook sees: what parents returned as secret where nothing else has that
-    /// name, and above it the playbook's own.
+    /// name, and above it the playbook's own. Tokens are not among them: they are issued when the playbook begins.
     pub(crate) fn secrets(&self, playbook: &PlaybookInPlace) -> BTreeMap<String, Value> {
         let known = squash(&self.spec.variables, &self.spec.nodeset, "localhost");
         let mut secrets = variables::usable(&self.spec.variables.parent_secret_data);
@@ -275,9 +297,10 @@ impl Build {
         secrets
     }
 
-    /// The secrets of a playbook as YAML; `None`: it has none. Zuul: what is secret is never a template.
-    pub(crate) fn secrets_text(&self, playbook: &PlaybookInPlace) -> Option<String> {
-        let secrets = self.secrets(playbook);
+    /// The secrets and tokens of a playbook as YAML; `None`: it has none. Zuul: what is secret is never a template.
+    pub(crate) fn secrets_text(&self, playbook: &PlaybookInPlace, tokens: BTreeMap<String, Value>) -> Option<String> {
+        let mut secrets = self.secrets(playbook);
+        secrets.extend(tokens);
         let literal = secrets.iter().map(|(name, value)| (name.clone(), Yaml::literal(value))).collect();
         (!secrets.is_empty()).then(|| Yaml::Map(literal).document())
     }

@@ -456,6 +456,9 @@ pub struct PlaybookSpec {
     pub nesting_level: u32,
     /// Secrets by the name the playbook knows them under, in clear. Only this playbook sees them.
     pub secrets: SecretVars,
+    /// Tokens by the name the playbook knows them under, each with the secret that says what is in it. One is issued just
+    /// before the playbook runs ([`crate::Workspace::token`]), and only this playbook sees it.
+    pub tokens: BTreeMap<String, String>,
     /// Repositories with roles, in the order in which a role is looked for.
     pub roles: Vec<RoleSpec>,
     /// Zuul: `cleanup` of a post-run playbook. It runs also when the build was cancelled.
@@ -463,6 +466,11 @@ pub struct PlaybookSpec {
 }
 
 impl PlaybookSpec {
+    /// Its project's canonical name and its path there, as tokens name it.
+    pub(crate) fn canonical_path(&self) -> String {
+        format!("{}/{}", self.checkout.project.canonical_name(), self.path)
+    }
+
     /// Whether it runs although the build was cancelled.
     pub(crate) fn tidies_up(&self) -> bool {
         self.cleanup || self.phase == Phase::Cleanup

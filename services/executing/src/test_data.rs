@@ -65,6 +65,7 @@ pub(crate) fn spec() -> BuildSpec {
             trusted: false,
             nesting_level: 0,
             secrets: SecretVars::default(),
+            tokens: Default::default(),
             roles: Vec::new(),
             cleanup: false,
         }],

@@ -41,6 +41,14 @@ pub enum WorkspaceError {
         /// What is wrong with it, and the cure.
         reason: String,
     },
+    /// A token could not be issued: another attempt may bring it.
+    #[error("the token of secret {secret:?} could not be issued: {reason}")]
+    Token {
+        /// The secret.
+        secret: String,
+        /// Why.
+        reason: String,
+    },
     /// The build was aborted in the meantime.
     #[error("preparing the workspace was aborted")]
     Aborted,
@@ -80,4 +88,14 @@ pub trait Workspace: Send + Sync + 'static {
     /// What a YAML file with variables holds in this state of a repository; `None`: there is no such file. Called on a
     /// blocking thread.
     fn variables(&self, checkout: &Checkout, path: &str) -> Result<Option<BTreeMap<String, Value>>, WorkspaceError>;
+
+    /// A signed token for a playbook that is about to run: `secret` says what is in it, `playbook` is the canonical name of
+    /// its project with its path there. Called on a blocking thread.
+    ///
+    /// # Errors
+    /// Why there is none; where nobody issues tokens, that.
+    fn token(&self, secret: &str, playbook: &str) -> Result<String, WorkspaceError> {
+        let reason = format!("nobody here issues tokens, such as {playbook} is to be given");
+        Err(WorkspaceError::Token { secret: secret.to_owned(), reason })
+    }
 }

@@ -33,6 +33,7 @@ pub mod ansible;
 pub mod audit;
 pub mod backup;
 pub mod job_logs;
+pub mod keys;
 pub mod operators;
 pub mod processes;
 pub mod repartition;
@@ -121,7 +122,7 @@ pub enum Command {
     Encrypt(EncryptArgs),
     /// The key pairs of projects, which secrets are encrypted for, and SSH keys of projects and tenants
     #[command(subcommand, arg_required_else_help = true)]
-    Keys(KeysCommand),
+    Keys(keys::KeysCommand),
     /// Put a change or a ref into a pipeline, past the pipeline's requirements
     Enqueue(operators::EnqueueArgs),
     /// Take a change or a ref out of a pipeline
@@ -152,19 +153,6 @@ pub enum Command {
     Ansible(ansible::AnsibleCommand),
     /// Say what this host can do for gatelog, with a cure for each lack
     Doctor(DoctorArgs),
-}
-
-/// What can be done with the key pairs of projects and tenants.
-#[derive(Debug, Subcommand)]
-pub enum KeysCommand {
-    /// Take over a project's key that was made elsewhere, such as by Zuul
-    Import(KeysImportArgs),
-    /// Print the public half of a project's key; it is made if there is none
-    Show(KeysShowArgs),
-    /// Take over a tenant's SSH key that was made elsewhere, such as by Zuul
-    ImportTenant(KeysImportTenantArgs),
-    /// Print the public half of a tenant's SSH key; it is made if there is none
-    ShowTenant(KeysShowTenantArgs),
 }
 
 /// What can be done with the log.
@@ -576,76 +564,6 @@ pub struct EncryptArgs {
     pub field_name: String,
 }
 
-/// `keys import`
-#[derive(Clone, Debug, Args)]
-#[command(after_help = concat_examples!(
-    "  gatelog keys import --dir /srv/ci gerrit org/app app.pem",
-    "  gatelog keys import --dir /srv/ci --ssh gerrit org/app app-ssh.pem",
-    "  openssl pkey -in exported.pem -out app.pem      takes the password of Zuul's keystore away first"
-))]
-pub struct KeysImportArgs {
-    /// The project's connection
-    #[arg(value_name = "CONNECTION")]
-    pub connection: String,
-    /// The project's name on that connection
-    #[arg(value_name = "PROJECT")]
-    pub project: String,
-    /// An RSA private key in PEM (PKCS#8 or PKCS#1), without a password
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
-    /// In place of the key there is: what was encrypted for that cannot be deciphered any more
-    #[arg(long)]
-    pub replace: bool,
-    /// The project's SSH key, rather than the one for secrets
-    #[arg(long)]
-    pub ssh: bool,
-    /// Why, for the history: the tenants that have the project are configured anew with the key
-    #[arg(long, value_name = "TEXT", conflicts_with = "ssh")]
-    pub reason: Option<String>,
-}
-
-/// `keys show`
-#[derive(Clone, Debug, Args)]
-#[command(after_help = concat_examples!(
-    "  gatelog keys show --dir /srv/ci gerrit org/app > app.pub",
-    "  gatelog keys show --dir /srv/ci --ssh gerrit org/app >> ~/.ssh/authorized_keys"
-))]
-pub struct KeysShowArgs {
-    /// The project's connection
-    #[arg(value_name = "CONNECTION")]
-    pub connection: String,
-    /// The project's name on that connection
-    #[arg(value_name = "PROJECT")]
-    pub project: String,
-    /// The project's SSH key, as a line of authorized_keys, rather than the one for secrets
-    #[arg(long)]
-    pub ssh: bool,
-}
-
-/// `keys import-tenant`
-#[derive(Clone, Debug, Args)]
-#[command(after_help = concat_examples!("  gatelog keys import-tenant --dir /srv/ci demo demo-ssh.pem"))]
-pub struct KeysImportTenantArgs {
-    /// The tenant
-    #[arg(value_name = "TENANT")]
-    pub tenant: String,
-    /// An RSA private key in PEM (PKCS#8 or PKCS#1), without a password
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
-    /// In place of the key there is: who let that in does not let this one in
-    #[arg(long)]
-    pub replace: bool,
-}
-
-/// `keys show-tenant`
-#[derive(Clone, Debug, Args)]
-#[command(after_help = concat_examples!("  gatelog keys show-tenant --dir /srv/ci demo >> ~/.ssh/authorized_keys"))]
-pub struct KeysShowTenantArgs {
-    /// The tenant
-    #[arg(value_name = "TENANT")]
-    pub tenant: String,
-}
-
 /// `doctor`
 #[derive(Clone, Debug, Args)]
 #[command(after_help = concat_examples!(
@@ -761,8 +679,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Check(args) => commands::check::run(args),
         Command::Freeze(args) => commands::freeze::run(args),
         Command::Encrypt(args) => commands::encrypt::run(&cli.site, args),
-        Command::Keys(KeysCommand::Import(args)) => commands::keys::import(&cli.site, args),
-        Command::Keys(KeysCommand::Show(args)) => commands::keys::show(&cli.site, args),
+        Command::Keys(command) => commands::keys::run(&cli.site, command),
         Command::Enqueue(args) => commands::operators::enqueue(&cli.site, args),
         Command::Dequeue(args) => commands::operators::dequeue(&cli.site, args),
         Command::Promote(args) => commands::operators::promote(&cli.site, args),
@@ -774,8 +691,6 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::AutoholdInfo(args) => commands::autohold::info(&cli.site, args),
         Command::AutoholdDelete(args) => commands::autohold::delete(&cli.site, args),
         Command::CreateAuthToken(args) => commands::operators::create_auth_token(&cli.site, args),
-        Command::Keys(KeysCommand::ImportTenant(args)) => commands::keys::import_tenant(&cli.site, args),
-        Command::Keys(KeysCommand::ShowTenant(args)) => commands::keys::show_tenant(&cli.site, args),
         Command::JobLogs(job_logs::JobLogsCommand::Plan(args)) => commands::job_logs::plan(&cli.site, args),
         Command::Ansible(command) => commands::ansible::run(&cli.site, command),
         Command::Doctor(args) => commands::doctor::run(&cli.site, args),

@@ -12,6 +12,7 @@ mod audit;
 mod auth;
 mod executor;
 mod job_logs;
+mod oidc;
 mod scheduler;
 mod stop;
 
@@ -19,6 +20,7 @@ pub use audit::AuditSection;
 pub use auth::{AuthConfig, AuthDriver};
 pub use executor::ExecutorSection;
 pub use job_logs::JobLogsSection;
+pub use oidc::OidcSection;
 pub use scheduler::SchedulerSection;
 pub use stop::{SigtermMethod, StopSection};
 
@@ -58,6 +60,9 @@ pub struct SiteConfig {
     /// The log.
     #[serde(default)]
     pub log: LogSection,
+    /// Tokens of secrets with `oidc`.
+    #[serde(default)]
+    pub oidc: OidcSection,
     /// What goes outside as a proof of the log.
     #[serde(default)]
     pub audit: AuditSection,
@@ -105,7 +110,8 @@ pub struct WebConfig {
     /// The address it listens on. Port 0 takes a free one; `server.json` says which.
     #[serde(default = "default_listen")]
     pub listen: SocketAddr,
-    /// How people reach it, for links in reports; the address it listens on if not set.
+    /// How people reach it, for links in reports; the address it listens on if not set. Tokens of secrets with `oidc` are
+    /// issued under this name, and only where it is set: in processes with the role `web` or `executor`.
     #[serde(default)]
     pub root: Option<String>,
     /// How many pages, programs and waits may follow what happens at once; more are refused. Each takes a file.

@@ -1,10 +1,11 @@
-//! A project's key was imported: the tenants that have the project are configured anew, for whether a secret deciphers
-//! is told with a layout. And something left the site ([`told`]): that goes onto the log.
+//! Keys of projects were imported, rotated or taken away: the tenants that have the projects are configured anew, for
+//! whether a secret deciphers is told with a layout. And something left the site ([`told`]): that goes onto the log.
 //!
 //! Whoever imports a key may have no way to the log: on one machine a running server alone appends. So a note is left
 //! beside the keys, and the process that owns the gate turns it into inputs, now or at its next start. A note is taken
 //! away once its inputs are on the log; one that is read twice gives the same input ids.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use gatelog_effects::connection::{Connections, chain};
 use gatelog_event_log::Log;
-use gatelog_record::draft::gate::ReconfigureAsked;
+use gatelog_record::draft::gate::{ReconfigureAsked, TenantProject};
 use gatelog_record::input::GateInput;
 use gatelog_record::{ActorId, InputId, InputRecord, Stream, Timestamp};
 use gatelog_tables::TableExt;
@@ -29,17 +30,22 @@ const FOLDER: &str = "imported";
 /// How often they are looked for.
 const LOOK: Duration = Duration::from_secs(1);
 /// No note is longer, in bytes.
-const LONGEST: u64 = 16 << 10;
+const LONGEST: u64 = 16 << 20;
+/// How many projects one note may name: with the longest names there is room for them.
+pub const MOST_PROJECTS: usize = 10_000;
 /// So many notes are read in one look.
 const AT_ONCE: usize = 256;
 
-/// A key that was imported.
+/// Keys that were imported, rotated or taken away.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Imported {
     /// The connection.
     pub connection: String,
     /// The project's name on that connection.
     pub project: String,
+    /// Further projects, each behind its connection: a tenant that has several of them is configured once.
+    #[serde(default)]
+    pub more: Vec<(String, String)>,
     /// Who did it.
     pub actor: ActorId,
     /// When.
@@ -152,30 +158,38 @@ impl Renewals {
                     connection = imported.connection,
                     project = imported.project,
                     tenants = frames.len(),
-                    "a project's key was imported: the tenants that have it are configured anew"
+                    more = imported.more.len(),
+                    "keys of projects are others than before: the tenants that have these projects are configured anew"
                 );
                 if !frames.is_empty() {
                     let told = self.log.append_inputs(Stream::Inputs(GATE), frames).wait();
                     told.ok_or("the log is closing")?.map_err(|error| failed(&error))?;
                 }
             }
-            Err(error) => tracing::warn!(note = %note.display(), %error, "what `keys import` left cannot be read"),
+            Err(error) => tracing::warn!(note = %note.display(), %error, "what a `keys` command left cannot be read"),
         }
         std::fs::remove_file(note).map_err(|error| failed(&error))
     }
 
-    /// An input for each tenant that has the project.
+    /// An input for each tenant that has one of the projects.
     fn inputs(&self, note: &str, imported: &Imported) -> Result<Vec<Vec<u8>>, String> {
-        let Imported { connection, project, actor, at, reason } = imported;
-        let Ok(known) = self.connections.get(connection) else { return Ok(Vec::new()) };
-        let canonical = format!("{}/{project}", known.canonical_hostname());
+        let Imported { connection, project, more, actor, at, reason } = imported;
+        let first = (connection.clone(), project.clone());
+        // By connection and canonical name; a connection that this site does not have has no projects here.
+        let changed: BTreeSet<(&str, String)> = std::iter::once(&first)
+            .chain(more)
+            .filter_map(|(connection, project)| {
+                let known = self.connections.get(connection).ok()?;
+                Some((connection.as_str(), format!("{}/{project}", known.canonical_hostname())))
+            })
+            .collect();
         let view = self.gate.projection.view();
         let rows = view.live().gate.tenants.all().map_err(|error| chain(&error))?;
         let mut frames = Vec::new();
         for row in rows {
             let (tenant, row) = row.map_err(|error| chain(&error))?;
-            let has = row.loaded.projects.iter().any(|one| one.connection == *connection && one.project == canonical);
-            if !has {
+            let has = |one: &TenantProject| changed.contains(&(one.connection.as_str(), one.project.clone()));
+            if !row.loaded.projects.iter().any(has) {
                 continue;
             }
             let asked = ReconfigureAsked { tenant: tenant.clone(), reason: reason.clone() };

@@ -39,7 +39,7 @@ pub fn site(
         parts
     };
     let (present, leaving) = (Arc::clone(&process.signer), Arc::clone(&process.signer));
-    let keyring = Arc::clone(&process.keyring);
+    let (keyring, rotate_every) = (Arc::clone(&process.keyring), process.config.oidc.rotate_every());
     let public = move |key: &PublicKey| {
         let text = match key {
             PublicKey::Secrets { connection, project } => {
@@ -48,6 +48,10 @@ pub fn site(
             PublicKey::ProjectSsh { connection, project } => {
                 let owner = SshOwner::Project(KeyOwner::new(connection, project));
                 keyring.ssh_key(&owner).map(|key| key.public_line() + "\n")
+            }
+            PublicKey::Tokens => {
+                let clock = gatelog_effects::tokens::clock(crate::clock::now(), rotate_every);
+                keyring.token_key_set(clock).map(|keys| keys.to_string())
             }
             PublicKey::TenantSsh { tenant } => {
                 keyring.ssh_key(&SshOwner::Tenant(tenant.clone())).map(|key| key.public_line() + "\n")
@@ -68,6 +72,7 @@ pub fn site(
         leaving: Arc::new(move || web::leaving(&leaving)),
         components: Arc::new(move || web::components(&present)),
         keys: Arc::new(public),
+        issuer: process.config.web.root.as_deref().map(gatelog_effects::tokens::issuer),
         authenticators: Arc::new(authenticators),
         what_ifs: Arc::new(SiteWhatIfs {
             site: process.site.clone(),

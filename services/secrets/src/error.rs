@@ -87,6 +87,26 @@ pub enum KeyringError {
         /// What is wrong with it, and the cure.
         why: &'static str,
     },
+    /// There is nothing to copy, rotate or retire.
+    #[error("{owner} has no such key")]
+    Missing {
+        /// Whose.
+        owner: String,
+    },
+    /// There are as many former keys as there may be.
+    #[error("{owner} has {most} former keys, and may have no more: retire one that no secret needs any longer")]
+    Former {
+        /// Whose.
+        owner: String,
+        /// How many there may be.
+        most: u32,
+    },
+    /// A file of keys is none.
+    #[error("these are no keys as Zuul exports them: {why}")]
+    Exchange {
+        /// What is wrong, and where.
+        why: String,
+    },
     /// There is a key already.
     #[error("{owner} has a key already, and others may count on it: replace it only if nobody does")]
     Taken {

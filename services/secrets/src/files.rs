@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::error::KeyringError;
 
 /// No key file is longer, in bytes.
-const LONGEST: u64 = 8 << 10;
+const LONGEST: u64 = 64 << 10;
 
 static TEMPORARY: AtomicU64 = AtomicU64::new(0);
 
@@ -22,6 +22,11 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
+    /// When the file was written, in seconds since 1970.
+    pub(crate) fn written(self) -> i64 {
+        self.changed.0
+    }
+
     fn of(metadata: &fs::Metadata) -> Identity {
         let changed = (metadata.mtime(), metadata.mtime_nsec());
         Identity { device: metadata.dev(), inode: metadata.ino(), changed }
@@ -101,6 +106,17 @@ pub(crate) fn replace(path: &Path, text: &str) -> Result<(), KeyringError> {
     }
     replaced?;
     sync_directory(path)
+}
+
+/// Holds off whoever changes key pairs in this directory, in this process or another, until it is dropped. Locked is the
+/// master key's file, which is there for as long as any key is. `alone`: to change them; otherwise to see that nobody
+/// does, beside others who look.
+pub(crate) fn hold(master: &Path, alone: bool) -> Result<File, KeyringError> {
+    // A file is locked on NFS, too, if it is open for writing (alone) or for reading.
+    let file = OpenOptions::new().read(true).write(alone).open(master).map_err(io("open", master))?;
+    let locked = if alone { file.lock() } else { file.lock_shared() };
+    locked.map_err(io("lock", master))?;
+    Ok(file)
 }
 
 /// A place beside a file for what is to become it. Nothing is there.

@@ -15,6 +15,7 @@ use crate::project_key::ProjectKey;
 use crate::scope::Scope;
 use crate::signing_key::SigningKey;
 use crate::ssh_key::SshKey;
+use crate::token_keys::TokenKeys;
 
 /// The most that is sealed into one record, in bytes.
 pub const MAX_PLAINTEXT: usize = 8 << 20;
@@ -22,6 +23,8 @@ pub const MAX_PLAINTEXT: usize = 8 << 20;
 /// How many keys are kept in memory; more are read again when they are needed.
 pub(crate) const KEPT: usize = 1024;
 
+/// The file of the master key.
+const MASTER: &str = "master.key";
 const MASTER_HEAD: &str = "gatelog master key 1";
 const SCOPE_HEAD: &str = "gatelog key 1";
 
@@ -49,6 +52,12 @@ struct ScopeKey {
     file: Identity,
 }
 
+/// Holds off others; see [`Keyring::still`].
+#[derive(Debug)]
+pub struct Still {
+    _file: std::fs::File,
+}
+
 /// The keys of a site. Safe to share between threads, and with other processes on the same directory.
 pub struct Keyring {
     dir: PathBuf,
@@ -57,6 +66,9 @@ pub struct Keyring {
     pub(crate) projects: Mutex<BTreeMap<String, Arc<ProjectKey>>>,
     pub(crate) ssh: Mutex<BTreeMap<String, Arc<SshKey>>>,
     pub(crate) signing: Mutex<BTreeMap<String, Arc<SigningKey>>>,
+    pub(crate) tokens: Mutex<Option<Arc<TokenKeys>>>,
+    /// Held while keys of tokens are changed. Not `making`: that is taken by who holds others off already.
+    pub(crate) token_turn: Mutex<()>,
     /// Held while a key pair is made: one at a time, for each takes a processor for seconds.
     pub(crate) making: Mutex<()>,
 }
@@ -75,7 +87,7 @@ impl Keyring {
     pub fn open_dir(dir: impl Into<PathBuf>) -> Result<Keyring, KeyringError> {
         let dir = dir.into();
         files::make_directory(&dir)?;
-        let path = dir.join("master.key");
+        let path = dir.join(MASTER);
         if files::identity(&path)?.is_none() {
             let key = Key::random()?;
             files::create(&path, &format!("{MASTER_HEAD}\n{}\n", hex::encode(key.0)))?;
@@ -99,6 +111,8 @@ impl Keyring {
             projects: Mutex::default(),
             ssh: Mutex::default(),
             signing: Mutex::default(),
+            tokens: Mutex::default(),
+            token_turn: Mutex::default(),
             making: Mutex::default(),
         })
     }
@@ -178,6 +192,24 @@ impl Keyring {
     /// Trouble with the file of the key behind it.
     pub fn actor(&self, connection: &str, account: &str) -> Result<ActorId, KeyringError> {
         Ok(ActorId::of_account(&self.key_for(ACTORS)?.key.0, connection, account))
+    }
+
+    /// Nobody replaces, rotates, retires or deletes key pairs while this is held, in whatever process: a copy of the
+    /// directory that is made meanwhile has each key pair, the former ones included, as of one moment. New ones are made.
+    ///
+    /// # Errors
+    /// The master key's file cannot be locked.
+    pub fn still(&self) -> Result<Still, KeyringError> {
+        files::hold(&self.dir.join(MASTER), false).map(|file| Still { _file: file })
+    }
+
+    /// Before key pairs are changed: nobody else changes them, or copies them, until this is dropped.
+    pub(crate) fn changing(&self) -> Result<Still, KeyringError> {
+        files::hold(&self.dir.join(MASTER), true).map(|file| Still { _file: file })
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     fn kept(&self) -> MutexGuard<'_, BTreeMap<String, ScopeKey>> {

@@ -23,6 +23,17 @@ pub(crate) trait Pair: Sized {
     fn kept(keyring: &Keyring) -> &Mutex<BTreeMap<String, Arc<Self>>>;
 }
 
+/// What became of a key pair that was made elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TakenOver {
+    /// There was none before.
+    New,
+    /// It is the one that was there.
+    There,
+    /// It is in the place of another one.
+    Replaced,
+}
+
 /// Key pairs of projects, for secrets.
 impl Keyring {
     /// A project's key pair, made if there is none: that takes a processor for seconds, so call it where that harms
@@ -55,6 +66,16 @@ impl Keyring {
         replace: bool,
     ) -> Result<Arc<ProjectKey>, KeyringError> {
         self.import_pair(&owner.name()?, &owner.to_string(), pem, replace)
+    }
+
+    /// The same, for who wants to know what came of it.
+    ///
+    /// # Errors
+    /// As with [`Keyring::import_project_key`].
+    pub fn take_project_key(&self, owner: &KeyOwner, pem: &str, replace: bool) -> Result<TakenOver, KeyringError> {
+        let private = project_key::read_pem(pem)?;
+        let _still = self.changing()?;
+        Ok(self.put_pair::<ProjectKey>(&owner.name()?, &owner.to_string(), &private, replace)?.0)
     }
 }
 
@@ -120,7 +141,7 @@ impl Keyring {
         self.known_pair(name)?.ok_or(KeyringError::KeyFile { path, what: "it vanished as soon as it was made" })
     }
 
-    fn known_pair<P: Pair>(&self, name: &str) -> Result<Option<Arc<P>>, KeyringError> {
+    pub(crate) fn known_pair<P: Pair>(&self, name: &str) -> Result<Option<Arc<P>>, KeyringError> {
         let path = self.path(name);
         let mut kept = P::kept(self).lock().unwrap_or_else(PoisonError::into_inner);
         // The file decides: another process may have put another key there.
@@ -146,6 +167,19 @@ impl Keyring {
 
     fn import_pair<P: Pair>(&self, name: &str, owner: &str, pem: &str, replace: bool) -> Result<Arc<P>, KeyringError> {
         let private = project_key::read_pem(pem)?;
+        let _still = self.changing()?;
+        let (_, key) = self.put_pair(name, owner, &private, replace)?;
+        Ok(key)
+    }
+
+    /// Puts a pair in its place. Whoever calls this holds [`Keyring::changing`].
+    pub(crate) fn put_pair<P: Pair>(
+        &self,
+        name: &str,
+        owner: &str,
+        private: &RsaPrivateKey,
+        replace: bool,
+    ) -> Result<(TakenOver, Arc<P>), KeyringError> {
         let taken = || KeyringError::Taken { owner: owner.to_owned() };
         let _turn = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         let known: Option<Arc<P>> = match self.known_pair(name) {
@@ -153,18 +187,19 @@ impl Keyring {
             Err(KeyringError::KeyFile { .. }) if replace => None,
             known => known?,
         };
-        if let Some(known) = known.filter(|known| *known.private() == private) {
-            return Ok(known);
+        if let Some(known) = known.filter(|known| known.private() == private) {
+            return Ok((TakenOver::There, known));
         }
         let path = self.path(name);
-        let text = self.seal_file(P::HEAD, name, &project_key::der(&private)?)?;
-        match (files::identity(&path)?, replace) {
+        let text = self.seal_file(P::HEAD, name, &project_key::der(private)?)?;
+        let done = match (files::identity(&path)?, replace) {
             (Some(_), false) => return Err(taken()),
-            (Some(_), true) => files::replace(&path, &text)?,
-            (None, _) => files::create(&path, &text)?,
-        }
+            (Some(_), true) => files::replace(&path, &text).map(|()| TakenOver::Replaced)?,
+            (None, _) => files::create(&path, &text).map(|()| TakenOver::New)?,
+        };
         // Another process may have made one in between.
-        self.known_pair(name)?.filter(|key: &Arc<P>| *key.private() == private).ok_or_else(taken)
+        let key = self.known_pair(name)?.filter(|key: &Arc<P>| key.private() == private).ok_or_else(taken)?;
+        Ok((done, key))
     }
 }
 

@@ -12,6 +12,7 @@ use rsa::pkcs8::{DecodePrivateKey, EncodePrivateKey, EncodePublicKey, LineEnding
 use rsa::rand_core::SeedableRng;
 use rsa::traits::PublicKeyParts;
 use rsa::{RsaPrivateKey, RsaPublicKey};
+use sha2::{Digest, Sha256};
 
 use crate::cipher::{Plaintext, random};
 use crate::error::KeyringError;
@@ -24,7 +25,7 @@ pub(crate) const BITS: usize = 4096;
 /// The smallest key that is taken over from elsewhere, in bits.
 const SMALLEST: usize = 2048;
 /// The longest PEM text that is looked at, in bytes.
-const LONGEST_PEM: usize = 64 << 10;
+pub(crate) const LONGEST_PEM: usize = 64 << 10;
 
 /// Whose key pair.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,6 +91,12 @@ impl ProjectKey {
     pub fn bits(&self) -> usize {
         bits(&self.private)
     }
+
+    /// What tells the key from others: the beginning of the SHA-256 of its public half (SubjectPublicKeyInfo in DER), as
+    /// 16 hex digits.
+    pub fn fingerprint(&self) -> String {
+        fingerprint(&self.private.to_public_key())
+    }
 }
 
 impl Pair for ProjectKey {
@@ -111,6 +118,12 @@ impl Pair for ProjectKey {
     fn kept(keyring: &Keyring) -> &Mutex<BTreeMap<String, Arc<ProjectKey>>> {
         &keyring.projects
     }
+}
+
+/// See [`ProjectKey::fingerprint`]; empty for what has no such form, which no key that was read is.
+pub(crate) fn fingerprint(public: &RsaPublicKey) -> String {
+    let der = public.to_public_key_der().map(|der| der.as_bytes().to_vec()).unwrap_or_default();
+    hex::encode(Sha256::digest(der).get(..8).unwrap_or_default())
 }
 
 pub(crate) fn bits(key: &impl PublicKeyParts) -> usize {
@@ -147,8 +160,8 @@ pub(crate) fn read_pem(pem: &str) -> Result<RsaPrivateKey, KeyringError> {
     }
     if pem.contains("ENCRYPTED") {
         return Err(refused(
-            "it is under a password: take that away first with `openssl pkey -in FILE -out NEW` (Zuul's own exports are \
-             under the password of its keystore)",
+            "it is under a password: take that away first with `openssl pkey -in FILE -out NEW` (a whole export of \
+             Zuul's keys is taken over with its password by `gatelog keys import-all`)",
         ));
     }
     if pem.contains("OPENSSH PRIVATE KEY") {
@@ -158,6 +171,12 @@ pub(crate) fn read_pem(pem: &str) -> Result<RsaPrivateKey, KeyringError> {
         .ok()
         .or_else(|| RsaPrivateKey::from_pkcs1_pem(pem).ok())
         .ok_or(refused("it is no RSA private key in PEM (PKCS#8 or PKCS#1)"))?;
+    fit(private)
+}
+
+/// A key that was made elsewhere, if its numbers belong together and its size is one that is taken over.
+pub(crate) fn fit(private: RsaPrivateKey) -> Result<RsaPrivateKey, KeyringError> {
+    let refused = |why: &'static str| KeyringError::Import { why };
     if private.validate().is_err() {
         return Err(refused("its numbers do not belong together"));
     }

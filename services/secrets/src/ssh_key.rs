@@ -17,7 +17,7 @@ use crate::error::KeyringError;
 use crate::files::Identity;
 use crate::keyring::Keyring;
 use crate::pairs::Pair;
-use crate::project_key::{KeyOwner, bits};
+use crate::project_key::{KeyOwner, bits, fingerprint};
 
 /// The size of SSH keys that are made here, in bits.
 pub(crate) const SSH_BITS: usize = 2048;
@@ -60,7 +60,7 @@ impl fmt::Display for SshOwner {
 
 /// An SSH key pair. The private half is never printed, and wiped when it is dropped.
 pub struct SshKey {
-    private: RsaPrivateKey,
+    pub(crate) private: RsaPrivateKey,
     file: Identity,
 }
 
@@ -98,6 +98,11 @@ impl SshKey {
         number(&mut blob, &self.private.e_bytes());
         number(&mut blob, &self.private.n_bytes());
         format!("ssh-rsa {}", STANDARD.encode(blob))
+    }
+
+    /// What tells the key from others; see [`crate::ProjectKey::fingerprint`].
+    pub fn fingerprint(&self) -> String {
+        fingerprint(&self.private.to_public_key())
     }
 
     /// The size of the key in bits.

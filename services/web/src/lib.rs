@@ -57,6 +57,7 @@ mod shape;
 pub mod site;
 mod status;
 mod stream;
+mod tokens;
 pub mod what_if;
 
 pub use console::finger::serve as serve_finger;

@@ -28,7 +28,7 @@ use crate::site::Site;
 use crate::status::Pieces;
 use crate::{
     builds, buildsets, capacity, configuration, console, followed, health, job_logs, keys, newest, operators, page,
-    status, stream, what_if,
+    status, stream, tokens, what_if,
 };
 
 /// The longest path and query, in bytes.
@@ -116,8 +116,8 @@ pub fn read_paths() -> Vec<ReadPath> {
 
 /// Every path, those that everybody may not read behind a guard.
 fn all(guard: impl FnOnce(Router<Arc<App>>) -> Router<Arc<App>>) -> Paths {
-    // Those of operators see for themselves who asks.
-    reads().merge(page::routes()).guarded(guard).merge(operators::routes())
+    // Those of operators see for themselves who asks, and what verifies tokens is for everybody.
+    reads().merge(page::routes()).guarded(guard).merge(operators::routes()).merge(tokens::routes())
 }
 
 fn reads() -> Paths {

@@ -43,8 +43,10 @@ pub struct Site {
     pub leaving: Arc<dyn Leaving>,
     /// Who is there.
     pub components: Arc<dyn Components>,
-    /// What people encrypt secrets with and let in by SSH.
+    /// What people encrypt secrets with and let in by SSH, and what tokens are verified with.
     pub keys: Arc<dyn PublicKeys>,
+    /// The name the site issues tokens under; `None`: nobody has said, and it issues none.
+    pub issuer: Option<String>,
     /// Who can say who somebody is.
     pub authenticators: Arc<Authenticators>,
     /// Where requests of operators go.
@@ -166,6 +168,8 @@ pub enum PublicKey {
         /// The project.
         project: String,
     },
+    /// What tokens of secrets are verified with: a JSON Web Key Set.
+    Tokens,
     /// The SSH key of a tenant: a line of `authorized_keys`.
     TenantSsh {
         /// The tenant.

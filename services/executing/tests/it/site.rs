@@ -154,6 +154,7 @@ pub fn spec(number: u8, config: &str, app: &str, playbooks: &[(Phase, &str, u32)
         trusted: true,
         nesting_level: *level,
         secrets: SecretVars::default(),
+        tokens: Default::default(),
         roles: Vec::new(),
         cleanup: false,
     };

@@ -11,6 +11,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use gatelog_effects::connection::chain;
 use gatelog_event_log::Log;
 use gatelog_log_embedded::{EmbeddedLog, ReaderOptions};
 use gatelog_record::SiteId;
@@ -85,9 +86,12 @@ pub fn run(site: &SiteArgs, args: &BackupArgs) -> Result<ExitCode, Failure> {
         log(&paths.log(), &to.join("log"), &mut done).map_err(copying)?;
     }
     done.tree(&paths.blobs(), &blobs, Again::Never).map_err(copying)?;
+    // A key and the one it took the place of are copied as of one moment: nobody rotates keys meanwhile.
+    let still = keyring(&site)?.still().map_err(|error| Failure::new(Code::No, chain(&error)))?;
     done.tree(&paths.keys(), &keys, Again::Always).map_err(copying)?;
     // A key that was forgotten is forgotten here, too.
     done.prune(&paths.keys(), &keys).map_err(copying)?;
+    drop(still);
     done.tree(&site.dir().join("logs"), &to.join("logs"), Again::UnlessAsLong).map_err(copying)?;
     sync(&to).map_err(copying)?;
 

@@ -22,6 +22,7 @@ use super::{CAPACITY, Process};
 use crate::presence::{MUTE_AFTER, SIGN_EVERY, Signer};
 use crate::server::{StartError, draw, part};
 use gatelog_effects::sources::WorkerLeases;
+use gatelog_effects::tokens::{TokenSettings, issuer};
 
 /// How long an announcement may take before it is left for the next round.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -120,6 +121,10 @@ pub fn start(
         stop: Arc::clone(&process.stop),
         now: crate::clock::now,
         labels: section.labels.clone(),
+        tokens: TokenSettings {
+            issuer: process.config.web.root.as_deref().map(issuer),
+            rotate_every: process.config.oidc.rotate_every(),
+        },
     };
     let leases: Arc<dyn LeaseSource> = Arc::new(WorkerLeases {
         capacity: process.capacity.projection.clone(),

@@ -2,6 +2,7 @@
 
 mod moments;
 mod newest;
+mod tokens;
 mod what_if;
 
 use std::collections::BTreeSet;

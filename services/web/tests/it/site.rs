@@ -442,8 +442,10 @@ impl Served {
             keys: Arc::new(|key: &PublicKey| match key {
                 PublicKey::Secrets { connection, project } => Ok(format!("the key of {project} on {connection}\n")),
                 PublicKey::ProjectSsh { connection, project } => Ok(format!("ssh-rsa {project} on {connection}\n")),
+                PublicKey::Tokens => Ok("{\"keys\":[{\"kid\":\"RS256-7\"}]}".to_owned()),
                 PublicKey::TenantSsh { tenant } => Ok(format!("ssh-rsa {tenant}\n")),
             }),
+            issuer: Some("https://ci.example.org".into()),
             authenticators: Arc::new(authenticators),
             operators: Arc::new(NoOperators),
             what_ifs: Arc::new(WhatIfsOfTheStory),

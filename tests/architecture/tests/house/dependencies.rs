@@ -109,6 +109,8 @@ const ONE_PLACE: &[(&str, &[&str])] = &[
     ("object_store", &["services/log-files", "tests/features"]),
     ("axum", &["services/web", "services/gatelog"]),
     ("chacha20poly1305", &["services/secrets"]),
+    ("aes", &["services/secrets"]),
+    ("cbc", &["services/secrets"]),
     ("rsa", &["services/secrets"]),
     ("jsonwebtoken", &["services/secrets", "services/web"]),
     ("sha1", &["services/secrets"]),

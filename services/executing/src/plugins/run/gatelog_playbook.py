@@ -20,6 +20,7 @@ import fcntl
 import gc
 import hashlib
 import importlib
+import importlib.util
 import json
 import os
 import pickle
@@ -75,6 +76,8 @@ PLUGINS = {
     "test": "core files mathstuff uri",
     "vars": "host_group_vars",
 }
+# gatelog's own that each run loads.
+OWN_PLUGINS = {"callback": "gatelog_stream", "connection": "local", "vars": "gatelog_secrets"}
 
 
 # -- the kernel ----------------------------------------------------------------------------------
@@ -195,11 +198,12 @@ class Stash:
     """Plugins that are loaded already, by name and file.
 
     Ansible loads a plugin from a file under a name that says nothing of the file: a role may have a plugin of the same
-    name. So those that the server has loaded are no modules until Ansible asks for exactly their file.
+    name. So those that the server has loaded are no modules until Ansible asks for exactly their file. The same holds for
+    what their documentation says of their options.
     """
 
     def __init__(self):
-        self.modules = {}
+        self.modules, self.options = {}, {}
 
     def load(self):
         known = set(sys.modules)
@@ -211,6 +215,9 @@ class Stash:
             # Packages stay: they are the places where plugins are.
             if name.startswith("ansible.plugins.") and place and not place.endswith("__init__.py"):
                 self.modules[name, place] = sys.modules.pop(name)
+        for kind, names in OWN_PLUGINS.items():
+            for name in names.split():
+                self.load_own(kind, name)
 
     def attempt(self, name):
         try:
@@ -219,17 +226,42 @@ class Stash:
             # Another version of Ansible has no such plugin. A run that needs it says what is wrong.
             sys.modules.pop(name, None)
 
-    def install(self, loader):
-        stash, original = self.modules, loader._load_module_source
+    def load_own(self, kind, name):
+        """One of gatelog's own, as Ansible would load it."""
+        place = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), kind, name + ".py")
+        full = "ansible.plugins.%s.%s" % (kind, name)
+        spec = importlib.util.spec_from_file_location(full, place)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        self.modules[full, place] = module
+
+    def learn_options(self, loaders):
+        """What the documentation of each plugin says of its options."""
+        for (full, place), module in self.modules.items():
+            _, _, kind, name = full.split(".")
+            loader = getattr(loaders, kind + "_loader", None)
+            if loader is None:
+                continue
+            # Another's of the same name would be taken for its own.
+            definitions = loaders.C.config._plugins.setdefault(kind, {})
+            definitions.pop(name, None)
+            loader._load_config_defs(name, module, place)
+            self.options[full, place] = kind, name, definitions.pop(name, None)
+
+    def install(self, loaders):
+        stash, options, constants = self.modules, self.options, loaders.C
+        original = loaders.PluginLoader._load_module_source
 
         def load_module_source(self, name, path):
             full = name if name.startswith("ansible_collections.") else "%s.%s" % (self.package, name)
-            known = stash.get((full, os.fsdecode(path)))
-            if known is not None:
-                sys.modules.setdefault(full, known)
+            key = full, os.fsdecode(path)
+            if key in stash and sys.modules.setdefault(full, stash[key]) is stash[key] and key in options:
+                kind, name_of_options, found = options[key]
+                if found is not None:
+                    constants.config._plugins.setdefault(kind, {}).setdefault(name_of_options, found)
             return original(self, name, path)
 
-        loader._load_module_source = load_module_source
+        loaders.PluginLoader._load_module_source = load_module_source
 
 
 class Remembered:
@@ -343,11 +375,11 @@ def preload():
             importlib.import_module(name)
         except ImportError:
             pass
+    import ansible.plugins.loader as loaders
     stash = Stash()
     stash.load()
-    from ansible.plugins.loader import PluginLoader
-    stash.install(PluginLoader)
-    for save_time in (remember_settings, remember_imports):
+    stash.install(loaders)
+    for save_time in (lambda: stash.learn_options(loaders), remember_settings, remember_imports):
         try:
             save_time()
         except Exception:

@@ -8,17 +8,40 @@ use gatelog_record::draft::gate::AccessTold;
 use gatelog_rules_config::parse_tenant_file;
 use gatelog_secrets::{KeyOwner, Keyring, KeyringError, SshOwner};
 
+mod life;
+mod many;
+
 use super::audit::tell;
 use super::encrypt::read;
 use super::failure::{Code, Failure};
 use super::output::Output;
 use super::site::Site;
 use crate::audit::told::own_actor;
-use crate::cli::{KeysImportArgs, KeysImportTenantArgs, KeysShowArgs, KeysShowTenantArgs, SiteArgs};
+use crate::cli::SiteArgs;
+use crate::cli::keys::{KeysCommand, KeysImportArgs, KeysImportTenantArgs, KeysShowArgs, KeysShowTenantArgs};
 use crate::renewals::{self, Imported};
 
+/// `keys …`
+pub fn run(site: &SiteArgs, command: &KeysCommand) -> Result<ExitCode, Failure> {
+    match command {
+        KeysCommand::Import(args) => import(site, args),
+        KeysCommand::Show(args) => show(site, args),
+        KeysCommand::ImportAll(args) => many::import_all(site, args),
+        KeysCommand::ImportDir(args) => many::import_dir(site, args),
+        KeysCommand::Export(args) => many::export(site, args),
+        KeysCommand::List(args) => life::list(site, args),
+        KeysCommand::Rotate(args) => life::rotate(site, args),
+        KeysCommand::Retire(args) => life::retire(site, args),
+        KeysCommand::Copy(args) => life::copy(site, args),
+        KeysCommand::Delete(args) => life::delete(site, args),
+        KeysCommand::ReplaceTokenKeys(_) => life::replace_token_keys(site),
+        KeysCommand::ImportTenant(args) => import_tenant(site, args),
+        KeysCommand::ShowTenant(args) => show_tenant(site, args),
+    }
+}
+
 /// Takes a project's key over.
-pub fn import(site: &SiteArgs, args: &KeysImportArgs) -> Result<ExitCode, Failure> {
+fn import(site: &SiteArgs, args: &KeysImportArgs) -> Result<ExitCode, Failure> {
     let site = site.directory("keys import")?;
     know_connection(&site, &args.connection)?;
     let keyring = open(&site)?;
@@ -28,18 +51,13 @@ pub fn import(site: &SiteArgs, args: &KeysImportArgs) -> Result<ExitCode, Failur
         return import_ssh(&keyring, &SshOwner::Project(owner), &pem, &args.file, args.replace);
     }
     let key = keyring.import_project_key(&owner, &pem, args.replace).map_err(|error| failure(&error))?;
-    ask_for_layouts(&site, &keyring, args).map_err(|message| {
-        Failure::new(
-            Code::No,
-            format!("{owner} has the key, but what tells the server of it cannot be left: {message}"),
-        )
-        .hint("run the same command again: it changes nothing about the key")
-    })?;
+    let usual = format!("the key of {} on {} was imported", args.project, args.connection);
+    renew(&site, &keyring, std::slice::from_ref(&owner), args.reason.as_deref().unwrap_or(&usual))?;
     print(&format!("{owner} has the key of {} bits from {}", key.bits(), args.file.display()))
 }
 
 /// Prints the public half of a project's key.
-pub fn show(site: &SiteArgs, args: &KeysShowArgs) -> Result<ExitCode, Failure> {
+fn show(site: &SiteArgs, args: &KeysShowArgs) -> Result<ExitCode, Failure> {
     let site = site.directory("keys show")?;
     know_connection(&site, &args.connection)?;
     let keyring = open(&site)?;
@@ -61,7 +79,7 @@ fn shown(site: &Site, keyring: &Keyring, owner: &str) -> Result<(), Failure> {
 }
 
 /// Takes a tenant's SSH key over.
-pub fn import_tenant(site: &SiteArgs, args: &KeysImportTenantArgs) -> Result<ExitCode, Failure> {
+fn import_tenant(site: &SiteArgs, args: &KeysImportTenantArgs) -> Result<ExitCode, Failure> {
     let site = site.directory("keys import-tenant")?;
     know_tenant(&site, &args.tenant)?;
     let keyring = open(&site)?;
@@ -70,7 +88,7 @@ pub fn import_tenant(site: &SiteArgs, args: &KeysImportTenantArgs) -> Result<Exi
 }
 
 /// Prints the public half of a tenant's SSH key.
-pub fn show_tenant(site: &SiteArgs, args: &KeysShowTenantArgs) -> Result<ExitCode, Failure> {
+fn show_tenant(site: &SiteArgs, args: &KeysShowTenantArgs) -> Result<ExitCode, Failure> {
     let site = site.directory("keys show-tenant")?;
     know_tenant(&site, &args.tenant)?;
     let keyring = open(&site)?;
@@ -91,14 +109,29 @@ fn print(text: &str) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether secrets decipher is said with a layout: the tenants that have the project get new ones.
-fn ask_for_layouts(site: &Site, keyring: &Keyring, args: &KeysImportArgs) -> Result<(), String> {
-    let (connection, project) = (args.connection.clone(), args.project.clone());
-    let actor = own_actor(keyring)?;
-    let usual = || format!("the key of {project} on {connection} was imported");
-    let reason = args.reason.clone().unwrap_or_else(usual);
-    let keys = site.keys().map_err(|failure| failure.primary)?;
-    renewals::leave(&keys, &Imported { connection, project, actor, at: crate::clock::now(), reason })
+/// Whether secrets decipher is said with a layout: the tenants that have one of the projects get new ones.
+fn renew(site: &Site, keyring: &Keyring, projects: &[KeyOwner], reason: &str) -> Result<(), Failure> {
+    let left = || -> Result<(), String> {
+        let (actor, keys) = (own_actor(keyring)?, site.keys().map_err(|failure| failure.primary)?);
+        for part in projects.chunks(renewals::MOST_PROJECTS) {
+            let Some((KeyOwner { connection, project }, more)) = part.split_first() else { continue };
+            let more = more.iter().map(|owner| (owner.connection.clone(), owner.project.clone())).collect();
+            let (connection, project) = (connection.clone(), project.clone());
+            let (at, reason) = (crate::clock::now(), reason.to_owned());
+            renewals::leave(&keys, &Imported { connection, project, more, actor, at, reason })?;
+        }
+        Ok(())
+    };
+    left().map_err(|message| {
+        Failure::new(
+            Code::No,
+            format!("the keys are as you asked, but what tells the server of it cannot be left: {message}"),
+        )
+        .hint(
+            "see to it that the site's keys directory can be written, then import any key that is there once more: it \
+             changes nothing about the key, and the tenants are configured anew",
+        )
+    })
 }
 
 /// A key for a connection that the site does not have would be of no use to anybody.
@@ -132,7 +165,9 @@ fn failure(error: &KeyringError) -> Failure {
     let failure = Failure::new(
         match error {
             KeyringError::Import { .. } | KeyringError::Owner { .. } | KeyringError::Tenant { .. } => Code::Usage,
-            KeyringError::Taken { .. } => Code::NotAllowed,
+            KeyringError::Taken { .. } | KeyringError::Former { .. } => Code::NotAllowed,
+            KeyringError::Missing { .. } => Code::NotFound,
+            KeyringError::Exchange { .. } => Code::Usage,
             KeyringError::KeyFile { .. } => Code::Integrity,
             _ => Code::No,
         },

@@ -1,0 +1,76 @@
+//! What tokens of jobs (secrets with `oidc`) are verified by: who issues them, and the public halves of the keys. At the
+//! paths of OpenID Connect Discovery and at Zuul's, older ones included; open to everybody, as those who verify tokens
+//! are no users of the site.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::HeaderValue;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde_json::json;
+
+use crate::error::ApiError;
+use crate::paths::Paths;
+use crate::reading::App;
+use crate::site::PublicKey;
+
+/// Why these are not answered as of a moment.
+const OF_NOW: &str = "a token is verified now, by the keys that are there";
+/// How long an answer may be kept. A key that is new is looked for by its name all the same.
+const KEPT: HeaderValue = HeaderValue::from_static("public, max-age=300");
+
+/// The paths. A tenant in one of them changes nothing: keys and issuer are those of the site.
+pub(crate) fn routes() -> Paths {
+    let mut paths = Paths::default();
+    for path in [
+        "/.well-known/openid-configuration",
+        "/oidc/.well-known/openid-configuration",
+        "/oidc/tenant/{tenant}/.well-known/openid-configuration",
+    ] {
+        paths = paths.read_now(path, OF_NOW, get(configuration));
+    }
+    for path in [
+        "/oidc/jwks",
+        "/oidc/tenant/{tenant}/jwks",
+        "/oidc/.well-known/jwks",
+        "/.well-known/jwks",
+        "/oidc/{tenant}/jwks",
+        "/oidc/{tenant}/.well-known/jwks",
+    ] {
+        paths = paths.read_now(path, OF_NOW, get(keys));
+    }
+    paths
+}
+
+/// Who issues tokens.
+async fn configuration(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    let Some(issuer) = &app.site.issuer else {
+        // Zuul answers with an empty name, by which nobody finds anything.
+        let message = "this site issues no tokens: `root` under [web] in gatelog.toml does not say how it is reached";
+        return Err(ApiError::NotFound(message.to_owned()));
+    };
+    let mut response = Json(json!({
+        "issuer": issuer,
+        "jwks_uri": format!("{issuer}/oidc/jwks"),
+        "claims_supported": ["aud", "iat", "iss", "name", "sub", "custom"],
+        "response_types_supported": ["id_token"],
+        "id_token_signing_alg_values_supported": ["RS256"],
+        "subject_types_supported": ["public"],
+    }))
+    .into_response();
+    response.headers_mut().insert(CACHE_CONTROL, KEPT);
+    Ok(response)
+}
+
+/// The public halves of the keys.
+async fn keys(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    let text = app.blocking(|app: &App| app.site.keys.public(&PublicKey::Tokens).map_err(ApiError::Internal)).await?;
+    let mut response = Response::new(Body::from(text));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+    response.headers_mut().insert(CACHE_CONTROL, KEPT);
+    Ok(response)
+}
