@@ -25,6 +25,7 @@ import json
 import os
 import pickle
 import resource
+import runpy
 import signal
 import socket
 import struct
@@ -176,7 +177,9 @@ def set_up(run):
     held.secrets = run.pop("secrets", None)
     sys.modules["gatelog_held"] = held
     sys.argv = run["arguments"]
-    sys.path[0] = os.path.dirname(sys.argv[0])
+    # In the place of this program's own directory, as if Python had been started with that one.
+    own, place = os.path.dirname(os.path.abspath(__file__)), os.path.dirname(sys.argv[0])
+    sys.path[:] = [place if path == own else path for path in sys.path]
 
 
 def run_here():
@@ -187,8 +190,12 @@ def run_here():
     os.closerange(3, MOST_DESCRIPTORS)
     set_up(run)
     restrict(run)
-    from ansible.cli.playbook import main
-    main(sys.argv)
+    become_ansible_playbook()
+
+
+def become_ansible_playbook():
+    """Runs the program that the command line names, which is a Python script, in this process."""
+    runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 # -- the server ----------------------------------------------------------------------------------
@@ -516,7 +523,6 @@ def serve():
 if __name__ == "__main__":
     if sys.argv[1:] == ["serve"]:
         if serve() is not None:
-            from ansible.cli.playbook import main
-            main(sys.argv)
+            become_ansible_playbook()
     else:
         run_here()

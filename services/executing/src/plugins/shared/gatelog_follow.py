@@ -25,12 +25,16 @@ from gatelog_console import Lines
 LOG_FILE = "/tmp/console-%s.log"
 MODULES = {"command", "ansible.legacy.command", "ansible.builtin.command"}
 ACTIONS = {prefix + name for prefix in ("", "ansible.legacy.", "ansible.builtin.") for name in ("command", "shell")}
-# Zuul: `log_console_port`.
-PORT = int(os.environ.get("GATELOG_CONSOLE_PORT") or 19885)
 # Seconds: between two tries to connect; for a log to appear after its task has ended; for its rest to come.
 PAUSE, GRACE, REST = 0.3, 10, 30
 # A module that died without a word has left no more than what comes within this time.
 SILENCE = 1
+
+
+def console_port():
+    """The port of a node's console. Asked for in each run: this module may have been loaded before. Zuul:
+    `log_console_port`."""
+    return int(os.environ.get("GATELOG_CONSOLE_PORT") or 19885)
 
 
 def install(console):
@@ -114,7 +118,7 @@ def reader_for(console, action, variables):
     if kind == "local":
         return LocalReader.open(console, shown, log_id)
     if kind in ("ssh", "paramiko", "paramiko_ssh"):
-        return RemoteReader(console, shown, log_id, (address(connection), PORT))
+        return RemoteReader(console, shown, log_id, (address(connection), console_port()))
     if kind == "kubectl":
         resource = variables.get("zuul", {}).get("resources", {}).get(str(delegate or name), {})
         port = resource.get("stream_port1")
@@ -231,7 +235,7 @@ class RemoteReader(Reader):
         self.address, self.connected = address, False
 
     def arguments(self):
-        return {"zuul_log_id": self.log_id, "zuul_log_port": PORT}
+        return {"zuul_log_id": self.log_id, "zuul_log_port": console_port()}
 
     def run(self):
         connection = self.connect()
