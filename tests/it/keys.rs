@@ -216,16 +216,17 @@ fn a_key_that_is_imported_late_is_told_of_at_once_also_where_no_server_ran() {
     server.wait_idle();
     server.stop();
 
-    let asked: Vec<String> = site
-        .events("gate.inputs")
-        .iter()
-        .filter(|input| input["kind"] == "gate.in.reconfigure-asked")
-        .map(ToString::to_string)
-        .collect();
+    let asked = reconfigurations_asked(&site);
     assert_eq!(asked.len(), 2, "{asked:?}");
     assert!(asked[0].contains("moved from Zuul") && asked[1].contains("the key of config on forge was imported"));
     let left = std::fs::read_dir(site.path().join("keys/imported")).unwrap().count();
     assert_eq!(left, 0, "what was asked is on the log");
     let (code, _, err) = site.gatelog(&["replay", "verify"]);
     assert_eq!(code, 0, "{err}");
+}
+
+/// The inputs by which tenants were to be configured anew.
+pub fn reconfigurations_asked(site: &Site) -> Vec<String> {
+    let asked = |input: &&serde_json::Value| input["kind"] == "gate.in.reconfigure-asked";
+    site.events("gate.inputs").iter().filter(asked).map(ToString::to_string).collect()
 }

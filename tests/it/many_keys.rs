@@ -221,12 +221,7 @@ fn a_rotated_key_still_deciphers_until_it_is_retired_also_in_a_backup() {
     let left = server.json("/api/tenant/test/config-errors");
     assert_eq!(left.as_array().unwrap().len(), 1, "the other one does: {left}");
     server.stop();
-    let asked: Vec<String> = site
-        .events("gate.inputs")
-        .iter()
-        .filter(|input| input["kind"] == "gate.in.reconfigure-asked")
-        .map(ToString::to_string)
-        .collect();
+    let asked = crate::keys::reconfigurations_asked(&site);
     assert!(asked.iter().any(|input| input.contains("the key of config on forge was rotated")), "{asked:?}");
     assert!(asked.iter().any(|input| input.contains("former keys of config on forge were retired")), "{asked:?}");
     // The backup has both.

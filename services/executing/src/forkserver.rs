@@ -52,7 +52,7 @@ struct Key {
 #[derive(Clone)]
 enum Known {
     Server(Arc<ForkServer>),
-    /// It cannot be had, which was said once.
+    /// There is none to be had, which was said once.
     Nothing,
 }
 
@@ -101,11 +101,19 @@ impl ForkServers {
         }
     }
 
-    /// Does without the server of this Ansible from now on.
+    /// Does without the server of this Ansible from now on: what it forks may not enter sandboxes.
     pub(crate) fn give_up(&self, toolchain: &Toolchain, reason: &str) {
         tracing::warn!(%reason, ansible = %toolchain.version, "no fork server: each playbook starts Ansible itself");
         if let Some(key) = ForkServers::key(toolchain) {
             self.lock().insert(key, Known::Nothing);
+        }
+    }
+
+    /// Lets go of a server that did not fork. What it may still answer belongs to nobody: the next run gets another.
+    pub(crate) fn replace(&self, toolchain: &Toolchain, reason: &str) {
+        tracing::warn!(%reason, ansible = %toolchain.version, "the fork server failed: a playbook starts Ansible itself");
+        if let Some(key) = ForkServers::key(toolchain) {
+            self.lock().remove(&key);
         }
     }
 }

@@ -23,8 +23,8 @@ use crate::json_output::{Cut, JsonOutput, PlaybookJson};
 use crate::outcome::{Breach, FailingTask, PlaybookEnding, PlaybookRun};
 use crate::playbooks::PlaybookInPlace;
 use crate::process::{gate, kill_marked};
-use crate::run::{Parts, Run};
-use crate::running::{Exit, HOLD, Running, Start};
+use crate::run::{Run, text};
+use crate::running::{Exit, HOLD, HOLDER, Running, Start};
 use crate::setup::Ready;
 use crate::spec::{Connection, Phase, SecretExposure};
 use crate::usage::measure;
@@ -285,16 +285,19 @@ impl Build {
             profile.environment.insert("GATELOG_EARLY_FAILURE".into(), "1".into());
         }
         let counted = self.executor.wall == Ok(Wall::User);
-        let run = Run::new(Parts {
-            arguments: &ansible::command(config, toolchain, &self.job_dir, inventory, playbook, course),
-            environment: &profile.environment,
-            directory: &self.job_dir.work(),
+        let run = Run {
+            arguments: ansible::command(config, toolchain, &self.job_dir, inventory, playbook, course)
+                .iter()
+                .map(text)
+                .collect(),
+            environment: profile.environment.iter().map(|(name, value)| (name.clone(), text(value))).collect(),
+            directory: text(self.job_dir.work()),
             sandboxed: self.executor.bwrap.is_some(),
             processes: config.limits.processes.filter(|_| counted).map(kernel_process_limit),
-            filter: None,
             secrets,
-        });
-        let mut words: Vec<OsString> = [SHELL, "-c", HOLD, "gatelog-hold"].map(Into::into).into();
+            holder: None,
+        };
+        let mut words: Vec<OsString> = [SHELL, "-c", HOLD, HOLDER].map(Into::into).into();
         words.extend(ansible::runner(toolchain, plugins));
         let mut command = gate(self.program(), self.numbers().is_some());
         match &self.executor.bwrap {

@@ -1,8 +1,7 @@
 //! One run of `ansible-playbook`, as `plugins/run/gatelog_playbook.py` reads it.
 
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::ffi::OsStr;
 
 use serde::Serialize;
 
@@ -11,58 +10,34 @@ use serde::Serialize;
 #[derive(Clone, Serialize)]
 pub(crate) struct Run {
     /// The command line; the first word is `ansible-playbook` itself.
-    arguments: Vec<String>,
+    pub(crate) arguments: Vec<String>,
     /// The whole environment.
-    environment: BTreeMap<String, String>,
+    pub(crate) environment: BTreeMap<String, String>,
     /// Where it starts.
-    directory: String,
-    /// Whether it runs in a sandbox: then the filter and all that belongs to it holds.
-    sandboxed: bool,
+    pub(crate) directory: String,
+    /// Whether it runs in a sandbox, where it may not gain rights and nobody looks into its memory.
+    pub(crate) sandboxed: bool,
     /// The most processes the kernel allows where it counts them by user namespace.
-    processes: Option<u64>,
-    /// A seccomp filter, in base64.
-    filter: Option<String>,
+    pub(crate) processes: Option<u64>,
     /// The secrets of the playbook, as YAML.
-    secrets: Option<String>,
+    pub(crate) secrets: Option<String>,
     /// A process in the sandbox that the run enters, by this host's numbers. `None`: it is there already.
     #[serde(skip_serializing_if = "Option::is_none")]
-    holder: Option<i32>,
+    pub(crate) holder: Option<i32>,
 }
 
-/// What of a run depends on the executor and the playbook.
-pub(crate) struct Parts<'a> {
-    pub(crate) arguments: &'a [OsString],
-    pub(crate) environment: &'a BTreeMap<String, OsString>,
-    pub(crate) directory: &'a Path,
-    pub(crate) sandboxed: bool,
-    pub(crate) processes: Option<u64>,
-    pub(crate) filter: Option<&'a str>,
-    pub(crate) secrets: Option<String>,
-}
-
-fn text(word: impl AsRef<OsStr>) -> String {
+/// A word as JSON can hold it.
+pub(crate) fn text(word: impl AsRef<OsStr>) -> String {
     word.as_ref().to_string_lossy().into_owned()
 }
 
 impl Run {
-    pub(crate) fn new(parts: Parts) -> Run {
-        Run {
-            arguments: parts.arguments.iter().map(text).collect(),
-            environment: parts.environment.iter().map(|(name, value)| (name.clone(), text(value))).collect(),
-            directory: text(parts.directory),
-            sandboxed: parts.sandboxed,
-            processes: parts.processes,
-            filter: parts.filter.map(str::to_owned),
-            secrets: parts.secrets,
-            holder: None,
-        }
-    }
-
     /// The same, for a process outside that first enters the sandbox of this one.
     pub(crate) fn entering(&self, holder: i32) -> Run {
         Run { holder: Some(holder), ..self.clone() }
     }
 
+    /// As the program reads it.
     pub(crate) fn json(&self) -> Vec<u8> {
         // Text and numbers: it cannot fail.
         serde_json::to_vec(self).unwrap_or_default()

@@ -31,7 +31,7 @@ use crate::toolchain::Toolchain;
 pub(crate) const HOLD: &str = "{ echo gatelog-hold > /proc/$$/comm; } 2>/dev/null; \
     echo ready >&0; read -r word && [ \"$word\" = run ] && exec \"$@\"";
 /// That name.
-const HOLDER: &str = "gatelog-hold";
+pub(crate) const HOLDER: &str = "gatelog-hold";
 /// The longest word of a child of the fork server, in bytes.
 const LONGEST_WORD: u64 = 64 << 10;
 /// How long a sandbox may take until it is there.
@@ -228,8 +228,12 @@ impl Beginning {
         }
         match self.fork(&server, outer.pid, confine) {
             Ok((forked, line, first)) => Ok((outer, Some(forked), Following::Forked { gate: self.gate, line, first })),
-            Err(error) => {
-                executor.fork_servers.give_up(&toolchain, &error.to_string());
+            Err(NotForked::Refused(reason)) => {
+                executor.fork_servers.give_up(&toolchain, &reason);
+                Ok((outer, None, Following::Alone { gate: self.gate, run: self.run }))
+            }
+            Err(NotForked::Failed(error)) => {
+                executor.fork_servers.replace(&toolchain, &error.to_string());
                 Ok((outer, None, Following::Alone { gate: self.gate, run: self.run }))
             }
         }
@@ -254,11 +258,12 @@ impl Beginning {
         server: &ForkServer,
         bwrap: i32,
         confine: &impl Fn(u32) -> io::Result<()>,
-    ) -> io::Result<(Begun, BufReader<UnixStream>, OwnedFd)> {
+    ) -> Result<(Begun, BufReader<UnixStream>, OwnedFd), NotForked> {
         let gone = || io::Error::other("the sandbox's processes are not there");
         let first = children(bwrap).first().copied().ok_or_else(gone)?;
         let holder = children(first).first().copied().ok_or_else(gone)?;
-        let first = pidfd_open(as_pid(first.unsigned_abs()).ok_or_else(gone)?, PidfdFlags::empty())?;
+        let first = as_pid(first.unsigned_abs()).ok_or_else(gone)?;
+        let first = pidfd_open(first, PidfdFlags::empty()).map_err(io::Error::from)?;
         let (mut line, theirs) = UnixStream::pair()?;
         let pid = server.fork(self.output.as_fd(), theirs.as_fd())?;
         drop(theirs);
@@ -268,11 +273,25 @@ impl Beginning {
         confine(pid.unsigned_abs()).map_err(refused)?;
         forkserver::send(&mut line, &self.run.entering(holder))?;
         let mut line = BufReader::new(line);
-        match hear(&mut line)? {
-            Some(Said::Started) => Ok((forked, line, first)),
-            Some(Said::Refused(reason)) => Err(io::Error::other(reason)),
-            _ => Err(io::Error::other("a child of the fork server has ended before its run began")),
+        match hear(&mut line) {
+            Ok(Some(Said::Refused(reason))) => Err(NotForked::Refused(reason)),
+            // Where it was killed meanwhile the run may have begun: it has ended then, and is not begun again.
+            _ => Ok((forked, line, first)),
         }
+    }
+}
+
+/// Why a child of the fork server does not run a playbook, which has not begun.
+enum NotForked {
+    /// The kernel does not let it into the sandbox.
+    Refused(String),
+    /// Something is wrong with the server.
+    Failed(io::Error),
+}
+
+impl From<io::Error> for NotForked {
+    fn from(error: io::Error) -> Self {
+        NotForked::Failed(error)
     }
 }
 

@@ -7,7 +7,7 @@ use gatelog_executing::{BuildResult, ExecutorConfig};
 use gatelog_record::Value;
 use serde_json::Value as Json;
 
-use crate::site::{Site, play};
+use crate::site::{Site, play, until};
 
 /// Code of a job's that says all that could differ between the two ways to run a playbook.
 const PROBE: &str = r#"
@@ -122,4 +122,35 @@ async fn a_playbook_cannot_tell_whether_ansible_was_started_for_it() {
         .map(|name| format!("{name}: alone {:?}, forked {:?}", one.get(name), other.get(name)))
         .collect();
     assert!(differ.is_empty(), "{}", differ.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fork_server_that_is_killed_is_followed_by_another() {
+    let Some(site) = Site::open("a fork server that is killed", |_| {}).await else { return };
+    let app = site.commit("org/app", &[("app.txt", "app")]);
+    let place = site.folder.path().canonicalize().unwrap().display().to_string();
+    let task = "    - debug: {msg: \"way {{ lookup('file', '/proc/self/cmdline').split('\\0')[-2] }}\"}\n";
+    let config = site.commit("config", &[("run.yaml", &play(task))]);
+    let serves = || -> Vec<i32> {
+        let all = std::fs::read_dir("/proc").unwrap().flatten();
+        let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        let line = |pid: &i32| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        pids.filter(|pid| {
+            let line = String::from_utf8_lossy(&line(pid)).into_owned();
+            line.contains(&place) && line.contains("serve")
+        })
+        .collect()
+    };
+    let mut servers = Vec::new();
+    for _ in 0..2 {
+        let (outcome, text) = site.run(site.spec(&config, &app, &[(Phase::Run, "run.yaml", 0)])).await;
+        assert_eq!(outcome.result, BuildResult::Success, "{text}");
+        assert!(text.contains("way serve"), "{text}");
+        let [server] = serves()[..] else { panic!("servers: {:?}", serves()) };
+        servers.push(server);
+        rustix::process::kill_process(rustix::process::Pid::from_raw(server).unwrap(), rustix::process::Signal::KILL)
+            .unwrap();
+        until("the server has ended", || serves().is_empty()).await;
+    }
+    assert_ne!(servers[0], servers[1]);
 }

@@ -81,6 +81,17 @@ pub struct KeysShowArgs {
     pub ssh: bool,
 }
 
+/// How keys of many projects are taken over.
+#[derive(Clone, Debug, Args)]
+pub struct TakingArgs {
+    /// In place of keys there are: what was encrypted for those cannot be deciphered any more
+    #[arg(long)]
+    pub replace: bool,
+    /// Why, for the history: the tenants that have the projects are configured anew with the keys
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+}
+
 /// `keys import-all`
 #[derive(Clone, Debug, Args)]
 #[command(after_help = concat_examples!(
@@ -95,12 +106,9 @@ pub struct KeysImportAllArgs {
     /// A file whose first line is the password of Zuul's keystore; `-`: standard input
     #[arg(long, value_name = "FILE")]
     pub password_file: PathBuf,
-    /// In place of keys there are: what was encrypted for those cannot be deciphered any more
-    #[arg(long)]
-    pub replace: bool,
-    /// Why, for the history: the tenants that have the projects are configured anew with the keys
-    #[arg(long, value_name = "TEXT")]
-    pub reason: Option<String>,
+    /// What becomes of keys there are, and why
+    #[command(flatten)]
+    pub taking: TakingArgs,
 }
 
 /// `keys import-dir`
@@ -113,12 +121,9 @@ pub struct KeysImportDirArgs {
     /// A directory with RSA private keys in PEM (PKCS#8 or PKCS#1), as CONNECTION/PROJECT.pem
     #[arg(value_name = "DIRECTORY")]
     pub directory: PathBuf,
-    /// In place of keys there are: what was encrypted for those cannot be deciphered any more
-    #[arg(long)]
-    pub replace: bool,
-    /// Why, for the history: the tenants that have the projects are configured anew with the keys
-    #[arg(long, value_name = "TEXT")]
-    pub reason: Option<String>,
+    /// What becomes of keys there are, and why
+    #[command(flatten)]
+    pub taking: TakingArgs,
 }
 
 /// `keys export`

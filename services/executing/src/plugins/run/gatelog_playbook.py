@@ -13,7 +13,6 @@ there on all is as in a run of its own. The first child stays outside, waits, an
 
 import ast
 import atexit
-import base64
 import ctypes
 import errno
 import fcntl
@@ -34,14 +33,13 @@ import tempfile
 import traceback
 import types
 
-# Namespaces in the order in which they are entered. The mount namespace is last but one: after it, paths are the
+# Namespaces in the order in which they are entered. The mount namespace is the last of these: after it, paths are the
 # sandbox's. The kind is what setns(2) is told.
 NAMESPACES = (("cgroup", 0x02000000), ("ipc", 0x08000000), ("uts", 0x04000000), ("net", 0x40000000),
               ("pid", 0x20000000), ("mnt", 0x00020000))
 USER_NAMESPACE = 0x10000000
 NS_GET_USERNS = 0xB701
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 15, 22, 24, 38
-SECCOMP_MODE_FILTER = 2
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 15, 24, 38
 CAPABILITY_VERSION_3 = 0x20080522
 KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
 KEYCTL_JOIN_SESSION_KEYRING = 1
@@ -90,8 +88,8 @@ def check(result, doing):
         raise OSError(number, "%s: %s" % (doing, os.strerror(number)))
 
 
-def prctl(option, value=0, more=None):
-    check(libc.prctl(option, ctypes.c_ulong(value), more, 0, 0), "prctl %d" % option)
+def prctl(option, value):
+    check(libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), "prctl %d" % option)
 
 
 def identity(descriptor):
@@ -139,22 +137,11 @@ def leave_session_keyring():
         libc.syscall(ctypes.c_long(number), ctypes.c_long(KEYCTL_JOIN_SESSION_KEYRING), None)
 
 
-def filter_system_calls(program):
-    """Loads a seccomp filter (an array of struct sock_filter)."""
-    buffer = ctypes.create_string_buffer(program, len(program))
-    described = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
-    prctl(PR_SET_NO_NEW_PRIVS, 1)
-    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, described)
-
-
 def restrict(run):
     """What holds for the run and all it starts, beyond namespaces: both ways to run end here."""
     if run.get("sandboxed"):
         leave_session_keyring()
-        if run.get("filter"):
-            filter_system_calls(base64.b64decode(run["filter"]))
-        else:
-            prctl(PR_SET_NO_NEW_PRIVS, 1)
+        prctl(PR_SET_NO_NEW_PRIVS, 1)
         # The memory of this process holds secrets: no other process of the build may look into it. What it starts is
         # not concerned.
         prctl(PR_SET_DUMPABLE, 0)

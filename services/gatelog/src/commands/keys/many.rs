@@ -50,7 +50,12 @@ pub(super) fn import_all(site: &SiteArgs, args: &KeysImportAllArgs) -> Result<Ex
         match place.keys {
             Ok((of, pems)) => {
                 let done = taking.known.refuses(&of).map_or_else(
-                    || taking.keyring.import_place(&of, &pems, &password, args.replace).map_err(|error| told(&error)),
+                    || {
+                        taking
+                            .keyring
+                            .import_place(&of, &pems, &password, args.taking.replace)
+                            .map_err(|error| told(&error))
+                    },
                     Err,
                 );
                 taking.tell(&of.to_string(), Some(&of), done)?;
@@ -58,7 +63,7 @@ pub(super) fn import_all(site: &SiteArgs, args: &KeysImportAllArgs) -> Result<Ex
             Err(why) => taking.tell(&place.name, None, Err(why))?,
         }
     }
-    taking.end(&site, "an export of keys was imported", args.reason.as_deref())
+    taking.end(&site, "an export of keys was imported", args.taking.reason.as_deref())
 }
 
 /// Takes over a directory of keys.
@@ -70,15 +75,17 @@ pub(super) fn import_dir(site: &SiteArgs, args: &KeysImportDirArgs) -> Result<Ex
         let (of, done) = match owner(name) {
             Ok(owner) => {
                 let of = KeyOf::Secrets(owner.clone());
-                let done =
-                    taking.known.refuses(&of).map_or_else(|| take(&taking.keyring, &owner, &file, args.replace), Err);
+                let done = taking
+                    .known
+                    .refuses(&of)
+                    .map_or_else(|| take(&taking.keyring, &owner, &file, args.taking.replace), Err);
                 (Some(of), done)
             }
             Err(why) => (None, Err(why)),
         };
         taking.tell(&name.display().to_string(), of.as_ref(), done)?;
     }
-    taking.end(&site, "a directory of keys was imported", args.reason.as_deref())
+    taking.end(&site, "a directory of keys was imported", args.taking.reason.as_deref())
 }
 
 /// Takes one file over.
