@@ -73,7 +73,7 @@ fn full(directory: &str, megabytes: u32, taken: u32, words: &[&str]) {
     let _ = std::fs::remove_file(&ballast);
     let began = Instant::now();
     let verdict = server.wait_verdict("check", "project", "during");
-    let told = || server.get("/api/tenant/test/builds").map(|answer| answer.body);
+    let told = || server.get("/api/tenant/test/buildsets").map(|answer| answer.body);
     assert_eq!(verdict, "SUCCESS", "{:?} {}", told(), server.log());
     site.push("project", "after", "after", &[("after.txt", "a")]);
     assert_eq!(server.wait_verdict("check", "project", "after"), "SUCCESS", "{}", server.log());
