@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use crate::config::{ExecutorConfig, ExecutorError};
+use crate::config::{ExecutorConfig, ExecutorError, Network};
 use crate::jobdir::{JobDir, make_dir, write};
 use crate::playbooks::PlaybookInPlace;
 use crate::process::MARK;
@@ -223,6 +223,7 @@ pub(crate) fn profile(
     playbook: &PlaybookInPlace,
 ) -> Profile {
     let mut profile = Profile::system(config.limits.tmp_bytes);
+    profile.network = config.network == Network::Host;
     let extra = if playbook.spec.trusted { &config.trusted_paths } else { &config.untrusted_paths };
     let mounts = &mut profile.mounts;
     mounts.extend(toolchain.paths.iter().cloned().map(Mount::ReadOnly));

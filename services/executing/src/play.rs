@@ -20,6 +20,7 @@ use crate::confine::{Confinement, kernel_process_limit};
 use crate::console::{Lines, now};
 use crate::jobdir::clear;
 use crate::json_output::{Cut, JsonOutput, PlaybookJson};
+use crate::kernel;
 use crate::outcome::{Breach, FailingTask, PlaybookEnding, PlaybookRun};
 use crate::playbooks::PlaybookInPlace;
 use crate::process::{gate, kill_marked};
@@ -284,6 +285,7 @@ impl Build {
         if course.is_some_and(|course| ansible::tells_early(playbook, course)) {
             profile.environment.insert("GATELOG_EARLY_FAILURE".into(), "1".into());
         }
+        let sandboxed = self.executor.bwrap.is_some();
         let counted = self.executor.wall == Ok(Wall::User);
         let run = Run {
             arguments: ansible::command(config, toolchain, &self.job_dir, inventory, playbook, course)
@@ -292,9 +294,11 @@ impl Build {
                 .collect(),
             environment: profile.environment.iter().map(|(name, value)| (name.clone(), text(value))).collect(),
             directory: text(self.job_dir.work()),
-            sandboxed: self.executor.bwrap.is_some(),
+            sandboxed,
             processes: config.limits.processes.filter(|_| counted).map(kernel_process_limit),
             secrets,
+            filter: sandboxed.then(|| self.executor.filter.clone()).flatten(),
+            kernel: if sandboxed { kernel::limits(config) } else { Vec::new() },
             holder: None,
         };
         let mut words: Vec<OsString> = [SHELL, "-c", HOLD, HOLDER].map(Into::into).into();

@@ -199,7 +199,8 @@ enum Following {
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Said {
-    Started,
+    /// Limits of the kernel that could not be set in the sandbox.
+    Started(Vec<String>),
     Refused(String),
     /// As wait(2) gives it.
     Status(i32),
@@ -226,7 +227,7 @@ impl Beginning {
         if !self.is_ready()? {
             return Ok((outer, None, Following::Over));
         }
-        match self.fork(&server, outer.pid, confine) {
+        match self.fork(&server, &executor, outer.pid, confine) {
             Ok((forked, line, first)) => Ok((outer, Some(forked), Following::Forked { gate: self.gate, line, first })),
             Err(NotForked::Refused(reason)) => {
                 executor.fork_servers.give_up(&toolchain, &reason);
@@ -256,6 +257,7 @@ impl Beginning {
     fn fork(
         &self,
         server: &ForkServer,
+        executor: &Inner,
         bwrap: i32,
         confine: &impl Fn(u32) -> io::Result<()>,
     ) -> Result<(Begun, BufReader<UnixStream>, OwnedFd), NotForked> {
@@ -275,6 +277,10 @@ impl Beginning {
         let mut line = BufReader::new(line);
         match hear(&mut line) {
             Ok(Some(Said::Refused(reason))) => Err(NotForked::Refused(reason)),
+            Ok(Some(Said::Started(refused))) if !refused.is_empty() => {
+                executor.tell_unbounded(&refused);
+                Ok((forked, line, first))
+            }
             // Where it was killed meanwhile the run may have begun: it has ended then, and is not begun again.
             _ => Ok((forked, line, first)),
         }

@@ -67,7 +67,8 @@ pub struct Profile {
     pub environment: BTreeMap<String, OsString>,
     /// The working directory.
     pub directory: Option<PathBuf>,
-    /// Whether the host's network is shared. Jobs of all kinds fetch things, so Zuul shares it.
+    /// Whether the host's network is shared; else there is a loopback of its own. Jobs of all kinds fetch things, so Zuul
+    /// shares it.
     pub network: bool,
     /// The most bytes in `/dev/shm`; `None`: the kernel's default.
     pub shared_memory: Option<u64>,

@@ -11,6 +11,7 @@ mod site;
 mod ssh;
 mod streams;
 mod versions;
+mod walls;
 
 use std::path::Path;
 use std::time::Duration;

@@ -13,6 +13,7 @@ there on all is as in a run of its own. The first child stays outside, waits, an
 
 import ast
 import atexit
+import base64
 import ctypes
 import errno
 import fcntl
@@ -39,7 +40,8 @@ NAMESPACES = (("cgroup", 0x02000000), ("ipc", 0x08000000), ("uts", 0x04000000), 
               ("pid", 0x20000000), ("mnt", 0x00020000))
 USER_NAMESPACE = 0x10000000
 NS_GET_USERNS = 0xB701
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 15, 24, 38
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 15, 22, 24, 38
+SECCOMP_MODE_FILTER = 2
 CAPABILITY_VERSION_3 = 0x20080522
 KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
 KEYCTL_JOIN_SESSION_KEYRING = 1
@@ -97,8 +99,9 @@ def identity(descriptor):
     return found.st_dev, found.st_ino
 
 
-def join(holder):
-    """Enters the namespaces of this process. Children are in its PID namespace, this process itself is not."""
+def join(holder, kernel):
+    """Enters the namespaces of this process. Children are in its PID namespace, this process itself is not. Gives the
+    names of those limits of the kernel that could not be set there."""
     def opened(process):
         names = [name for name, _ in NAMESPACES] + ["user"]
         return {name: os.open("/proc/%s/ns/%s" % (process, name), os.O_RDONLY | os.O_CLOEXEC) for name in names}
@@ -110,12 +113,28 @@ def join(holder):
     if identity(owner) != current:
         check(libc.setns(owner, USER_NAMESPACE), "cannot enter the sandbox's user namespace")
         current = identity(owner)
+    refused = []
     for name, kind in NAMESPACES:
+        if name == "mnt":
+            refused = limit_kernel(kernel)
         if identity(there[name]) != identity(own[name]):
             check(libc.setns(there[name], kind), "cannot enter the sandbox's namespace %s" % name)
     if identity(there["user"]) != current:
         check(libc.setns(there["user"], USER_NAMESPACE), "cannot enter the sandbox's inner user namespace")
     os.chdir("/")
+    return refused
+
+
+def limit_kernel(limits):
+    """Writes what the namespaces that were entered may have. The kernel shows each process those of its own namespaces."""
+    refused = []
+    for name, value in limits:
+        try:
+            with open("/proc/sys/" + name, "w") as file:
+                file.write(value)
+        except OSError as error:
+            refused.append("%s: %s" % (name, error.strerror))
+    return refused
 
 
 def drop_capabilities():
@@ -137,6 +156,17 @@ def leave_session_keyring():
         libc.syscall(ctypes.c_long(number), ctypes.c_long(KEYCTL_JOIN_SESSION_KEYRING), None)
 
 
+def filter_system_calls(encoded):
+    """From here on the kernel refuses what this program says, to this process and all it starts."""
+    class Program(ctypes.Structure):
+        _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p)]
+
+    code = base64.b64decode(encoded)
+    held = ctypes.create_string_buffer(code, len(code))
+    program = Program(len(code) // 8, ctypes.addressof(held))
+    check(libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0), "cannot filter system calls")
+
+
 def restrict(run):
     """What holds for the run and all it starts, beyond namespaces: both ways to run end here."""
     if run.get("sandboxed"):
@@ -148,6 +178,8 @@ def restrict(run):
     if run.get("processes"):
         # Counted by the kernel for each user namespace, so it is set inside the sandbox.
         resource.setrlimit(resource.RLIMIT_NPROC, (run["processes"], run["processes"]))
+    if run.get("filter"):
+        filter_system_calls(run["filter"])
 
 
 # -- one run -------------------------------------------------------------------------------------
@@ -425,14 +457,14 @@ def enter(output, line):
     if run is None:
         return None
     try:
-        join(run["holder"])
+        refused = join(run["holder"], run["kernel"])
         pid = os.fork()
     except OSError as error:
         tell(line, {"refused": str(error)})
         return None
     if pid == 0:
         return become(run, output, line)
-    tell(line, "started")
+    tell(line, {"started": refused})
     os.close(output)
     drop_capabilities()
     tell(line, {"status": os.waitpid(pid, 0)[1]})
