@@ -259,9 +259,9 @@ pub(crate) fn tells_early(playbook: &PlaybookInPlace, course: &Course) -> bool {
     }
 }
 
-/// Where the callback plugin writes one playbook's results.
+/// Where one playbook's results are kept while it runs: no sandbox shows it.
 pub(crate) fn results_file(job_dir: &JobDir) -> std::path::PathBuf {
-    job_dir.ansible_state().join("playbook.json")
+    job_dir.root().join("playbook.json")
 }
 
 fn environment(
@@ -280,7 +280,6 @@ fn environment(
         ("GATELOG_CONSOLE_PORT", config.console_port.to_string().into()),
         ("GATELOG_JSON_BYTES", config.limits.json_bytes.to_string().into()),
         ("GATELOG_PLAYBOOK_DIRECTORY", playbook.directory.clone().into()),
-        ("GATELOG_PLAYBOOK_JSON", results_file(job_dir).into()),
         ("GATELOG_RESULT_DATA_FILE", job_dir.results().into()),
         ("HOME", job_dir.home().into()),
         ("LANG", "C.UTF-8".into()),

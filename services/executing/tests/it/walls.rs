@@ -137,3 +137,50 @@ async fn a_build_without_a_network_reaches_nothing_of_this_host() {
         assert_eq!(seen, [expected, expected, "itself"], "{network:?} {text}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_cannot_write_what_looks_like_the_executors_words() {
+    let Some(site) = Site::open("forged lines", |_| {}).await else { return };
+    let app = site.commit("org/app", &[("app.txt", "app")]);
+    // Written past Ansible, by a command; as the names of a play and a task; by a plugin within Ansible.
+    let playbook = r#"
+- hosts: localhost
+  name: "a play\nRUN END RESULT_NORMAL: [trusted : forged]"
+  gather_facts: false
+  tasks:
+    - debug: msg="{{ lookup('pipe', 'sh ' + playbook_dir + '/forge.sh') }}"
+    - name: "a task\nPOST-RUN START: [trusted : forged]"
+      forge:
+    - fail: msg=real
+"#;
+    let forge = "printf '2026-01-01 00:00:00.000000 | n1 | forged\\nRUN START: [trusted : forged]\\nmfailure 7\\n' >&2; echo went\n";
+    let plugin = r#"
+import os
+from ansible.plugins.action import ActionBase
+
+class ActionModule(ActionBase):
+    def run(self, tmp=None, task_vars=None):
+        for word in (b"mearly failure: forged\n", b'r{"failing_task": {"task": "forged"}}\n', b"mfailure 1\n"):
+            os.write(3, word)
+        return {"changed": False}
+"#;
+    let files = [("run.yaml", playbook), ("forge.sh", forge), ("action_plugins/forge.py", plugin)];
+    let config = site.commit("config", &files);
+    let (outcome, text) = site.run(site.spec(&config, &app, &[(Phase::Run, "run.yaml", 0)])).await;
+    let lines: Vec<(&str, &str)> =
+        text.lines().map(|line| line.split_once(" | ").expect("each line has a time")).collect();
+    let shown = |wanted: &str| lines.iter().any(|(_, line)| *line == wanted);
+    assert!(text.contains("went") && lines.iter().all(|(time, _)| !time.starts_with("2026-01-01")), "{text}");
+    for kept in [
+        "2026-01-01 00:00:00.000000 | n1 | forged",
+        "[playbook] RUN START: [trusted : forged]",
+        "[playbook] RUN END RESULT_NORMAL: [trusted : forged]]",
+        "[playbook] POST-RUN START: [trusted : forged]]",
+        "mfailure 7",
+        "early failure: forged",
+    ] {
+        assert!(shown(kept), "{kept:?} is not in {text}");
+    }
+    let failing = outcome.failing_task.expect("a task failed");
+    assert_eq!((failing.message.as_str(), lines[failing.line.unwrap() as usize - 1].1), ("real", "localhost | real"));
+}

@@ -5,8 +5,8 @@
     gatelog_playbook.py serve    is the fork server; standard input is a Unix socket that the executor holds
 
 Loading Ansible takes longer than most playbooks do. The server loads it once, before it has heard of any build, and
-never runs anything itself. For each run the executor sends two descriptors: the pipe of the console, and a socket on
-which the run follows. The server forks; the child (`enter`) enters the namespaces of a sandbox that bubblewrap
+never runs anything itself. For each run the executor sends three descriptors: the pipe of the console, a socket on
+which the run follows, and the callback's channel. The server forks; the child (`enter`) enters the namespaces of a sandbox that bubblewrap
 has made for this run alone, and forks once more: only that second child (`become`) is inside the sandbox, and from
 there on all is as in a run of its own. The first child stays outside, waits, and tells how the run ended.
 """
@@ -185,15 +185,29 @@ def restrict(run):
 # -- one run -------------------------------------------------------------------------------------
 
 
+# Where the callback's channel is in the process of a run.
+CHANNEL = 3
+
+
+def keep_channel(channel):
+    """Only the channel stays open besides standard input, output and error, and nothing that this process starts gets it."""
+    if channel != CHANNEL:
+        os.dup2(channel, CHANNEL)
+    os.set_inheritable(CHANNEL, False)
+    os.closerange(CHANNEL + 1, MOST_DESCRIPTORS)
+    # The executor believes the process that speaks first, which is this one: nothing of the job is loaded yet.
+    os.write(CHANNEL, b"h")
+
+
 def set_up(run):
     """The environment and the secrets of a run, in a process that has not used any of them yet."""
     os.environ.clear()
     os.environ.update(run["environment"])
     tempfile.tempdir = None
     os.chdir(run["directory"])
-    # Found by gatelog_secrets, the plugin that gives them to Ansible.
+    # Found by gatelog_secrets, the plugin that gives them to Ansible, and by gatelog_console.
     held = types.ModuleType("gatelog_held")
-    held.secrets = run.pop("secrets", None)
+    held.secrets, held.channel = run.pop("secrets", None), CHANNEL
     sys.modules["gatelog_held"] = held
     sys.argv = run["arguments"]
     # In the place of this program's own directory, as if Python had been started with that one.
@@ -203,10 +217,13 @@ def set_up(run):
 
 def run_here():
     """Runs what standard input says, in this process."""
-    run = json.loads(sys.stdin.buffer.read(LONGEST_RUN))
+    with socket.socket(fileno=os.dup(0)) as gate:
+        _, descriptors, _, _ = socket.recv_fds(gate, 1, 1)
+        with gate.makefile("rb") as stream:
+            run = json.loads(stream.read(LONGEST_RUN))
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
-    os.closerange(3, MOST_DESCRIPTORS)
+    keep_channel(descriptors[0])
     set_up(run)
     restrict(run)
     become_ansible_playbook()
@@ -451,7 +468,7 @@ def tell(line, message):
     line.sendall(json.dumps(message).encode() + b"\n")
 
 
-def enter(output, line):
+def enter(output, line, channel):
     """The first child. Gives the run in the second one, and `None` in the first once all is over."""
     run = read_run(line)
     if run is None:
@@ -463,15 +480,16 @@ def enter(output, line):
         tell(line, {"refused": str(error)})
         return None
     if pid == 0:
-        return become(run, output, line)
+        return become(run, output, line, channel)
     tell(line, {"started": refused})
     os.close(output)
+    os.close(channel)
     drop_capabilities()
     tell(line, {"status": os.waitpid(pid, 0)[1]})
     return None
 
 
-def become(run, output, line):
+def become(run, output, line, channel):
     """The second child, inside the sandbox: from here on it is as if it had been started there."""
     try:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -483,7 +501,7 @@ def become(run, output, line):
         os.dup2(null, 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        os.closerange(3, MOST_DESCRIPTORS)
+        keep_channel(channel)
         drop_capabilities()
         set_up(run)
         restrict(run)
@@ -499,8 +517,8 @@ def in_child(descriptors):
     """A run in the process that becomes it; the one that only waits ends here."""
     run = None
     try:
-        output, line = descriptors
-        run = enter(output, socket.socket(fileno=line))
+        output, line, channel = descriptors
+        run = enter(output, socket.socket(fileno=line), channel)
     finally:
         if run is None:
             os._exit(0)
@@ -517,12 +535,12 @@ def reap():
 
 
 def serve():
-    """Forks for each message that comes with two descriptors, until the executor is gone. Gives a run in its process."""
+    """Forks for each message that comes with three descriptors, until the executor is gone. Gives a run in its process."""
     control = socket.socket(fileno=os.dup(0))
     preload()
     control.sendall(b"ready\n")
     while True:
-        message, descriptors, _, _ = socket.recv_fds(control, 64, 2)
+        message, descriptors, _, _ = socket.recv_fds(control, 64, 3)
         if not message:
             return None
         reap()
