@@ -221,6 +221,7 @@ pub(crate) fn profile(
     job_dir: &JobDir,
     spec: &BuildSpec,
     playbook: &PlaybookInPlace,
+    home: PathBuf,
 ) -> Profile {
     let mut profile = Profile::system(config.limits.tmp_bytes);
     profile.network = config.network == Network::Host;
@@ -236,7 +237,8 @@ pub(crate) fn profile(
     mounts.push(Mount::ReadOnlyAt { from: job_dir.group(), to: "/etc/group".into() });
     mounts.extend(config.variables.iter().cloned().map(Mount::ReadOnly));
     mounts.extend([job_dir.ansible(), job_dir.trusted(), job_dir.untrusted()].map(Mount::ReadOnly));
-    mounts.extend([job_dir.ansible_state(), job_dir.home(), job_dir.work()].map(Mount::ReadWrite));
+    mounts.extend([job_dir.ansible_state(), job_dir.work()].map(Mount::ReadWrite));
+    mounts.push(Mount::ReadWriteAt { from: home, to: job_dir.home() });
     for node in &spec.nodeset.nodes {
         if let Connection::Local { dir } = &node.connection
             && !dir.is_empty()
@@ -329,7 +331,7 @@ mod tests {
         let course = Course { index: 0, success: Some(true), will_retry: false };
         let arguments = command(&config, &toolchain, &job_dir, &inventory, &playbook, Some(&course));
         let plugins = Path::new("/x/plugins-0");
-        let profile = profile(&config, &toolchain, plugins, &job_dir, &spec, &playbook);
+        let profile = profile(&config, &toolchain, plugins, &job_dir, &spec, &playbook, job_dir.home());
         let mut argv = profile.argv(&runner(&toolchain, plugins), crate::sandbox::Features::ALL);
         argv.push("--".into());
         argv.extend(arguments);

@@ -20,6 +20,8 @@ use crate::config::{ExecutorConfig, ExecutorError, Limits};
 use crate::console::{Console, ConsoleReader, now, stamp};
 use crate::control::{AbortReason, BuildControl};
 use crate::forkserver::ForkServers;
+use crate::git_traps::Repositories;
+use crate::homes::Homes;
 use crate::jobdir::{JobDir, Owner, make_dir, remove_tree};
 use crate::keeping::{self, KeptAttempt};
 use crate::mask::{self, Mask};
@@ -265,7 +267,23 @@ impl Executor {
         let group = inner.group(&owner)?.map(Arc::new);
         let executor = inner.assign(&spec.job.ansible_version).await?;
         let agent = None;
-        Ok(Build { executor, spec, workspace, job_dir, group, agent, console, control, log_dir, registration, mask })
+        let homes = Mutex::new(Homes::new(job_dir.home(), job_dir.homes()));
+        let repositories = Repositories::default();
+        Ok(Build {
+            homes,
+            repositories,
+            executor,
+            spec,
+            workspace,
+            job_dir,
+            group,
+            agent,
+            console,
+            control,
+            log_dir,
+            registration,
+            mask,
+        })
     }
 
     /// The console of an attempt that runs here, or is kept here. `None`: there is none.

@@ -10,6 +10,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::ExitStatus;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gatelog_log_files::manifest::RESULTS;
@@ -22,6 +23,7 @@ use crate::channel::Message;
 use crate::config::ExecutorError;
 use crate::confine::{Confinement, kernel_process_limit};
 use crate::console::now;
+use crate::homes::{Homes, Sharing};
 use crate::jobdir::clear;
 use crate::json_output::{Cut, JsonOutput, PlaybookJson};
 use crate::kernel;
@@ -106,6 +108,12 @@ impl Build {
         // Before anything is read or written where the job could write.
         if let Err(error) = self.job_dir.tidy(false) {
             warnings.push(format!("what {name} left behind could not be tidied: {error}"));
+        }
+        if self.executor.bwrap.is_some() {
+            let closed = self.homes().close(&self.sharing(playbook));
+            warnings.extend(closed.unwrap_or_else(|error| {
+                vec![format!("what {name} left in its home directory is not given to later playbooks: {error}")]
+            }));
         }
         self.learn();
         let read = PlaybookJson::read(&results, self.executor.config.limits.json_bytes, &self.mask);
@@ -193,6 +201,20 @@ impl Build {
         deadline: Instant,
     ) -> Result<Ended, ExecutorError> {
         let guarded = self.is_guarded(playbook);
+        let sandboxed = self.executor.bwrap.is_some();
+        if guarded {
+            let work = self.job_dir.work();
+            for told in self.repositories.disarm(&work).map_err(ExecutorError::io("take traps out of", &work))? {
+                self.console.say(&told);
+            }
+        }
+        if sandboxed {
+            let preserved = &self.spec.job.preserve_home_paths;
+            let opened = self.homes().open(&self.sharing(playbook), preserved);
+            for told in opened.map_err(ExecutorError::io("make a home in", &self.job_dir.homes()))? {
+                self.console.say(&told);
+            }
+        }
         let mut tidied = self.job_dir.tidy(guarded);
         if guarded && tidied.is_ok() {
             tidied = self.forget_facts(playbook, &ready.frozen);
@@ -252,6 +274,21 @@ impl Build {
         }
     }
 
+    fn homes(&self) -> MutexGuard<'_, Homes> {
+        self.homes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who shares the home of this playbook.
+    fn sharing(&self, playbook: &PlaybookInPlace) -> Sharing {
+        Sharing::of(&playbook.spec, self.has_secrets(playbook))
+    }
+
+    /// The home of this playbook. The executor's own, before the first of the job's, have that of all.
+    pub(crate) fn home_of(&self, playbook: &PlaybookInPlace) -> PathBuf {
+        let own = self.homes().place(&self.sharing(playbook));
+        if own.is_dir() { own } else { self.job_dir.home() }
+    }
+
     /// Whether something was hidden just now, and that ends the build.
     fn ends_by_exposure(&self) -> bool {
         self.spec.job.secret_exposure == SecretExposure::Fail && self.mask.take_found()
@@ -285,7 +322,8 @@ impl Build {
         secrets: Option<String>,
     ) -> Start {
         let (config, toolchain, plugins) = (&self.executor.config, &self.executor.toolchain, &self.executor.plugins);
-        let mut profile = ansible::profile(config, toolchain, plugins, &self.job_dir, &self.spec, playbook);
+        let home = self.home_of(playbook);
+        let mut profile = ansible::profile(config, toolchain, plugins, &self.job_dir, &self.spec, playbook, home);
         if let Some(agent) = &self.agent {
             agent.show(&mut profile, self.executor.bwrap.is_some());
         }
@@ -293,6 +331,12 @@ impl Build {
             profile.environment.insert("GATELOG_EARLY_FAILURE".into(), "1".into());
         }
         let sandboxed = self.executor.bwrap.is_some();
+        if self.is_guarded(playbook) {
+            // A repository that nobody made one of, anywhere in the work tree, is none.
+            let settings = [("COUNT", "1"), ("KEY_0", "safe.bareRepository"), ("VALUE_0", "explicit")];
+            let settings = settings.map(|(name, value)| (format!("GIT_CONFIG_{name}"), value.into()));
+            profile.environment.extend(settings);
+        }
         let counted = self.executor.wall == Ok(Wall::User);
         let run = Run {
             arguments: ansible::command(config, toolchain, &self.job_dir, inventory, playbook, course)

@@ -49,6 +49,13 @@ pub enum Mount {
     },
     /// A path of this host, writable, at the same place. It must exist.
     ReadWrite(PathBuf),
+    /// A path of this host, writable, at another place. It must exist.
+    ReadWriteAt {
+        /// What.
+        from: PathBuf,
+        /// Where.
+        to: PathBuf,
+    },
     /// An empty file system in memory.
     Tmpfs {
         /// Where.
@@ -147,6 +154,7 @@ impl Profile {
                 Mount::ReadOnly(path) => argv.extend(["--ro-bind".into(), path.into(), path.into()]),
                 Mount::ReadOnlyIfThere(path) => argv.extend(["--ro-bind-try".into(), path.into(), path.into()]),
                 Mount::ReadOnlyAt { from, to } => argv.extend(["--ro-bind".into(), from.into(), to.into()]),
+                Mount::ReadWriteAt { from, to } => argv.extend(["--bind".into(), from.into(), to.into()]),
                 Mount::ReadWrite(path) => argv.extend(["--bind".into(), path.into(), path.into()]),
                 Mount::Tmpfs { path, size } => argv.extend(tmpfs(path, *size)),
             }
