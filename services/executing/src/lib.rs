@@ -20,6 +20,9 @@
 //! there is no group is in [`wall`].
 
 mod agent;
+mod agent_keys;
+mod agent_proxy;
+mod agent_wire;
 mod ansible;
 mod build;
 pub mod cgroup;

@@ -279,7 +279,7 @@ impl Build {
         let (config, toolchain, plugins) = (&self.executor.config, &self.executor.toolchain, &self.executor.plugins);
         let mut profile = ansible::profile(config, toolchain, plugins, &self.job_dir, &self.spec, playbook);
         if let Some(agent) = &self.agent {
-            agent.show(&mut profile, self.executor.bwrap.is_some());
+            agent.show(&mut profile, playbook.spec.trusted, self.executor.bwrap.is_some());
         }
         if course.is_some_and(|course| ansible::tells_early(playbook, course)) {
             profile.environment.insert("GATELOG_EARLY_FAILURE".into(), "1".into());
