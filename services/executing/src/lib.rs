@@ -34,6 +34,7 @@ pub mod environments;
 pub mod executor;
 mod forkserver;
 mod frozen;
+mod held;
 mod home;
 mod identity;
 mod inventory;
