@@ -26,6 +26,7 @@ mod agent_wire;
 mod ansible;
 mod build;
 pub mod cgroup;
+mod cgroup_v1;
 pub mod config;
 mod confine;
 pub mod console;

@@ -99,9 +99,9 @@ fn is_root() -> bool {
 }
 
 /// Lets the bombs off, and checks that each ends with its reason and leaves nothing behind.
-async fn bombs(site: &Site) {
+async fn bombs(site: &Site, number: u32) {
     let app = site.commit("org/app", &[("app.txt", "app")]);
-    let nap = nap(91);
+    let nap = nap(number);
     for (script, reason, cause, ending) in BOMBS {
         // It doubles: where nobody but a watch stands in its way it takes this host with it.
         if let (FailureCause::ProcessLimit, Err(reason)) = (&cause, site.executor.wall()) {
@@ -142,7 +142,7 @@ async fn bombs_are_ended_by_the_watch_where_the_kernel_has_no_groups_for_us() {
     let Some(site) = Site::open("bombs under the watch", off).await else { return };
     assert!(matches!(site.executor.keeper(), Keeper::Watch(reason) if reason.to_string().contains("switched off")));
     println!("the wall: {:?}", site.executor.wall());
-    bombs(&site).await;
+    bombs(&site, 96).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -192,6 +192,36 @@ async fn a_build_that_wants_every_process_number_meets_a_wall_it_cannot_take_dow
 async fn bombs_are_ended_by_the_kernel_where_it_lets_us() {
     let setting =
         std::env::var_os("GATELOG_TEST_CGROUP").map_or(CgroupSetting::Auto, |path| CgroupSetting::At(path.into()));
+    bombs_in_groups(setting, 94).await;
+}
+
+/// Directories that an operator has made for gatelog, in the trees of version 1; removed when it is dropped.
+struct MadeTrees(Vec<std::path::PathBuf>);
+
+impl Drop for MadeTrees {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|place| drop(std::fs::remove_dir(place)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bombs_are_ended_by_the_kernel_in_directories_of_version_1_that_the_settings_name() {
+    let name = format!("gatelog-test-{}", std::process::id());
+    let places = ["memory", "pids"].map(|tree| Path::new("/sys/fs/cgroup").join(tree).join(&name));
+    let mut made = MadeTrees(Vec::new());
+    for place in places {
+        if let Err(error) = std::fs::create_dir(&place) {
+            return println!("SKIPPED bombs in named groups of version 1: {}: {error}", place.display());
+        }
+        made.0.push(place);
+    }
+    bombs_in_groups(CgroupSetting::At(made.0[1].clone()), 95).await;
+    for place in &made.0 {
+        until("no group is left", || std::fs::remove_dir(place).is_ok()).await;
+    }
+}
+
+async fn bombs_in_groups(setting: CgroupSetting, number: u32) {
     let directory = match Delegated::look(&setting) {
         Ok(found) => found.directory,
         Err(reason) => return println!("SKIPPED bombs in control groups: {reason}"),
@@ -202,8 +232,10 @@ async fn bombs_are_ended_by_the_kernel_where_it_lets_us() {
     };
     let Some(site) = Site::open("bombs in control groups", on).await else { return };
     let Keeper::Kernel(delegated) = site.executor.keeper() else { panic!("{:?}", site.executor.keeper()) };
+    println!("control groups of version {} in {}", delegated.version(), directory.display());
     assert!(delegated.memory && delegated.processes, "{delegated:?}");
-    bombs(&site).await;
+    assert_eq!(site.executor.wall(), Ok(Wall::Group));
+    bombs(&site, number).await;
     let groups = || {
         let entries = std::fs::read_dir(&directory).unwrap().flatten();
         entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("gatelog-build-")).count()
