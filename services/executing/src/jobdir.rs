@@ -8,7 +8,7 @@
 //! .ansible/                 Ansible's own: fact cache, temporary files, results
 //! trusted/project_N/…       repositories playbooks come from, read-only
 //! untrusted/project_N/…
-//! agent/                    the socket of the SSH agent
+//! agent/                    the sockets of the SSH agents, and of the proxy that playbooks are shown
 //! home/                     the home directory of what is neither trusted nor holds secrets
 //! homes/                    those of the others, see [`crate::homes`]
 //! playbook.json             the results of the playbook that runs

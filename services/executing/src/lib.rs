@@ -20,9 +20,13 @@
 //! there is no group is in [`wall`].
 
 mod agent;
+mod agent_keys;
+mod agent_proxy;
+mod agent_wire;
 mod ansible;
 mod build;
 pub mod cgroup;
+mod cgroup_v1;
 mod channel;
 pub mod config;
 mod confine;
@@ -33,6 +37,7 @@ pub mod executor;
 mod forkserver;
 mod frozen;
 mod git_traps;
+mod held;
 mod home;
 mod homes;
 mod identity;

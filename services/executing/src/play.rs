@@ -325,7 +325,7 @@ impl Build {
         let home = self.home_of(playbook);
         let mut profile = ansible::profile(config, toolchain, plugins, &self.job_dir, &self.spec, playbook, home);
         if let Some(agent) = &self.agent {
-            agent.show(&mut profile, self.executor.bwrap.is_some());
+            agent.show(&mut profile, playbook.spec.trusted, self.executor.bwrap.is_some());
         }
         if course.is_some_and(|course| ansible::tells_early(playbook, course)) {
             profile.environment.insert("GATELOG_EARLY_FAILURE".into(), "1".into());

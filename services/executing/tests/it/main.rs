@@ -1,6 +1,7 @@
 //! Builds as a user sees them, with real Ansible in real bubblewrap.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
+mod agent;
 mod content;
 mod early;
 mod forked;
