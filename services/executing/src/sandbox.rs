@@ -31,7 +31,10 @@ const ETC: [&str; 21] = [
 
 /// What of `/proc` belongs to the whole host. The kernel lets root write there even from inside a
 /// sandbox and without any capability, so where gatelog runs as root only this keeps a job from it.
-const PROC: [&str; 8] = ["acpi", "asound", "bus", "fs", "irq", "scsi", "sys", "sysrq-trigger"];
+const PROC: [&str; 9] = ["acpi", "asound", "bus", "fs", "irq", "pressure", "scsi", "sys", "sysrq-trigger"];
+
+/// Kernels without keyrings have no such list.
+const KEYS: &str = "/proc/keys";
 
 /// One thing put into the sandbox's file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +113,9 @@ impl Profile {
             .map(|path| Mount::ReadOnlyIfThere(path.into()))
             .into();
         mounts.extend(ETC.map(|name| Mount::ReadOnlyIfThere(Path::new("/etc").join(name))));
+        // It lists the keys of this user on the whole host, and whoever knows a key's number may ask for it.
+        let list = Path::new(KEYS);
+        mounts.extend(list.exists().then(|| Mount::ReadOnlyAt { from: "/dev/null".into(), to: list.into() }));
         mounts.extend(["/tmp", "/run", "/var/tmp"].map(|path| Mount::Tmpfs { path: path.into(), size: tmp }));
         Profile { mounts, network: true, shared_memory: tmp, ..Profile::default() }
     }
@@ -213,6 +219,7 @@ mod tests {
 --ro-bind-try /proc/bus /proc/bus
 --ro-bind-try /proc/fs /proc/fs
 --ro-bind-try /proc/irq /proc/irq
+--ro-bind-try /proc/pressure /proc/pressure
 --ro-bind-try /proc/scsi /proc/scsi
 --ro-bind-try /proc/sys /proc/sys
 --ro-bind-try /proc/sysrq-trigger /proc/sysrq-trigger

@@ -3,6 +3,11 @@
 //! `GATELOG_TEST_CONSOLE_BYTES=1073741824` lets the loud job write a whole gigabyte.
 //! `GATELOG_TEST_CGROUP=/sys/fs/cgroup/…` names a delegated directory where this process does not live in one alone.
 
+mod host;
+mod probes;
+mod table;
+mod traps;
+
 use std::path::Path;
 use std::time::Duration;
 
