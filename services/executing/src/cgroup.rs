@@ -9,7 +9,7 @@
 //! ```text
 //! <delegated>/                          memory and pids are handed down
 //! <delegated>/gatelog-main/             this process
-//! <delegated>/gatelog-build-<pid>-<start>-<build>-<attempt>/   one for each build that runs
+//! <delegated>/gatelog-build-<pid>-<start>-<build>-<attempt>-<number>/   one for each build that runs
 //! ```
 
 use std::collections::BTreeSet;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::cgroup::Delegated;
@@ -18,6 +19,9 @@ const CPU_WEIGHT: u32 = 50;
 const TCP_SHARE: u64 = 4;
 /// The same as the weight in version 1, beside 1024.
 const CPU_SHARES: u32 = 512;
+
+/// The number of the next group that this process makes.
+static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// Writes to a file of a group; else which and why.
 pub(crate) fn put(path: &Path, text: &str) -> Result<(), (PathBuf, io::Error)> {
@@ -83,7 +87,9 @@ impl Group {
     /// Makes a group.
     pub(crate) fn create(delegated: &Delegated, name: &str, settings: &[Setting]) -> io::Result<Group> {
         let own = ProcessIdentity::own();
-        let name = format!("{BUILD}{}-{}-{name}", own.pid, own.start);
+        // Two executors of one process may have builds of the same name.
+        let serial = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{BUILD}{}-{}-{name}-{serial}", own.pid, own.start);
         let group = Group { name, delegated: delegated.clone() };
         group.directories().iter().try_for_each(fs::create_dir)?;
         for Setting { file, value, required } in settings {
