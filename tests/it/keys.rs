@@ -137,7 +137,7 @@ fn the_key_of_a_project_is_in_the_agent_after_review_only_and_the_tenants_always
     nowhere_in_clear(&site, &private, true);
 }
 
-/// Sockets of agents below a site.
+/// Sockets of agents below a site: of those that hold what a build is given, not of the proxy before them.
 fn sockets(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -174,7 +174,7 @@ fn the_agent_of_a_build_ends_with_a_worker_that_is_killed() {
     // By way of the directory: the path of a socket may be no longer than this.
     let reach = |socket: &Path| {
         let directory = std::fs::File::open(socket.parent().unwrap()).unwrap();
-        UnixStream::connect(format!("/proc/self/fd/{}/socket", std::os::fd::AsRawFd::as_raw_fd(&directory)))
+        UnixStream::connect(format!("/proc/self/fd/{}/given", std::os::fd::AsRawFd::as_raw_fd(&directory)))
     };
     let socket = eventually("a build has an agent", || {
         sockets(&site.path().join("builds")).into_iter().find(|socket| reach(socket).is_ok())

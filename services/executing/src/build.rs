@@ -11,11 +11,11 @@ use tokio::time::Instant;
 
 use crate::agent::Agent;
 use crate::ansible::Course;
-use crate::cgroup::Group;
 use crate::console::{Console, ConsoleReader, now};
 use crate::control::{AbortReason, BuildControl};
 use crate::executor::{Assigned, Registration};
 use crate::git_traps::Repositories;
+use crate::group::Group;
 use crate::home::{self, HomeWarnings};
 use crate::homes::Homes;
 use crate::jobdir::{JobDir, read_limited};

@@ -9,30 +9,22 @@
 //! ```text
 //! <delegated>/                          memory and pids are handed down
 //! <delegated>/gatelog-main/             this process
-//! <delegated>/gatelog-build-<pid>-<start>-<build>-<attempt>/   one for each build that runs
+//! <delegated>/gatelog-build-<pid>-<start>-<build>-<attempt>-<number>/   one for each build that runs
 //! ```
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use rustix::fs::Access;
 
 use crate::cgroup_v1::Trees;
-use crate::process::{ProcessIdentity, pids_in};
+use crate::group::{BUILD, Group, put};
+use crate::process::ProcessIdentity;
 
 /// Where this process goes when it must make room.
 const MAIN: &str = "gatelog-main";
-/// What groups of builds begin with.
-const BUILD: &str = "gatelog-build-";
-/// How long a group may take to be empty once it is killed.
-const DEATH: Duration = Duration::from_secs(10);
-/// Beside 100 of everybody else: builds leave room for the log and the web.
-const CPU_WEIGHT: u32 = 50;
-/// The same in version 1, beside 1024.
-const CPU_SHARES: u32 = 512;
 
 /// Where groups for builds are made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,7 +63,7 @@ pub struct Delegated {
     /// Whether this process lives in it and has to move out of the way first.
     moves: bool,
     /// The directories of version 1; `None`: it is version 2.
-    trees: Option<Trees>,
+    pub(crate) trees: Option<Trees>,
 }
 
 fn none(reason: impl Into<String>, cure: &str) -> NoCgroup {
@@ -105,7 +97,11 @@ impl Delegated {
         })
     }
 
-    fn legacy(trees: Trees) -> Option<Delegated> {
+    pub(crate) fn unified(directory: PathBuf, memory: bool, processes: bool, cpu: bool) -> Delegated {
+        Delegated { directory, memory, processes, cpu, moves: false, trees: None }
+    }
+
+    pub(crate) fn legacy(trees: Trees) -> Option<Delegated> {
         let directory = trees.all().next()?.clone();
         Some(Delegated {
             directory,
@@ -167,7 +163,7 @@ impl Delegated {
             let reason = format!("{strangers} other processes live in the group {}", directory.display());
             return Err(none(reason, DELEGATE));
         }
-        Ok(Delegated { directory, memory, processes, cpu, moves, trees: None })
+        Ok(Delegated { moves, ..Self::unified(directory, memory, processes, cpu) })
     }
 
     /// Makes the group ready for builds: this process moves out of the way, and the controllers are
@@ -184,7 +180,7 @@ impl Delegated {
     }
 
     /// The directories in which a build has a group.
-    fn directories(&self) -> Vec<&PathBuf> {
+    pub(crate) fn directories(&self) -> Vec<&PathBuf> {
         self.trees.as_ref().map_or_else(|| vec![&self.directory], |trees| trees.all().collect())
     }
 
@@ -229,7 +225,7 @@ impl Delegated {
             }
         }
         let found = dead.len();
-        dead.into_iter().for_each(|name| Group { name, delegated: self.clone() }.remove());
+        dead.into_iter().for_each(|name| Group::found(self, name).remove());
         found
     }
 }
@@ -247,175 +243,10 @@ fn cgroup2_mount(mountinfo: &str) -> Option<(PathBuf, String)> {
     })
 }
 
-fn put(path: &Path, text: &str) -> Result<(), (PathBuf, io::Error)> {
-    // Never makes a file: in a cgroup there is one, or the kernel does not know it.
-    let file = fs::OpenOptions::new().write(true).open(path);
-    file.and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes())).map_err(|error| (path.to_owned(), error))
-}
-
-/// What a group of a build says it was refused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Events {
-    /// Processes killed because the group was out of memory.
-    pub(crate) oom_kills: u64,
-    /// Processes that could not be started because there were too many.
-    pub(crate) refused_processes: u64,
-}
-
-/// What to write into a group's files, in this order. `false`: where the file is missing the kernel
-/// has not this feature, and that is well.
-pub(crate) fn settings(delegated: &Delegated, memory: Option<u64>, processes: Option<u64>) -> Vec<Setting> {
-    let mut all = Vec::new();
-    let legacy = delegated.version() == 1;
-    if let Some(bytes) = memory.filter(|_| delegated.memory && legacy) {
-        all.push(Setting { file: "memory.limit_in_bytes", value: bytes.to_string(), required: true });
-        // With swap no more than without. After the other: the kernel takes no less for both than for one.
-        all.push(Setting { file: "memory.memsw.limit_in_bytes", value: bytes.to_string(), required: false });
-    } else if let Some(bytes) = memory.filter(|_| delegated.memory) {
-        all.push(Setting { file: "memory.max", value: bytes.to_string(), required: true });
-        // A limit that swap stretches is none.
-        all.push(Setting { file: "memory.swap.max", value: "0".into(), required: false });
-        // The build ends as a whole, not by the loss of whichever process was the largest.
-        all.push(Setting { file: "memory.oom.group", value: "1".into(), required: false });
-    }
-    if let Some(count) = processes.filter(|_| delegated.processes) {
-        all.push(Setting { file: "pids.max", value: count.to_string(), required: true });
-    }
-    if delegated.cpu {
-        let (file, value) = if legacy { ("cpu.shares", CPU_SHARES) } else { ("cpu.weight", CPU_WEIGHT) };
-        all.push(Setting { file, value: value.to_string(), required: false });
-    }
-    all
-}
-
-/// One line of [`settings`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Setting {
-    pub(crate) file: &'static str,
-    pub(crate) value: String,
-    pub(crate) required: bool,
-}
-
-/// The group of one build; with version 1, its groups. Dropping it kills what lives in it.
-#[derive(Debug)]
-pub(crate) struct Group {
-    name: String,
-    delegated: Delegated,
-}
-
-impl Group {
-    /// Makes a group.
-    pub(crate) fn create(delegated: &Delegated, name: &str, settings: &[Setting]) -> io::Result<Group> {
-        let own = ProcessIdentity::own();
-        let name = format!("{BUILD}{}-{}-{name}", own.pid, own.start);
-        let group = Group { name, delegated: delegated.clone() };
-        group.directories().iter().try_for_each(fs::create_dir)?;
-        for Setting { file, value, required } in settings {
-            match put(&group.file(file), value) {
-                Err((_, error)) if *required => return Err(error),
-                _ => {}
-            }
-        }
-        Ok(group)
-    }
-
-    fn directories(&self) -> Vec<PathBuf> {
-        self.delegated.directories().into_iter().map(|directory| directory.join(&self.name)).collect()
-    }
-
-    /// Where a file of a controller lies. Its name begins with the controller's.
-    fn file(&self, file: &str) -> PathBuf {
-        let tree = self.delegated.trees.as_ref().and_then(|trees| match file.split('.').next() {
-            Some("pids") => trees.processes.as_ref(),
-            Some("cpu") => trees.cpu.as_ref(),
-            _ => trees.memory.as_ref(),
-        });
-        tree.unwrap_or(&self.delegated.directory).join(&self.name).join(file)
-    }
-
-    /// Puts a process, and what it will start, into the group.
-    pub(crate) fn enter(&self, pid: u32) -> io::Result<()> {
-        let mut directories = self.directories().into_iter();
-        directories.try_for_each(|directory| {
-            put(&directory.join("cgroup.procs"), &pid.to_string()).map_err(|(_, error)| error)
-        })
-    }
-
-    /// Whether the kernel limits memory here.
-    pub(crate) fn limits_memory(&self) -> bool {
-        self.delegated.memory
-    }
-
-    /// Whether the kernel limits processes here.
-    pub(crate) fn limits_processes(&self) -> bool {
-        self.delegated.processes
-    }
-
-    /// What was refused so far.
-    pub(crate) fn events(&self) -> Events {
-        let kills = if self.delegated.version() == 1 { "memory.oom_control" } else { "memory.events" };
-        Events { oom_kills: self.count(kills, "oom_kill"), refused_processes: self.count("pids.events", "max") }
-    }
-
-    fn count(&self, file: &str, name: &str) -> u64 {
-        let text = fs::read_to_string(self.file(file)).unwrap_or_default();
-        let found = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok());
-        found.unwrap_or_default()
-    }
-
-    /// The most memory the group ever had, if the kernel says so.
-    pub(crate) fn peak(&self) -> Option<u64> {
-        let file = if self.delegated.version() == 1 { "memory.max_usage_in_bytes" } else { "memory.peak" };
-        fs::read_to_string(self.file(file)).ok()?.trim().parse().ok()
-    }
-
-    /// Kills everything in the group.
-    pub(crate) fn kill(&self) {
-        for directory in self.directories() {
-            if put(&directory.join("cgroup.kill"), "1").is_err() {
-                // Before Linux 5.14, and with version 1.
-                crate::process::kill_all(&pids_in(&directory.join("cgroup.procs")));
-            }
-        }
-    }
-
-    /// Removes its directories. Whether they are gone.
-    fn remove_directories(&self) -> bool {
-        let mut gone = true;
-        for directory in self.directories() {
-            gone &= fs::remove_dir(directory).map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true);
-        }
-        gone
-    }
-
-    /// Kills everything in the group and removes it.
-    pub(crate) fn remove(self) {
-        let until = Instant::now() + DEATH;
-        while Instant::now() < until {
-            self.kill();
-            if self.remove_directories() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let directory = self.delegated.directory.join(&self.name);
-        tracing::warn!(directory = %directory.display(), "a build's control group is not empty; the next sweep removes it");
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        if self.directories().iter().any(|directory| directory.exists()) {
-            self.kill();
-            // What is still dying is removed by the next sweep.
-            let _ = self.remove_directories();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::group::Events;
 
     /// A tree that looks like cgroup2, and a /proc whose process lives in `/own`.
     fn host(own: &str, controllers: &str, living: &str) -> tempfile::TempDir {
@@ -485,64 +316,6 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_given_these_settings() {
-        let mut delegated =
-            Delegated { directory: "/d".into(), memory: true, processes: true, cpu: true, moves: false, trees: None };
-        let text = |delegated: &Delegated| {
-            let all = settings(delegated, Some(1 << 30), Some(4096));
-            all.iter()
-                .map(|one| format!("{}{} = {}\n", if one.required { "" } else { "?" }, one.file, one.value))
-                .collect::<String>()
-        };
-        assert_eq!(
-            text(&delegated),
-            "memory.max = 1073741824\n?memory.swap.max = 0\n?memory.oom.group = 1\npids.max = 4096\n?cpu.weight = 50\n"
-        );
-        delegated.memory = false;
-        delegated.cpu = false;
-        assert_eq!(text(&delegated), "pids.max = 4096\n");
-        assert_eq!(settings(&delegated, None, None), []);
-        let place = || Some(PathBuf::from("/d"));
-        let trees = Trees { memory: place(), processes: place(), cpu: place() };
-        assert_eq!(
-            text(&Delegated::legacy(trees).unwrap()),
-            "memory.limit_in_bytes = 1073741824\n?memory.memsw.limit_in_bytes = 1073741824\npids.max = 4096\n?cpu.shares = 512\n"
-        );
-    }
-
-    #[test]
-    fn with_version_1_a_build_has_a_group_in_each_tree() {
-        let folder = tempfile::tempdir().unwrap();
-        let place = |name: &str| {
-            let place = folder.path().join(name);
-            fs::create_dir(&place).unwrap();
-            Some(place)
-        };
-        let trees = Trees { memory: place("memory"), processes: place("pids"), cpu: None };
-        let delegated = Delegated::legacy(trees).unwrap();
-        assert!(delegated.version() == 1 && delegated.memory && delegated.processes && !delegated.cpu);
-        let group = Group::create(&delegated, "b-1", &[]).unwrap();
-        let files = [
-            ("memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"),
-            ("memory.max_usage_in_bytes", "4096\n"),
-            ("pids.events", "max 7\n"),
-        ];
-        files.iter().for_each(|(name, text)| fs::write(group.file(name), text).unwrap());
-        assert_eq!(group.events(), Events { oom_kills: 3, refused_processes: 7 });
-        assert_eq!(group.peak(), Some(4096));
-        assert_eq!(delegated.sweep(), 0, "our own is left alone");
-        files.iter().for_each(|(name, _)| fs::remove_file(group.file(name)).unwrap());
-        group.remove();
-        for tree in ["memory", "pids"] {
-            assert_eq!(fs::read_dir(folder.path().join(tree)).unwrap().count(), 0, "{tree}");
-        }
-        // One half of it is enough.
-        fs::create_dir(folder.path().join(format!("pids/{BUILD}1-99999999999-b-2"))).unwrap();
-        assert_eq!(delegated.sweep(), 1);
-        assert_eq!(fs::read_dir(folder.path().join("pids")).unwrap().count(), 0);
-    }
-
-    #[test]
     fn events_are_read_and_groups_of_the_dead_are_swept() {
         let folder = host("/a", "memory pids\n", "");
         let delegated = look(folder.path()).unwrap();
@@ -559,7 +332,8 @@ mod tests {
         for file in ["memory.events", "pids.events"] {
             fs::remove_file(group.file(file)).unwrap();
         }
-        let place = delegated.directory.join(&group.name);
+        let place = group.file("memory.max");
+        let place = place.parent().unwrap().to_owned();
         group.remove();
         assert!(!place.exists());
     }

@@ -15,12 +15,13 @@ use gatelog_record::BuildId;
 use crate::agent::{self, Agent};
 use crate::ansible;
 use crate::build::Build;
-use crate::cgroup::{self, CgroupSetting, Delegated, Group, NoCgroup};
+use crate::cgroup::{CgroupSetting, Delegated, NoCgroup};
 use crate::config::{ExecutorConfig, ExecutorError, Limits};
 use crate::console::{Console, ConsoleReader, now, stamp};
 use crate::control::{AbortReason, BuildControl};
 use crate::forkserver::ForkServers;
 use crate::git_traps::Repositories;
+use crate::group::{self, Group};
 use crate::homes::Homes;
 use crate::jobdir::{JobDir, Owner, make_dir, remove_tree};
 use crate::keeping::{self, KeptAttempt};
@@ -439,7 +440,7 @@ impl Inner {
     fn group(&self, owner: &Owner) -> Result<Option<Group>, ExecutorError> {
         let Ok(delegated) = &self.delegated else { return Ok(None) };
         let limits = &self.config.limits;
-        let settings = cgroup::settings(delegated, limits.memory_bytes, limits.processes);
+        let settings = group::settings(delegated, limits.memory_bytes, limits.processes);
         let name = format!("{}-{}", owner.build, owner.attempt);
         // Not without it: what was promised is kept, or the build does not start.
         let group = Group::create(delegated, &name, &settings);

@@ -15,9 +15,9 @@
 //! [`executor`] (leftovers), [`environments`] and [`versions`] (which Ansible).
 //!
 //! A job is taken for hostile. What it sees is in [`sandbox`]; what one of its processes may use,
-//! in [`confine`]; what all of them may use, in [`cgroup`] (kept by the kernel) and [`watch`] (kept
-//! by this process where there is no group, and for the disk always). What refuses a fork bomb where
-//! there is no group is in [`wall`].
+//! in [`confine`]; what all of them may use, in [`cgroup`], [`cgroup_v1`] and [`group`] (kept by the
+//! kernel) and in [`watch`], [`usage`] and [`held`] (kept by this process where there is no group, and for the disk always). What refuses a fork bomb where
+//! there is no group is in [`wall`]. What it may do with its SSH agent is in [`agent`] and [`agent_proxy`].
 
 mod agent;
 mod agent_keys;
@@ -37,6 +37,7 @@ pub mod executor;
 mod forkserver;
 mod frozen;
 mod git_traps;
+mod group;
 mod held;
 mod home;
 mod homes;

@@ -128,6 +128,8 @@ pub struct Probe {
     pub bubblewrap: Result<Option<(PathBuf, Features)>, ExecutorError>,
     /// Who refuses a build more processes than it may have.
     pub wall: Result<Wall, NoWall>,
+    /// The `ssh-agent` that builds get; `None`: they get none, and a build that is given keys fails.
+    pub ssh_agent: Option<PathBuf>,
 }
 
 /// Looks for Ansible and bubblewrap and tries them, without opening an executor.
@@ -137,7 +139,7 @@ pub async fn probe(config: &ExecutorConfig) -> Probe {
     let wall = wall::look(config.limits.processes.is_some(), &Delegated::look(&config.cgroup), sandbox);
     let ansible = Toolchain::find(config).await;
     let versions = versions::served(config, &ansible).await;
-    Probe { ansible, versions, bubblewrap, wall }
+    Probe { ansible, versions, bubblewrap, wall, ssh_agent: on_path("ssh-agent") }
 }
 
 /// Finds bubblewrap and lets it make a sandbox, as good a one as it can. `None`: configured to do

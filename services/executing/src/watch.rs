@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use crate::cgroup::{Events, Group};
+use crate::group::{Events, Group};
 use crate::held::{Held, Ipc, Search, devices};
 use crate::outcome::Breach;
 use crate::process::kill_handle;

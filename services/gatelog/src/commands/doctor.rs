@@ -168,6 +168,8 @@ pub struct Facts {
     pub foreign_abi: bool,
     /// How many inotify instances a build may have, and how many its user has.
     pub inotify: Option<(u64, u64)>,
+    /// The `ssh-agent` that builds get.
+    pub ssh_agent: Option<PathBuf>,
     /// File systems.
     pub disks: Vec<DiskFacts>,
     /// The hard limit on open files.
@@ -336,6 +338,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     all.push(wall(facts));
     all.push(memory(facts));
     all.extend(kernel::judge(facts));
+    all.push(agent(facts));
     all.extend(user(facts));
     all.push(git(facts));
     all.extend(facts.ports.iter().filter(|port| port.key != "web").map(|one| port(one, facts)));
@@ -533,7 +536,7 @@ fn release_of(facts: &Facts, release: &Release, served: &Served) -> Finding {
 
 fn groups(facts: &Facts) -> Finding {
     const AT: (&str, &str) = ("executor", "control groups");
-    let watch = "a watch in gatelog ends builds that use too much";
+    let watch = watch(facts);
     match &facts.cgroup {
         Err(_) if facts.cgroup_off => {
             not_ok(Level::Warning, AT, format!("switched off; {watch}"), "set cgroup = \"auto\" in [executor]")
@@ -543,19 +546,47 @@ fn groups(facts: &Facts) -> Finding {
             let place = delegated.directory.display();
             let missing = match (delegated.memory, delegated.processes) {
                 (true, true) => {
-                    return ok(
-                        "executor",
-                        "control groups",
-                        format!("the kernel limits memory and processes of builds in {place}"),
-                    );
+                    let version = if delegated.version() == 1 { " (version 1)" } else { "" };
+                    let found = format!("the kernel limits memory and processes of builds in {place}{version}");
+                    return ok("executor", "control groups", found);
                 }
                 (true, false) => "pids",
                 _ => "memory",
             };
-            let cure = format!(
-                "delegate it too: Delegate=yes in the systemd unit, or +{missing} in cgroup.subtree_control above {place}"
-            );
+            let cure = match delegated.version() {
+                1 => format!("let gatelog write to the directory at the same place in the tree of {missing}"),
+                _ => format!(
+                    "delegate it too: Delegate=yes in the systemd unit, or +{missing} in cgroup.subtree_control above {place}"
+                ),
+            };
             not_ok(Level::Warning, AT, format!("{place} has no {missing} controller; {watch}"), cure)
+        }
+    }
+}
+
+/// Who keeps the limits where the kernel does not, and what escapes him.
+fn watch(facts: &Facts) -> String {
+    let ends = "a watch in gatelog ends builds that use too much";
+    let kept = facts.cgroup.as_ref().is_ok_and(|delegated| delegated.memory);
+    match (kept || facts.limits.memory_bytes.is_none(), facts.root) {
+        (true, _) => ends.to_owned(),
+        (false, true) => format!("{ends}, a moment later, and does not see buffers of sockets and pipes"),
+        // Only root may enter a sandbox to look for them.
+        (false, false) => {
+            format!("{ends}, a moment later, and does not see System V segments and buffers of sockets and pipes")
+        }
+    }
+}
+
+fn agent(facts: &Facts) -> Finding {
+    match &facts.ssh_agent {
+        Some(path) => {
+            ok("executor", "ssh agent", format!("{} for each build, behind a proxy with bounds", path.display()))
+        }
+        None => {
+            let found = "there is no ssh-agent on PATH: builds have none, and those that are given keys fail";
+            let cure = "install openssh-client (Fedora: openssh-clients)";
+            not_ok(Level::Warning, ("executor", "ssh agent"), found, cure)
         }
     }
 }
@@ -685,6 +716,7 @@ impl Facts {
             limits: settings.limits.clone(),
             sandbox: sandbox_facts(&probe),
             wall: probe.wall,
+            ssh_agent: probe.ssh_agent,
             ansible: probe
                 .ansible
                 .map(|found| (found.ansible_playbook, found.version, found.python))

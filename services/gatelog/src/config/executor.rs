@@ -91,7 +91,8 @@ pub struct ExecutorSection {
     #[serde(default = "default_job_timeout")]
     pub job_timeout: u64,
     /// Where the kernel keeps the limits of builds: `"auto"` (the control group gatelog is in, if it was delegated),
-    /// `"off"` (a watch in gatelog keeps them), or a delegated directory of a cgroup2 file system.
+    /// `"off"` (a watch in gatelog keeps them), or a delegated directory of a cgroup2 file system,
+    /// or one of the tree of memory or pids in version 1 (those at the same place in the other trees are used, too).
     #[serde(default = "default_cgroup")]
     pub cgroup: String,
     /// Where other processes of the site get consoles from. Port 0 takes a free one. Only with `[log.kafka]`.
