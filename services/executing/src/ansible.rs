@@ -235,6 +235,9 @@ pub(crate) fn profile(
     // Above those of this host: who the job is, and where its home is.
     mounts.push(Mount::ReadOnlyAt { from: job_dir.passwd(), to: "/etc/passwd".into() });
     mounts.push(Mount::ReadOnlyAt { from: job_dir.group(), to: "/etc/group".into() });
+    if config.network == Network::Private {
+        mounts.push(Mount::ReadOnlyAt { from: job_dir.resolv_conf(), to: "/etc/resolv.conf".into() });
+    }
     mounts.extend(config.variables.iter().cloned().map(Mount::ReadOnly));
     mounts.extend([job_dir.ansible(), job_dir.trusted(), job_dir.untrusted()].map(Mount::ReadOnly));
     mounts.extend([job_dir.ansible_state(), job_dir.work()].map(Mount::ReadWrite));

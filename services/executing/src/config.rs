@@ -119,6 +119,8 @@ pub enum Network {
     /// That of this host, its loopback and abstract sockets included, as in Zuul.
     #[default]
     Host,
+    /// A loopback of its own, and a way out over IPv4 by `slirp4netns`, which does not reach this host's loopback.
+    Private,
     /// A loopback of its own and nothing else. Jobs can have local nodes only.
     None,
 }
@@ -236,6 +238,12 @@ pub enum ExecutorError {
         /// What to do about it.
         cure: String,
     },
+    /// Builds are to have networks of their own, and nothing makes them.
+    #[error(
+        "network = \"private\" under [executor] needs slirp4netns, and there is none on PATH: install it (Debian, Ubuntu and \
+         Fedora: the package slirp4netns), or choose another network"
+    )]
+    NoPrivateNetwork,
     /// What was named as ansible-playbook does not work.
     #[error("{path} does not work as ansible-playbook ({reason}): name a working one in the executor's settings")]
     BadAnsible {

@@ -26,6 +26,7 @@ use crate::homes::Homes;
 use crate::jobdir::{JobDir, Owner, make_dir, remove_tree};
 use crate::keeping::{self, KeptAttempt};
 use crate::mask::{self, Mask};
+use crate::network;
 use crate::outcome::BuildResult;
 use crate::process::{ProcessIdentity, kill_marked};
 use crate::results::ResultsReader;
@@ -58,6 +59,8 @@ pub(crate) struct Inner {
     pub(crate) bwrap: Option<(PathBuf, Features)>,
     /// `None`: builds have no SSH agent.
     pub(crate) ssh_agent: Option<PathBuf>,
+    /// What makes networks for sandboxes; `None`: they need none.
+    pub(crate) slirp: Option<PathBuf>,
     /// `None`: hosts with a fingerprint cannot be asked for their keys.
     pub(crate) ssh_keyscan: Option<PathBuf>,
     /// Where groups for builds are made; or why none are.
@@ -164,6 +167,7 @@ impl Executor {
         let versions = Versions::open(&config).await?;
         check_files(&mut config, &versions).await?;
         let bwrap = find_bubblewrap(&config).await?;
+        let slirp = network::find(&config)?.filter(|_| bwrap.is_some());
         let ssh_agent = on_path("ssh-agent");
         if ssh_agent.is_none() {
             tracing::warn!("there is no ssh-agent on PATH, so builds have none: install openssh-client");
@@ -195,6 +199,7 @@ impl Executor {
             versions,
             bwrap,
             ssh_agent,
+            slirp,
             ssh_keyscan,
             delegated,
             wall,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! owner.json                whose build it is; written before the directory gets its name
-//! ansible/                  read-only for playbooks: inventory.yaml, zuul_vars.yaml, passwd, group,
+//! ansible/                  read-only for playbooks: inventory.yaml, zuul_vars.yaml, passwd, group, resolv.conf,
 //!                           known_hosts (of hosts whose fingerprint the job has),
 //!                           {pre,run,post,cleanup}_playbook_N/{ansible.cfg,inventory.yaml}
 //! .ansible/                 Ansible's own: fact cache, temporary files, results
@@ -135,6 +135,9 @@ impl JobDir {
     }
     pub(crate) fn group(&self) -> PathBuf {
         self.root.join("ansible/group")
+    }
+    pub(crate) fn resolv_conf(&self) -> PathBuf {
+        self.root.join("ansible/resolv.conf")
     }
     pub(crate) fn known_hosts(&self) -> PathBuf {
         self.root.join("home/.ssh/known_hosts")

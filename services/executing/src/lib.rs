@@ -49,6 +49,7 @@ mod keeping;
 pub mod kernel;
 mod lines;
 mod mask;
+mod network;
 pub mod outcome;
 mod play;
 mod playbooks;

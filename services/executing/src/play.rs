@@ -28,6 +28,7 @@ use crate::jobdir::clear;
 use crate::json_output::{Cut, JsonOutput, PlaybookJson};
 use crate::kernel;
 use crate::lines::Lines;
+use crate::network::Maker;
 use crate::outcome::{Breach, FailingTask, PlaybookEnding, PlaybookRun};
 use crate::playbooks::PlaybookInPlace;
 use crate::process::{gate, kill_marked};
@@ -361,7 +362,8 @@ impl Build {
         };
         // The same environment for bubblewrap itself: it carries the mark, and nothing of ours.
         command.env_clear().envs(&profile.environment).process_group(0);
-        Start { command, numbers: self.numbers(), run, server: self.executor.fork_server() }
+        let network = self.executor.slirp.as_ref().map(|program| Maker::new(program, toolchain, plugins));
+        Start { command, numbers: self.numbers(), run, network, server: self.executor.fork_server() }
     }
 
     /// Reads output until the process is gone; ends it when time, console or patience is over.

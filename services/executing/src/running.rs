@@ -22,6 +22,7 @@ use tokio::sync::oneshot;
 use crate::channel::{Channel, send_with};
 use crate::executor::Inner;
 use crate::forkserver::{self, ForkServer};
+use crate::network::{Attached, Maker};
 use crate::process::{Hold, admit, as_pid, kill_handle, signal};
 use crate::procfs::{Snapshot, children, comm};
 use crate::run::Run;
@@ -47,6 +48,8 @@ pub(crate) struct Start {
     /// How many process numbers the sandbox gets, where it is held a second time (see [`crate::wall`]).
     pub(crate) numbers: Option<u64>,
     pub(crate) run: Run,
+    /// What makes the sandbox's network; `None`: it has the host's or none.
+    pub(crate) network: Option<Maker>,
     /// Whose fork server it may use; `None`: none.
     pub(crate) server: Option<(Arc<Inner>, Arc<Toolchain>)>,
 }
@@ -123,24 +126,25 @@ impl Running {
         let (started_sender, started) = oneshot::channel();
         let (exit_sender, exit) = oneshot::channel();
         std::thread::Builder::new().name("gatelog-playbook".into()).stack_size(256 << 10).spawn(move || {
-            let Start { mut command, run, server, .. } = start;
+            let Start { mut command, run, server, network, .. } = start;
             let mut child = match command.spawn() {
                 Ok(child) => child,
                 Err(error) => return drop(started_sender.send(Err(error))),
             };
             // Closes this side's copies of the pipes, so that their end is seen.
             drop(command);
-            let begun =
-                Beginning { gate, output: writer, channel: told, run, server }.begin(&mut child, hold, &confine);
-            let (begun, following) = match begun {
-                Ok((outer, forked, following)) => (Ok((outer, forked)), following),
-                Err(error) => (Err(error), Following::Over),
+            let begun = Beginning { gate, output: writer, channel: told, run, server, network }
+                .begin(&mut child, hold, &confine);
+            let (begun, following, network) = match begun {
+                Ok(((outer, forked, following), network)) => (Ok((outer, forked)), following, network),
+                Err(error) => (Err(error), Following::Over, None),
             };
             let failed = begun.is_err();
             if started_sender.send(begun).is_err() || failed {
                 let _ = child.kill();
             }
             let _ = exit_sender.send(following.end(&mut child));
+            drop(network);
         })?;
         let (outer, forked) =
             started.await.map_err(|_| io::Error::other("the thread that starts the process is gone"))??;
@@ -190,7 +194,11 @@ struct Beginning {
     channel: OwnedFd,
     run: Run,
     server: Option<(Arc<Inner>, Arc<Toolchain>)>,
+    network: Option<Maker>,
 }
+
+/// What was begun: bubblewrap, the process that waits outside, and how it goes on.
+type Begins = (Begun, Option<Begun>, Following);
 
 /// A run that was begun, until its end.
 enum Following {
@@ -219,8 +227,9 @@ impl Beginning {
         child: &mut Child,
         hold: Option<Hold>,
         confine: &impl Fn(u32) -> io::Result<()>,
-    ) -> io::Result<(Begun, Option<Begun>, Following)> {
+    ) -> io::Result<(Begins, Option<Attached>)> {
         // Before this thread is admitted: then it may start nothing more.
+        let network = self.network.take().map(Maker::start).transpose()?;
         let server = self.server.take().and_then(|(executor, toolchain)| {
             let server = executor.fork_servers.get(&toolchain)?;
             Some((executor, toolchain, server))
@@ -228,12 +237,26 @@ impl Beginning {
         confine(child.id())?;
         let handle = Arc::new(admit(child, &mut self.gate, hold)?);
         let outer = Begun { pid: i32::try_from(child.id()).unwrap_or_default(), handle };
+        if (server.is_some() || network.is_some()) && !self.is_ready()? {
+            return Ok(((outer, None, Following::Over), None));
+        }
+        let network = match network {
+            Some(waiting) => Some(waiting.attach(in_sandbox(outer.pid)?.1)?),
+            None => None,
+        };
+        Ok((self.go_on(outer, server, confine)?, network))
+    }
+
+    /// In a sandbox that is there.
+    fn go_on(
+        self,
+        outer: Begun,
+        server: Option<(Arc<Inner>, Arc<Toolchain>, Arc<ForkServer>)>,
+        confine: &impl Fn(u32) -> io::Result<()>,
+    ) -> io::Result<Begins> {
         let Some((executor, toolchain, server)) = server else {
             return Ok((outer, None, Following::Alone { gate: self.gate, channel: self.channel, run: self.run }));
         };
-        if !self.is_ready()? {
-            return Ok((outer, None, Following::Over));
-        }
         match self.fork(&server, &executor, outer.pid, confine) {
             Ok((forked, line, first)) => Ok((outer, Some(forked), Following::Forked { gate: self.gate, line, first })),
             Err(NotForked::Refused(reason)) => {
@@ -268,10 +291,8 @@ impl Beginning {
         bwrap: i32,
         confine: &impl Fn(u32) -> io::Result<()>,
     ) -> Result<(Begun, BufReader<UnixStream>, OwnedFd), NotForked> {
-        let gone = || io::Error::other("the sandbox's processes are not there");
-        let first = children(bwrap).first().copied().ok_or_else(gone)?;
-        let holder = children(first).first().copied().ok_or_else(gone)?;
-        let first = as_pid(first.unsigned_abs()).ok_or_else(gone)?;
+        let (first, holder) = in_sandbox(bwrap)?;
+        let first = as_pid(first.unsigned_abs()).ok_or_else(|| io::Error::other("process id out of range"))?;
         let first = pidfd_open(first, PidfdFlags::empty()).map_err(io::Error::from)?;
         let (mut line, theirs) = UnixStream::pair()?;
         let pid = server.fork(self.output.as_fd(), theirs.as_fd(), self.channel.as_fd())?;
@@ -292,6 +313,13 @@ impl Beginning {
             _ => Ok((forked, line, first)),
         }
     }
+}
+
+/// The first process of a sandbox, and the one that holds it.
+fn in_sandbox(bwrap: i32) -> io::Result<(i32, i32)> {
+    let gone = || io::Error::other("the sandbox's processes are not there");
+    let first = children(bwrap).first().copied().ok_or_else(gone)?;
+    Ok((first, children(first).first().copied().ok_or_else(gone)?))
 }
 
 /// Why a child of the fork server does not run a playbook, which has not begun.

@@ -18,6 +18,7 @@ use crate::frozen::Frozen;
 use crate::identity;
 use crate::inventory::{Surroundings, inventory};
 use crate::jobdir::{make_dir, write};
+use crate::network;
 use crate::outcome::{BuildResult, RetryCause};
 use crate::playbooks::{self, PlaybookInPlace};
 use crate::spec::{Checkout, WorkspaceCheckout};
@@ -61,6 +62,10 @@ impl Build {
         self.spec.variables.included = self.included_variables().await?;
         self.check()?;
         identity::write_files(&self.spec, &self.job_dir)?;
+        if self.executor.slirp.is_some() {
+            let host = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+            write(&self.job_dir.resolv_conf(), network::resolv_conf(&host).as_bytes())?;
+        }
         self.prove_hosts().await?;
         let places = playbooks::repositories(&self.spec, &self.job_dir);
         let has_files = match self.spec.job.workspace_checkout {

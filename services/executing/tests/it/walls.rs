@@ -1,9 +1,11 @@
 //! What the kernel refuses to a job: system calls, what it counts, networks.
 
+use std::path::Path;
+
 use gatelog_executing::spec::Phase;
 use gatelog_executing::{BuildResult, ExecutorConfig, Network};
 
-use crate::site::{Site, play};
+use crate::site::{Site, play, until};
 
 /// Asks the kernel for things, and tells by name what came of each.
 const ASK: &str = r#"
@@ -105,22 +107,54 @@ async fn the_kernel_refuses_what_no_job_needs_and_shares_out_what_it_counts() {
     }
 }
 
+/// An address of this host that is not on its loopback.
+fn outward() -> Option<std::net::IpAddr> {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.200:9").ok()?;
+    socket
+        .local_addr()
+        .ok()
+        .map(|address| address.ip())
+        .filter(|address| !address.is_loopback() && !address.is_unspecified())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_build_without_a_network_reaches_nothing_of_this_host() {
+async fn a_build_with_a_network_of_its_own_does_not_reach_this_hosts_loopback() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let name = format!("gatelog-{port}");
     let address =
         <std::os::unix::net::SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(&name).unwrap();
     let _abstract = std::os::unix::net::UnixListener::bind_addr(&address).unwrap();
-    for (network, expected) in [(Network::Host, "reached"), (Network::None, "refused")] {
-        let Some(site) = Site::open("a build's network", |config| config.network = network).await else { return };
+    // Where a way out leads, but not to the loopback.
+    let outside = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+    let far = outward().map(|address| (address, outside.local_addr().unwrap().port()));
+    let cases = [
+        (Network::Host, true, "reached", "reached"),
+        (Network::None, true, "refused", "refused"),
+        (Network::Private, true, "refused", "reached"),
+        (Network::Private, false, "refused", "reached"),
+    ];
+    for (network, server, expected, expected_far) in cases {
+        if network == Network::Private && !Path::new("/usr/bin/slirp4netns").exists() {
+            println!("SKIPPED a network of a build's own: there is no slirp4netns");
+            continue;
+        }
+        let set = |config: &mut ExecutorConfig| (config.network, config.fork_server) = (network, server);
+        let Some(site) = Site::open("a build's network", set).await else { return };
         let app = site.commit("org/app", &[("app.txt", "app")]);
+        let far = far.as_ref().map_or("None".to_owned(), |(address, port)| format!("('{address}', {port})"));
         let script = format!(
             "import socket\n\
              for family, address in ((socket.AF_INET, ('127.0.0.1', {port})), (socket.AF_UNIX, '\\0{name}')):\n\
              \x20   try:\n\
              \x20       socket.socket(family).connect(address)\n\
+             \x20       print('SEEN reached')\n\
+             \x20   except OSError:\n\
+             \x20       print('SEEN refused')\n\
+             if {far}:\n\
+             \x20   try:\n\
+             \x20       socket.create_connection({far}, 20)\n\
              \x20       print('SEEN reached')\n\
              \x20   except OSError:\n\
              \x20       print('SEEN refused')\n\
@@ -134,7 +168,12 @@ async fn a_build_without_a_network_reaches_nothing_of_this_host() {
         let (outcome, text) = site.run(site.spec(&config, &app, &[(Phase::Run, "run.yaml", 0)])).await;
         assert_eq!(outcome.result, BuildResult::Success, "{:?} {text}", outcome.detail);
         let seen: Vec<&str> = text.lines().filter_map(|line| Some(line.split_once("SEEN ")?.1)).collect();
-        assert_eq!(seen, [expected, expected, "itself"], "{network:?} {text}");
+        let mut wanted = vec![expected, expected];
+        wanted.extend((far != "None").then_some(expected_far));
+        wanted.push("itself");
+        assert_eq!(seen, wanted, "{network:?} {text}");
+        let slirp = || crate::site::is_running("slirp4netns");
+        until("the network's program is gone", || !slirp()).await;
     }
 }
 

@@ -164,6 +164,8 @@ pub struct Facts {
     pub filters_calls: bool,
     /// The network of builds.
     pub network: Network,
+    /// What makes networks for builds.
+    pub slirp: Option<PathBuf>,
     /// Whether builds run programs of the older processor of this one's kind.
     pub foreign_abi: bool,
     /// How many inotify instances a build may have, and how many its user has.
@@ -717,6 +719,7 @@ impl Facts {
             sandbox: sandbox_facts(&probe),
             wall: probe.wall,
             ssh_agent: probe.ssh_agent,
+            slirp: probe.ssh_agent,
             ansible: probe
                 .ansible
                 .map(|found| (found.ansible_playbook, found.version, found.python))

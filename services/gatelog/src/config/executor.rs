@@ -61,7 +61,8 @@ pub struct ExecutorSection {
     /// Run builds without bubblewrap. Only for hosts where nothing runs that is not trusted.
     #[serde(default)]
     pub unsandboxed: bool,
-    /// The network of builds: `"host"`, this host's own with its loopback, or `"none"`, a loopback of each build's own.
+    /// The network of builds: `"host"`, this host's own with its loopback; `"private"`, a loopback of each build's own and a
+    /// way out; `"none"`, that loopback alone.
     #[serde(default)]
     pub network: Network,
     /// Whether builds run programs of the older processor of this one's kind, such as 32-bit ones: of their system calls

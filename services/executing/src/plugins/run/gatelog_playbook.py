@@ -3,6 +3,9 @@
 
     gatelog_playbook.py run      reads one run (JSON) from standard input, to its end, and becomes that run
     gatelog_playbook.py serve    is the fork server; standard input is a Unix socket that the executor holds
+    gatelog_playbook.py network PROGRAM
+                                 reads the number of a process in a sandbox from standard input, and becomes slirp4netns for
+                                 its network
 
 Loading Ansible takes longer than most playbooks do. The server loads it once, before it has heard of any build, and
 never runs anything itself. For each run the executor sends three descriptors: the pipe of the console, a socket on
@@ -557,7 +560,27 @@ def serve():
             os.close(descriptor)
 
 
+def make_network(program):
+    """Becomes the program that gives a network to the sandbox of a process. It says on standard output when it is ready."""
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    line = sys.stdin.readline().strip()
+    if not line:
+        return
+    namespace = os.open("/proc/%d/ns/net" % int(line), os.O_RDONLY)
+    owner = fcntl.ioctl(namespace, NS_GET_USERNS)
+    words = [program, "--configure", "--mtu=65520", "--disable-host-loopback", "--enable-sandbox", "--enable-seccomp",
+             "--ready-fd=1", "--netns-type=path"]
+    if identity(owner) != identity(os.open("/proc/self/ns/user", os.O_RDONLY)):
+        words.append("--userns-path=/proc/self/fd/%d" % owner)
+    for descriptor in (namespace, owner):
+        os.set_inheritable(descriptor, True)
+    os.execv(program, words + ["/proc/self/fd/%d" % namespace, "tap0"])
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["network"]:
+        make_network(sys.argv[2])
+        sys.exit()
     if sys.argv[1:] == ["serve"]:
         if serve() is not None:
             become_ansible_playbook()

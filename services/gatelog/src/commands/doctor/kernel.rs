@@ -42,8 +42,15 @@ fn network(facts: &Facts) -> Finding {
         Network::Host => ok(
             "executor",
             "network",
-            "this host's: jobs reach what listens on its loopback; network = \"none\" in [executor] keeps them from it",
+            "this host's: jobs reach what listens on its loopback; network = \"private\" in [executor] keeps them from it",
         ),
+        Network::Private => match &facts.slirp {
+            Some(program) => ok("executor", "network", format!("of each build's own, by {}", program.display())),
+            None => {
+                let cure = "install slirp4netns (Debian, Ubuntu and Fedora: the package of that name), or choose another network";
+                not_ok(Level::Lack, ("executor", "network"), "of each build's own, and there is no slirp4netns", cure)
+            }
+        },
         Network::None => ok("executor", "network", "none: each build has a loopback of its own"),
     }
 }

@@ -30,6 +30,7 @@ fn good() -> Facts {
         wall: Ok(Wall::User),
         filters_calls: true,
         network: Network::Host,
+        slirp: None,
         foreign_abi: false,
         inotify: Some((25, 128)),
         ssh_agent: Some("/usr/bin/ssh-agent".into()),
@@ -76,7 +77,7 @@ fn a_good_host_reads_like_this() {
          \x20 ok       processes        4096 for each build, by a limit on processes, counted for each sandbox\n\
          \x20 ok       memory           6 GiB for each of 4 builds, of 32 GiB\n\
          \x20 ok       system calls     those that no job needs are refused, and programs of another processor's\n\
-         \x20 ok       network          this host's: jobs reach what listens on its loopback; network = \"none\" in [executor] keeps them from it\n\
+         \x20 ok       network          this host's: jobs reach what listens on its loopback; network = \"private\" in [executor] keeps them from it\n\
          \x20 ok       inotify          25 instances for each of 4 builds, of 128\n\
          \x20 ok       ssh agent        /usr/bin/ssh-agent for each build, behind a proxy with bounds\n\
          \n\
@@ -116,7 +117,7 @@ fn a_bad_host_reads_like_this() {
          \x20 ok       processes        4096 for each build, by a limit on processes, counted for each sandbox\n\
          \x20 ok       memory           6 GiB for each of 4 builds, of 32 GiB\n\
          \x20 ok       system calls     those that no job needs are refused, and programs of another processor's\n\
-         \x20 ok       network          this host's: jobs reach what listens on its loopback; network = \"none\" in [executor] keeps them from it\n\
+         \x20 ok       network          this host's: jobs reach what listens on its loopback; network = \"private\" in [executor] keeps them from it\n\
          \x20 ok       inotify          25 instances for each of 4 builds, of 128\n\
          \x20 ok       ssh agent        /usr/bin/ssh-agent for each build, behind a proxy with bounds\n\
          \x20 warning  user             root: a hole in the kernel's sandbox would be a way to the whole host\n\
@@ -140,7 +141,7 @@ fn a_bad_host_reads_like_this() {
 /// Something broken, what names it, and the exit code where it is the only lack.
 type Case = (fn(&mut Facts), &'static str, &'static str, Code);
 
-const CASES: [Case; 32] = [
+const CASES: [Case; 33] = [
     (
         |f| f.site = Some(("/srv/ci".into(), Some("line 3: unknown key".into()))),
         "unknown key",
@@ -242,6 +243,7 @@ const CASES: [Case; 32] = [
         Code::Ok,
     ),
     (|f| f.filters_calls = false, "open to jobs", "CONFIG_SECCOMP_FILTER", Code::Ok),
+    (|f| f.network = Network::Private, "there is no slirp4netns", "install slirp4netns", Code::No),
     (|f| f.foreign_abi = true, "sockets of all kinds", "remove foreign-abi", Code::Ok),
     (|f| f.inotify = Some((8, 32)), "8 instances", "max_user_instances=80", Code::Ok),
     (|f| f.ssh_agent = None, "no ssh-agent on PATH", "openssh-client", Code::Ok),
