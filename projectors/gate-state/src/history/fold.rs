@@ -4,8 +4,8 @@ use gatelog_record::draft::gate::{
     BuildFinished, BuildPaused, BuildResult, BuildSettled, BuildStarted, BuildsetOpened, ConfigRead, EnqueueRefused,
     FreezeOutcome, Frozen, ItemDequeued, ItemEnqueued, ItemFailing, ItemReset, LayoutActivated, LayoutOutcome,
     LayoutReady, LeaseEndWanted, LeaseWanted, NodesHeld, PrepareOutcome, Prepared, ReportAction, ReportDelivered,
-    ReportRequested, SubmitRequested, Submitted, TenantConfigured, TriggerSettled, TriggerWaiting, WaitChanged,
-    WaitSubject,
+    ReportRequested, ReturnedChange, ReturnedChanged, SubmitRequested, Submitted, TenantConfigured, TriggerSettled,
+    TriggerWaiting, WaitChanged, WaitSubject,
 };
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BuildsetId, Event, EventRecord, ItemId, Timestamp, Value};
@@ -64,6 +64,7 @@ impl<B: Backing> GateRead<B> {
             GateEvent::BuildFinished(event) => self.build_finished(record, event),
             GateEvent::BuildSettled(event) => self.build_settled(record, event),
             GateEvent::NodesHeld(event) => self.nodes_held(record, event),
+            GateEvent::ReturnedChanged(event) => self.returned_changed(record, event),
             GateEvent::ItemFailing(event) => self.item_failing(record, event),
             GateEvent::ItemReset(event) => self.item_reset(record, event),
             GateEvent::WaitChanged(event) => self.wait_changed(record, event),
@@ -416,10 +417,26 @@ impl<B: Backing> GateRead<B> {
                 detail: None,
                 finished_at: None,
                 held: false,
+                returned_gone: None,
             };
             begin(&mut self.builds, *build, sequence, row)?;
         }
         Ok(())
+    }
+
+    fn returned_changed(&mut self, record: &EventRecord, event: &ReturnedChanged) -> Result<(), FoldRefused> {
+        let gone = match &event.change {
+            ReturnedChange::Dropped { .. } => record.recorded_at,
+            ReturnedChange::Late { .. } | ReturnedChange::Removed => return Ok(()),
+        };
+        // A late outcome may be of a build that never was here; the live table alone has its blobs.
+        if held(&self.builds, &event.build, record.sequence)?.is_none() {
+            return Ok(());
+        }
+        next(&mut self.builds, event.build, record.sequence, |row| {
+            row.returned_gone = Some(gone);
+            Ok(())
+        })
     }
 
     fn item_failing(&mut self, record: &EventRecord, event: &ItemFailing) -> Result<(), FoldRefused> {
@@ -516,6 +533,7 @@ impl<B: Backing> GateRead<B> {
                 data: Value::Null,
                 secret_data: None,
                 artifacts: Vec::new(),
+                kept: Default::default(),
                 log_url: None,
                 let_go: None,
             });
@@ -553,6 +571,7 @@ impl<B: Backing> GateRead<B> {
             attempt.data = paused.data.clone();
             attempt.secret_data.clone_from(&paused.secret_data);
             attempt.artifacts.clone_from(&paused.artifacts);
+            attempt.kept = paused.kept;
             Ok(())
         })
     }
@@ -570,6 +589,7 @@ impl<B: Backing> GateRead<B> {
             attempt.data = finished.data.clone();
             attempt.secret_data.clone_from(&finished.secret_data);
             attempt.artifacts.clone_from(&finished.artifacts);
+            attempt.kept = finished.kept;
             attempt.log_url.clone_from(&finished.log_url);
             if event.result.is_some() {
                 row.result = event.result;
@@ -746,6 +766,7 @@ fn about(event: &GateEvent) -> (Option<ItemId>, Option<gatelog_record::BuildId>)
         GateEvent::NodesetChanged(event) => (Some(event.item), Some(event.build)),
         GateEvent::NodesHeld(event) => (Some(event.item), Some(event.hold.build)),
         GateEvent::HoldEnded(event) => (None, Some(event.build)),
+        GateEvent::ReturnedChanged(event) => (None, Some(event.build)),
         GateEvent::WaitChanged(event) => match &event.subject {
             WaitSubject::Item(item) => (Some(*item), None),
             WaitSubject::Build(build) => (None, Some(*build)),
