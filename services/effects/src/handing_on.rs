@@ -51,7 +51,7 @@ impl Worker {
         required: Vec<Found>,
     ) -> Result<FromParents, Failed> {
         let blobs = &*self.repositories.blobs;
-        let mut given = FromParents { artifacts: self.artifacts(spec, required), ..FromParents::default() };
+        let mut given = FromParents { artifacts: self.artifacts(spec, required)?, ..FromParents::default() };
         for parent in parents {
             let not_had = |error: NotHad| Failed::again(error.to_string());
             if let Some(sealed) = parent.read_secret(blobs).map_err(not_had)? {
@@ -86,7 +86,10 @@ impl Worker {
     }
 
     /// The artifacts that the job is told of: of builds that are over, those of jobs that provide what it requires.
-    fn artifacts(&self, spec: &JobSpec, found: Vec<Found>) -> Vec<Value> {
+    ///
+    /// # Errors
+    /// A build whose item is there has them in a blob that cannot be had.
+    fn artifacts(&self, spec: &JobSpec, found: Vec<Found>) -> Result<Vec<Value>, Failed> {
         let provides = |other: &BlobHash| {
             let bytes = self.repositories.blobs.get(other).ok()?;
             let other = JobSpec::read(&bytes).ok()?;
@@ -98,14 +101,18 @@ impl Worker {
                 continue;
             }
             let (job, subject, first) = (from.job.clone(), from.subject.clone(), from.artifacts.clone());
-            let all = from.read(&*self.repositories.blobs).map(|(_, all)| all).unwrap_or_else(|error| {
+            let all = match from.read(&*self.repositories.blobs) {
+                Ok((_, all)) => all,
                 // Its item may have left long ago, and what it returned with it.
-                tracing::warn!(%error, "of a required build only the artifacts in its record are told");
-                first
-            });
+                Err(error) if other.is_some() => {
+                    tracing::warn!(%error, "of a required build only the artifacts in its record are told");
+                    first
+                }
+                Err(error) => return Err(Failed::again(error.to_string())),
+            };
             told.extend(all.iter().map(|artifact| artifacts::told(artifact, &job, subject.as_ref())));
         }
-        told
+        Ok(told)
     }
 
     /// What an outcome says of what the attempt returned. What is too much for it is in the blob store when this returns.

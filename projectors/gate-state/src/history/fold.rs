@@ -4,8 +4,8 @@ use gatelog_record::draft::gate::{
     BuildFinished, BuildPaused, BuildResult, BuildSettled, BuildStarted, BuildsetOpened, ConfigRead, EnqueueRefused,
     FreezeOutcome, Frozen, ItemDequeued, ItemEnqueued, ItemFailing, ItemReset, LayoutActivated, LayoutOutcome,
     LayoutReady, LeaseEndWanted, LeaseWanted, NodesHeld, PrepareOutcome, Prepared, ReportAction, ReportDelivered,
-    ReportRequested, ReturnedChange, ReturnedChanged, SubmitRequested, Submitted, TenantConfigured, TriggerSettled,
-    TriggerWaiting, WaitChanged, WaitSubject,
+    ReportRequested, SubmitRequested, Submitted, TenantConfigured, TriggerSettled, TriggerWaiting, WaitChanged,
+    WaitSubject,
 };
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BuildsetId, Event, EventRecord, ItemId, Timestamp, Value};
@@ -422,21 +422,6 @@ impl<B: Backing> GateRead<B> {
             begin(&mut self.builds, *build, sequence, row)?;
         }
         Ok(())
-    }
-
-    fn returned_changed(&mut self, record: &EventRecord, event: &ReturnedChanged) -> Result<(), FoldRefused> {
-        let gone = match &event.change {
-            ReturnedChange::Dropped { .. } => record.recorded_at,
-            ReturnedChange::Late { .. } | ReturnedChange::Removed => return Ok(()),
-        };
-        // A late outcome may be of a build that never was here; the live table alone has its blobs.
-        if held(&self.builds, &event.build, record.sequence)?.is_none() {
-            return Ok(());
-        }
-        next(&mut self.builds, event.build, record.sequence, |row| {
-            row.returned_gone = Some(gone);
-            Ok(())
-        })
     }
 
     fn item_failing(&mut self, record: &EventRecord, event: &ItemFailing) -> Result<(), FoldRefused> {
