@@ -713,6 +713,7 @@ impl Site {
             secret_data: None,
             artifacts: Vec::new(),
             log_url: Some(format!("https://gate.acme.example/logs/{build}/{attempt}/")),
+            kept: Default::default(),
         }
     }
 

@@ -24,6 +24,7 @@ mod pause;
 mod processes;
 mod replay;
 mod results;
+mod returned;
 mod sealing;
 mod story;
 mod tokens;

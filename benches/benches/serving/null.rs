@@ -166,6 +166,7 @@ impl Inner {
             secret_data: None,
             artifacts: Vec::new(),
             log_url: None,
+            kept: Default::default(),
         };
         self.tell(&run, "finished", GateInput::AttemptFinished(finished));
         self.release(&run);

@@ -380,6 +380,7 @@ impl OpenDev {
             secret_data: None,
             artifacts: Vec::new(),
             log_url: Some(format!("https://storage.opendev.example/{}/{}/", granted.build, granted.attempt)),
+            kept: Default::default(),
         };
         self.attempts += 1;
         self.say(GATE, GateInput::AttemptFinished(finished), &granted.owner_key);

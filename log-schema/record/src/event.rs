@@ -89,7 +89,8 @@ family! {
         /// A worker began an attempt.
         0x0118 "gate.build-started" 2 BuildStarted(gate::BuildStarted) older { 1 => gate::older::BuildStarted1 };
         /// An attempt ended.
-        0x0119 "gate.build-finished" 2 BuildFinished(gate::BuildFinished) older { 1 => gate::older::BuildFinished1 };
+        0x0119 "gate.build-finished" 3 BuildFinished(gate::BuildFinished)
+          older { 1 => gate::older::BuildFinished1, 2 => gate::older::BuildFinished2 };
         /// A build will never run, or never again.
         0x011a "gate.build-settled" 2 BuildSettled(gate::BuildSettled) older { 1 => gate::older::BuildSettled1 };
         /// An outcome that came too late or twice.
@@ -121,7 +122,7 @@ family! {
         /// What failed in a row in a pipeline was counted.
         0x0128 "gate.failures-counted" 1 FailuresCounted(gate::FailuresCounted);
         /// An attempt waits for the jobs that need it.
-        0x0129 "gate.build-paused" 1 BuildPaused(gate::BuildPaused);
+        0x0129 "gate.build-paused" 2 BuildPaused(gate::BuildPaused) older { 1 => gate::older::BuildPaused1 };
         /// A paused attempt may go on to its end.
         0x012a "gate.build-resumed" 1 BuildResumed(gate::BuildResumed);
         /// What became of artifacts that others may need was noted.
@@ -156,6 +157,8 @@ family! {
         0x0140 "gate.secrets-given" 1 SecretsGiven(gate::SecretsGiven);
         /// Something left the site, or was made unreadable for ever.
         0x0150 "gate.accessed" 1 Accessed(gate::Accessed);
+        /// Something became of the blobs with what a build returned.
+        0x0151 "gate.returned-changed" 1 ReturnedChanged(gate::ReturnedChanged);
     }
 }
 

@@ -39,7 +39,7 @@ family! {
         /// A worker began an attempt.
         0x8109 "gate.in.attempt-started" 1 AttemptStarted(gate::AttemptStarted);
         /// A worker ended an attempt.
-        0x810a "gate.in.attempt-finished" 1 AttemptFinished(gate::AttemptFinished);
+        0x810a "gate.in.attempt-finished" 2 AttemptFinished(gate::AttemptFinished) older { 1 => gate::older::AttemptFinished1 };
         /// Capacity lost or refused a lease.
         0x810b "gate.in.lease-lost" 1 LeaseLost(gate::LeaseLost);
         /// How merging ended.
@@ -53,7 +53,7 @@ family! {
         /// Somebody asks that changes go to the head of their queues.
         0x8110 "gate.in.promote-asked" 1 PromoteAsked(gate::PromoteAsked);
         /// An attempt waits for the jobs that need it.
-        0x8111 "gate.in.attempt-paused" 1 AttemptPaused(gate::AttemptPaused);
+        0x8111 "gate.in.attempt-paused" 2 AttemptPaused(gate::AttemptPaused) older { 1 => gate::older::AttemptPaused1 };
         /// An attempt that still runs will fail.
         0x8112 "gate.in.attempt-failing" 1 AttemptFailing(gate::AttemptFailing);
         /// Somebody asks that outside events wait, or are dropped, or are dealt with again.
@@ -68,6 +68,8 @@ family! {
         0x8121 "gate.in.secrets-opened" 1 SecretsOpened(gate::SecretsOpened);
         /// Something left the site, or was made unreadable for ever.
         0x8130 "gate.in.access-told" 1 AccessTold(gate::AccessTold);
+        /// What is to become, or became, of the blobs with what a build returned.
+        0x8131 "gate.in.returned-told" 1 ReturnedTold(gate::ReturnedTold);
     }
 }
 

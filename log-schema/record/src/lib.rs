@@ -20,6 +20,7 @@ pub mod id;
 pub mod input;
 mod kinds;
 pub mod level;
+pub mod returned;
 pub mod sealed;
 pub mod time;
 pub mod topic;

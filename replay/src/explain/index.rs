@@ -320,6 +320,7 @@ impl Index {
             GateEvent::BuildReady(ready) => Some(ready.item),
             GateEvent::NodesHeld(held) => Some(held.item),
             GateEvent::HoldEnded(ended) => of_build(&ended.build),
+            GateEvent::ReturnedChanged(changed) => of_build(&changed.build),
             GateEvent::ItemFailing(failing) => Some(failing.item),
             GateEvent::ItemReset(reset) => Some(reset.item),
             GateEvent::WaitChanged(changed) => match &changed.subject {
@@ -382,6 +383,7 @@ pub(crate) fn build_of(event: &GateEvent) -> Option<BuildId> {
         GateEvent::BuildResumed(resumed) => Some(resumed.build),
         GateEvent::BuildFailing(failing) => Some(failing.failing.build),
         GateEvent::HoldEnded(ended) => Some(ended.build),
+        GateEvent::ReturnedChanged(changed) => Some(changed.build),
         GateEvent::WaitChanged(changed) => match &changed.subject {
             WaitSubject::Build(build) => Some(*build),
             _ => None,

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use gatelog_record::draft::gate::{
     AccessTold, ChangesWanted, ConfigScope, EnqueueAsked, FactsPurpose, FreezeOutcome, Frozen, Given, ItemEnqueued,
-    LayoutMade, LayoutOutcome, Prepared, Subject, Submitted, TriggerCause, TriggerIntake, WaitChanged, WaitSubject,
+    LayoutMade, LayoutOutcome, Prepared, ReturnedChange, ReturnedStep, Subject, Submitted, TriggerCause, TriggerIntake,
+    WaitChanged, WaitSubject,
 };
 use gatelog_record::draft::intake::ForgeEvent;
 use gatelog_record::event::{CapacityEvent, GateEvent, PartitionEvent};
@@ -374,6 +375,7 @@ impl Names {
                 format!("attempt {} of {} is given {}", opened.attempt, self.build(opened.build), given(&opened.given))
             }
             GateEvent::Accessed(event) => access(&event.told),
+            GateEvent::ReturnedChanged(event) => returned(&self.build(event.build), &event.change),
             GateEvent::BuildResumed(resumed) => format!("{} goes on", self.build(resumed.build)),
             GateEvent::WaitChanged(changed) => self.wait(changed),
             GateEvent::SubmitRequested(wanted) => {
@@ -587,6 +589,15 @@ impl Names {
                 format!("it is asked that tenant {} is configured anew: {}", asked.tenant, asked.reason)
             }
             GateInput::AccessTold(told) => access(told),
+            GateInput::ReturnedTold(told) => {
+                let build = self.build(told.build);
+                match told.step {
+                    ReturnedStep::Due { keep_days } => {
+                        format!("what {build} returned is kept no longer than {}", count(keep_days as usize, "day"))
+                    }
+                    ReturnedStep::Removed => format!("what {build} returned was removed"),
+                }
+            }
             GateInput::SecretsOpened(opened) => {
                 let (worker, build) = (&opened.worker, self.build(opened.build));
                 format!("worker {worker} opened for attempt {} of {build} {}", opened.attempt, given(&opened.given))
@@ -746,6 +757,25 @@ fn partition_event(event: &PartitionEvent) -> String {
         }
         PartitionEvent::Sample(_) | PartitionEvent::SampleBegun(_) => "a sample".to_owned(),
         PartitionEvent::SampleNoted(_) | PartitionEvent::SampleEnded(_) => "more of a sample".to_owned(),
+    }
+}
+
+/// What became of the blobs with what a build returned.
+fn returned(build: &str, change: &ReturnedChange) -> String {
+    match change {
+        ReturnedChange::Late { blobs } => {
+            format!("an outcome of {build} that does not count names {}", count(blobs.len(), "blob"))
+        }
+        ReturnedChange::Dropped { blobs, unused_since, keep_days } => {
+            let bytes: u64 = blobs.iter().map(|blob| blob.size).sum();
+            let kept = count(*keep_days as usize, "day");
+            format!(
+                "what {build} returned ({bytes} bytes in {}) is gone from here on: nobody needed it since \
+                 {unused_since}, and it is kept {kept}",
+                count(blobs.len(), "blob")
+            )
+        }
+        ReturnedChange::Removed => format!("what {build} returned is removed from the blob store"),
     }
 }
 

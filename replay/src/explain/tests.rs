@@ -465,6 +465,7 @@ fn test_once(
         secret_data: None,
         artifacts: Vec::new(),
         log_url: Some("http://log/1".into()),
+        kept: Default::default(),
     };
     let done = BuildFinished {
         finished: finished.clone(),

@@ -537,6 +537,7 @@ impl<'a> Sim<'a> {
             secret_data: None,
             artifacts: Vec::new(),
             log_url: None,
+            kept: Default::default(),
         }
     }
 

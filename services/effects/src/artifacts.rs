@@ -11,14 +11,16 @@ use gatelog_record::{BlobHash, BuildId, ItemId, Value};
 use gatelog_store::View;
 use gatelog_tables::Table;
 
+use crate::returned::FromBuild;
+
 /// How many of a change's builds are looked through for those of its last buildset.
 const LOOKED_THROUGH: usize = 500;
 
-/// An artifact of another build.
+/// What another build left behind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
-    /// As it is told to the job.
-    pub told: Value,
+    /// The build, without data.
+    pub from: FromBuild,
     /// What the build's worker was told, where only that says which artifacts the job provides.
     pub spec: Option<BlobHash>,
 }
@@ -91,7 +93,7 @@ fn of_item(view: &View<Gate>, item: ItemId, requires: &BTreeSet<&str>) -> Vec<Fo
         let done = made.state == BuildState::Done && made.result == Some(BuildResult::Success);
         let Some(subject) = subject(&row, &made).filter(|subject| subject.change.is_some()) else { continue };
         if provides && (done || made.paused) {
-            found.extend(left_by(view, *build, &made.job.name, subject).map(|told| Found { told, spec: None }));
+            found.extend(left_by(view, *build, &made.job.name, subject).map(|from| Found { from, spec: None }));
         }
     }
     found
@@ -132,8 +134,8 @@ fn of_past(view: &View<Gate>, item: &ItemRow) -> Vec<Found> {
                 break;
             }
             if entry.result == Some(BuildResult::Success) {
-                let told = left_by(view, build, &entry.job, subject);
-                found.extend(told.map(|told| Found { told, spec: Some(entry.spec) }));
+                let left = left_by(view, build, &entry.job, subject);
+                found.extend(left.map(|from| Found { from, spec: Some(entry.spec) }));
             }
         }
         if last.is_some() {
@@ -153,16 +155,10 @@ fn is_for(view: &View<Gate>, entry: &BuildEntry, subject: &Subject) -> bool {
 }
 
 /// What the newest attempt of a build left behind.
-fn left_by<'s>(
-    view: &View<Gate>,
-    build: BuildId,
-    job: &'s str,
-    subject: &'s Subject,
-) -> impl Iterator<Item = Value> + 's {
-    let entry = view.temporal().build(build, view.position().sequence).ok().flatten();
-    let artifacts =
-        entry.and_then(|entry| entry.attempt().map(|attempt| attempt.artifacts.clone())).unwrap_or_default();
-    artifacts.into_iter().map(move |artifact| told(&artifact, job, Some(subject)))
+fn left_by(view: &View<Gate>, build: BuildId, job: &str, subject: &Subject) -> Option<FromBuild> {
+    let entry = view.temporal().build(build, view.position().sequence).ok().flatten()?;
+    let from = FromBuild::new(build, job, entry.attempt()?, Some(subject));
+    Some(FromBuild { data: Value::Null, secret_data: None, ..from })
 }
 
 #[cfg(test)]

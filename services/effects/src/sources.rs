@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use gatelog_capacity_state::{Capacity, LeaseState, Pause};
-use gatelog_executing::deep_merge;
 use gatelog_gate_state::Gate;
 use gatelog_gate_state::live::BuildState;
 use gatelog_record::{BuildId, ItemId, NodeId, Timestamp, WorkId};
@@ -12,9 +11,10 @@ use gatelog_runner::Published;
 use gatelog_store::SharedProjection;
 use gatelog_tables::{Table, TableExt};
 
-use crate::artifacts::{self, Found};
+use crate::artifacts;
 use crate::chain::Chain;
 use crate::dispatch::{Due, Pending, WorkSource};
+use crate::returned::FromBuild;
 use crate::worker::{Held, LeaseSource, Parents};
 
 /// The gate's projection, for effects.
@@ -155,25 +155,14 @@ impl LeaseSource for WorkerLeases {
             web_root: web_root.unwrap_or_default(),
             ..Parents::default()
         };
-        // In the order of the graph: for data the later job wins (Zuul).
+        parents.jobs = names.iter().map(|(_, name)| name.clone()).collect();
+        // In the order of the graph.
         for (other, name) in names.iter().filter(|(_, name)| ancestors.contains(name)) {
             let Some(entry) = history.build(*other, at).ok().flatten() else { continue };
             let Some(attempt) = entry.attempt() else { continue };
-            if let Some(map) = attempt.data.as_map() {
-                let hidden = ["zuul", "nodepool", "unsafe_vars"];
-                let shown = map.iter().filter(|(name, _)| !hidden.contains(&name.as_str()));
-                deep_merge(&mut parents.data, &shown.map(|(name, value)| (name.clone(), value.clone())).collect());
-            }
-            parents.secret.extend(attempt.secret_data.clone());
             let row = gate.builds.get(other).ok().flatten();
             let subject = item.as_ref().zip(row.as_ref()).and_then(|(item, row)| artifacts::subject(item, row));
-            for artifact in &attempt.artifacts {
-                let told = artifacts::told(artifact, name, subject);
-                // What it requires may be its own parent's.
-                if parents.artifacts.iter().all(|known| known.told != told) {
-                    parents.artifacts.push(Found { told, spec: None });
-                }
-            }
+            parents.returned.push(FromBuild::new(*other, name, attempt, subject));
         }
         Some(parents)
     }

@@ -14,25 +14,26 @@ use gatelog_event_log::{Log, failpoint};
 use gatelog_executing::spec::NodeSpec;
 use gatelog_executing::{
     AbortReason, BuildControl, BuildOutcome, BuildResult as Verdict, Executor, FailureCause, RetryCause, Returned,
-    deep_merge,
 };
 use gatelog_record::draft::capacity::{LeaseReleased, NodeGrant};
 use gatelog_record::draft::gate::{
-    Artifact, AttemptFailing, AttemptFinished, AttemptPaused, AttemptStarted, BuildResult, SecretsOpened,
+    AttemptFailing, AttemptFinished, AttemptPaused, AttemptStarted, BuildResult, SecretsOpened,
 };
 use gatelog_record::input::{CapacityInput, GateInput};
 use gatelog_record::{
     BlobHash, BuildId, BuildsetId, EventRef, Input, InputId, InputRecord, LeaseId, NodeId, Partition, Stream,
     Timestamp, Value,
 };
-use gatelog_secrets::{Keyring, Scope};
+use gatelog_secrets::Keyring;
 
 use crate::artifacts::Found;
 use crate::chain::{self, Chain};
 use crate::connection::{Trouble, chain};
 use crate::git::Repositories;
 use crate::given::Secrets;
+use crate::handing_on::{FromParents, Place};
 use crate::nodes;
+use crate::returned::{FromBuild, Told};
 use crate::spec::{Attempt, JobSpec};
 use crate::tokens::{Issuer, TokenSettings};
 use crate::used;
@@ -76,11 +77,11 @@ pub struct Parents {
     pub chain: Option<Chain>,
     /// How people reach the API, as the tenant has it; empty where nobody said.
     pub web_root: String,
-    /// What parents returned.
-    pub data: BTreeMap<String, Value>,
-    /// What parents returned under seal.
-    pub secret: Vec<gatelog_record::Sealed>,
-    /// What parents left behind, and builds of changes ahead that make what this one requires.
+    /// The jobs of the buildset.
+    pub jobs: BTreeSet<String>,
+    /// What parents returned and left behind, in the order of the graph.
+    pub returned: Vec<FromBuild>,
+    /// What builds of changes ahead left behind that make what this one requires.
     pub artifacts: Vec<Found>,
 }
 
@@ -318,14 +319,14 @@ impl Worker {
         lease: &Held,
         source: &Arc<dyn LeaseSource>,
         control: &BuildControl,
-    ) -> Result<(BuildOutcome, BuildsetId, String), Failed> {
+    ) -> Result<(BuildOutcome, Arc<Place>), Failed> {
         let worker = self.clone();
         let (for_setup, source, told) = (lease.clone(), Arc::clone(source), control.clone());
         let setup = tokio::task::spawn_blocking(move || worker.set_up(&for_setup, &*source, &told));
-        let (spec, attempt, issuer, web_root) =
+        let (spec, attempt, issuer, place) =
             setup.await.map_err(|_| Failed::again("setting the attempt up panicked"))??;
         failpoint::pass("build/set-up");
-        let buildset = attempt.buildset;
+        let place = Arc::new(place);
         let workspace = MirrorWorkspace::new(self.repositories.clone(), spec.refs.clone()).with_issuer(issuer);
         let workspace = Arc::new(workspace);
         let build = self
@@ -342,10 +343,10 @@ impl Worker {
             inner.abort(reason);
         });
         let (inner, outer) = (build.control(), control.clone());
-        let (worker, told) = (self.clone(), lease.clone());
+        let (worker, told, paused_in) = (self.clone(), lease.clone(), Arc::clone(&place));
         let pausing = tokio::spawn(async move {
             let returned = inner.wait_paused().await;
-            let _ = tokio::task::spawn_blocking(move || worker.paused(&told, buildset, returned)).await;
+            let _ = tokio::task::spawn_blocking(move || worker.paused(&told, &paused_in, returned)).await;
             outer.wait_resumed().await;
             inner.resume();
         });
@@ -358,16 +359,16 @@ impl Worker {
         link.abort();
         telling.abort();
         pausing.abort();
-        Ok((outcome, buildset, web_root))
+        Ok((outcome, place))
     }
 
-    /// What an attempt needs: its spec, what comes with it, who issues its tokens, and how people reach the API.
+    /// What an attempt needs: its spec, what comes with it, who issues its tokens, and what its outcome is told with.
     fn set_up(
         &self,
         lease: &Held,
         source: &dyn LeaseSource,
         control: &BuildControl,
-    ) -> Result<(JobSpec, Attempt, Issuer, String), Failed> {
+    ) -> Result<(JobSpec, Attempt, Issuer, Place), Failed> {
         let started = AttemptStarted {
             tenant: lease.tenant.clone(),
             build: lease.build,
@@ -420,21 +421,8 @@ impl Worker {
                 self.repositories.mirrors.message(&key, step.subject.commit.as_deref()?).ok()
             })
             .collect();
-        let mut parent_secret_data = BTreeMap::new();
-        for sealed in &parents.secret {
-            let opened = self.keyring.open(sealed, SECRET_DATA).map_err(|error| Failed::again(chain(&error)))?;
-            if let gatelog_secrets::Unsealed::Opened(plaintext) = opened
-                && let Some(text) = plaintext.as_str()
-                && let Ok(json) = serde_json::from_str::<serde_json::Value>(text)
-                && let Value::Map(map) = Value::from_json(&json)
-            {
-                // Zuul: of secrets the job that stands first in the graph has the last word.
-                let mut merged = map;
-                merged.remove("zuul");
-                deep_merge(&mut merged, &parent_secret_data);
-                parent_secret_data = merged;
-            }
-        }
+        let FromParents { data: parent_data, secret_data: parent_secret_data, artifacts } =
+            self.handed_on(&spec, parents.returned, parents.artifacts)?;
         let Secrets { opened, tokens, mut given } = self.open_secrets(lease, &spec)?;
         let ssh_keys = self.ssh_keys(lease, &spec, &mut given)?;
         if !given.is_empty() {
@@ -450,27 +438,16 @@ impl Worker {
             event_id: parents.event_id,
             nodes,
             messages,
-            parent_data: parents.data,
+            parent_data,
             parent_secret_data,
-            artifacts: self.artifacts(&spec, parents.artifacts),
+            artifacts,
             sensitive: opened.values().flat_map(|secret| secret.texts.iter().cloned()).collect(),
             secrets: opened.into_iter().map(|(name, secret)| (name, secret.value)).collect(),
             ssh_keys,
         };
         let issuer = Issuer::new(Arc::clone(&self.keyring), tokens, self.tokens.rotate_every, self.now);
-        Ok((spec, attempt, issuer, parents.web_root))
-    }
-
-    /// The artifacts that the job is told of: of builds that are over, those of jobs that provide what it requires.
-    fn artifacts(&self, spec: &JobSpec, found: Vec<Found>) -> Vec<Value> {
-        let provides = |other: &BlobHash| {
-            let bytes = self.repositories.blobs.get(other).ok()?;
-            let other = JobSpec::read(&bytes).ok()?;
-            Some(!other.job.provides.is_disjoint(&spec.job.requires))
-        };
-        let wanted =
-            found.into_iter().filter(|found| found.spec.as_ref().is_none_or(|other| provides(other) == Some(true)));
-        wanted.map(|found| found.told).collect()
+        let place = Place { buildset: attempt.buildset, jobs: parents.jobs, web_root: parents.web_root };
+        Ok((spec, attempt, issuer, place))
     }
 
     /// The attempt will fail, although it still runs: those behind it need not wait for its end.
@@ -481,39 +458,33 @@ impl Worker {
     }
 
     /// The attempt waits for the jobs that need it: what it returned so far is theirs.
-    fn paused(&self, lease: &Held, buildset: BuildsetId, returned: Returned) {
-        let artifacts = returned.artifacts().iter().filter_map(artifact).collect();
-        let secret_data = self.sealed(buildset, &returned).unwrap_or_else(|error| {
+    fn paused(&self, lease: &Held, place: &Place, returned: Returned) {
+        let secret_data = self.sealed(place.buildset, &returned).unwrap_or_else(|error| {
             tracing::warn!(build = %lease.build, error, "secret_data of a paused build could not be sealed");
             None
+        });
+        let told = self.told(lease, place, returned, secret_data).unwrap_or_else(|error| {
+            tracing::warn!(build = %lease.build, error, "what a paused build returned could not be kept");
+            Told::default()
         });
         let paused = AttemptPaused {
             tenant: lease.tenant.clone(),
             build: lease.build,
             attempt: lease.attempt,
             worker: self.name.clone(),
-            data: returned.data,
-            secret_data,
-            artifacts,
+            data: told.data,
+            secret_data: told.secret_data,
+            artifacts: told.artifacts,
+            kept: told.kept,
         };
         self.tell_owner(lease, "paused", GateInput::AttemptPaused(paused));
-    }
-
-    /// What a job returned in secret, under the seal of its buildset.
-    fn sealed(&self, buildset: BuildsetId, returned: &Returned) -> Result<Option<gatelog_record::Sealed>, String> {
-        if returned.secret_data == Value::Null {
-            return Ok(None);
-        }
-        let text = returned.secret_data.to_json().to_string();
-        let sealed = self.keyring.seal(&Scope::Buildset(buildset), text.as_bytes(), SECRET_DATA);
-        sealed.map(Some).map_err(|error| chain(&error))
     }
 
     fn finished(
         &self,
         lease: &Held,
         began: Timestamp,
-        outcome: Result<(BuildOutcome, BuildsetId, String), Failed>,
+        outcome: Result<(BuildOutcome, Arc<Place>), Failed>,
     ) -> AttemptFinished {
         let mut finished = AttemptFinished {
             tenant: lease.tenant.clone(),
@@ -528,6 +499,7 @@ impl Worker {
             secret_data: None,
             artifacts: Vec::new(),
             log_url: None,
+            kept: Default::default(),
         };
         match outcome {
             Err(Failed { message, again, no_node }) => {
@@ -538,27 +510,34 @@ impl Worker {
                 };
                 finished.detail = Some(message);
             }
-            Ok((outcome, buildset, web_root)) => {
+            Ok((outcome, place)) => {
                 finished.result = result(&outcome.result);
                 finished.started_at = outcome.started;
                 finished.finished_at = outcome.ended;
                 finished.detail = detail(&outcome);
                 // Zuul: a job's line in a report links the page of its build, and the logs are where the job says.
-                let web_root = web_root.trim_end_matches('/');
+                let web_root = place.web_root.trim_end_matches('/');
                 finished.log_url = outcome.returned.log_url();
                 if finished.log_url.is_none() && !web_root.is_empty() {
                     finished.log_url = Some(format!("{web_root}/t/{}/build/{}", lease.tenant, lease.build));
                 }
-                finished.artifacts = outcome.returned.artifacts().iter().filter_map(artifact).collect();
-                match self.sealed(buildset, &outcome.returned) {
-                    Ok(sealed) => finished.secret_data = sealed,
+                let sealed = self.sealed(place.buildset, &outcome.returned).unwrap_or_else(|error| {
+                    // In clear it must not go anywhere; without it a child would miss it.
+                    finished.result = BuildResult::Error;
+                    finished.detail = Some(format!("secret_data could not be sealed: {error}"));
+                    None
+                });
+                match self.told(lease, &place, outcome.returned, sealed) {
+                    Ok(Told { data, secret_data, artifacts, kept }) => {
+                        (finished.data, finished.secret_data) = (data, secret_data);
+                        (finished.artifacts, finished.kept) = (artifacts, kept);
+                    }
                     Err(error) => {
-                        // In clear it must not go anywhere; without it a child would miss it.
+                        // Without it a child would miss it.
                         finished.result = BuildResult::Error;
-                        finished.detail = Some(format!("secret_data could not be sealed: {error}"));
+                        finished.detail = Some(format!("what the job returned could not be kept: {error}"));
                     }
                 }
-                finished.data = outcome.returned.data;
             }
         }
         finished
@@ -627,9 +606,6 @@ fn parents(lease: &Held, source: &dyn LeaseSource, control: &BuildControl) -> Re
         std::thread::sleep(Duration::from_millis(20));
     }
 }
-
-/// What seals of `secret_data` belong to.
-const SECRET_DATA: &[u8] = b"secret_data";
 
 /// Why there is no outcome.
 pub(crate) struct Failed {
@@ -705,13 +681,4 @@ fn detail(outcome: &BuildOutcome) -> Option<String> {
         return Some(format!("task {:?} failed on {}{place}", task.task, task.host));
     }
     outcome.detail.clone()
-}
-
-fn artifact(value: &Value) -> Option<Artifact> {
-    let map = value.as_map()?;
-    Some(Artifact {
-        name: map.get("name")?.as_str()?.to_owned(),
-        url: map.get("url")?.as_str()?.to_owned(),
-        metadata: map.get("metadata").cloned().unwrap_or_default(),
-    })
 }

@@ -19,6 +19,7 @@ mod patience;
 mod presence;
 mod remembering;
 mod renewals;
+mod returned_life;
 mod roles;
 mod routing;
 mod sealed;

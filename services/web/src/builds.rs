@@ -9,6 +9,7 @@ use crate::error::ApiError;
 use crate::filter::{Items, MAX_LOOKED_AT, Page, SubjectFilter, any, fits};
 use crate::query::Query;
 use crate::reading::Reading;
+use crate::returned;
 use crate::shape::{self, BUILDS_OF_EVENT, BuildPart, build_index};
 
 /// The parameters of the list.
@@ -165,6 +166,7 @@ pub(crate) fn one(reading: &Reading<'_>, tenant: &str, uuid: &str) -> Result<Jso
     let item = reading.history().item(entry.item, reading.at)?.ok_or_else(|| gone(entry.item, entry.buildset))?;
     let event = shape::Event::of(reading, &item)?;
     let mut json = shape::build(build, &entry, &item, &event, BuildPart::Alone);
+    returned::show(reading, build, &entry, &mut json)?;
     json["dependencies"] =
         entry.dependencies.iter().map(|(job, soft)| serde_json::json!({ "name": job, "soft": soft })).collect();
     json["waits"] = shape::waits(reading, &WaitSubject::Build(build))?;

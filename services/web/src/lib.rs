@@ -52,6 +52,7 @@ mod past;
 mod paths;
 mod query;
 mod reading;
+mod returned;
 mod routes;
 mod shape;
 pub mod site;

@@ -100,7 +100,7 @@ fn wait_entry(held: &Held<WaitEntry>, until: Option<i64>) -> Json {
     })
 }
 
-fn artifact(artifact: &Artifact) -> Json {
+pub(crate) fn artifact(artifact: &Artifact) -> Json {
     let mut json = json!({ "name": artifact.name, "url": artifact.url });
     if artifact.metadata != gatelog_record::Value::Null {
         json["metadata"] = artifact.metadata.to_json();
@@ -185,7 +185,7 @@ pub(crate) fn build(id: BuildId, build: &BuildEntry, item: &ItemEntry, event: &E
         BuildPart::Listed => {}
         BuildPart::Alone => {
             json["buildset"]["refs"] = item.subjects.iter().map(git_ref).collect();
-            json["data"] = newest.map_or(Json::Null, |attempt| attempt.data.to_json());
+            json["data"] = Json::Null;
         }
         BuildPart::Within => {
             if let Some(map) = json.as_object_mut() {

@@ -169,6 +169,7 @@ impl Player<'_> {
             secret_data: None,
             artifacts: Vec::new(),
             log_url: None,
+            kept: Default::default(),
         };
         self.shell.say(TENANT, GateInput::AttemptFinished(finished))
     }
@@ -297,7 +298,16 @@ impl Player<'_> {
         if result == BuildResult::Success && pauses(&data) {
             let (tenant, worker) = (TENANT.into(), "worker".into());
             let (build, attempt, secret_data, artifacts) = (id.0, id.1, None, Vec::new());
-            let paused = AttemptPaused { tenant, build, attempt, worker, data, secret_data, artifacts };
+            let paused = AttemptPaused {
+                tenant,
+                build,
+                attempt,
+                worker,
+                data,
+                secret_data,
+                artifacts,
+                kept: Default::default(),
+            };
             self.shell.say(TENANT, GateInput::AttemptPaused(paused))?;
             return self.settle();
         }

@@ -383,6 +383,7 @@ impl Worker {
             data: Value::Null,
             secret_data: None,
             artifacts: Vec::new(),
+            kept: Default::default(),
         };
         let id = format!("build/{}/{}/paused", run.build, run.attempt);
         (id, run.tenant.clone(), GateInput::AttemptPaused(paused).into())
@@ -402,6 +403,7 @@ impl Worker {
             secret_data: None,
             artifacts: Vec::new(),
             log_url: None,
+            kept: Default::default(),
         };
         let id = format!("build/{}/{}/finished", run.build, run.attempt);
         (id, run.tenant.clone(), GateInput::AttemptFinished(finished).into())

@@ -103,7 +103,7 @@ impl<B: Backing> GateTables<B> {
         self.builds.update(&started.build, |row| row.ready = Some(started.clone()))
     }
 
-    pub(super) fn build_paused(&mut self, event: &BuildPaused) -> Result<(), FoldRefused> {
+    pub(super) fn build_paused(&mut self, record: &EventRecord, event: &BuildPaused) -> Result<(), FoldRefused> {
         let paused = &event.paused;
         let mut row = self.builds.need(&paused.build)?.into_owned();
         if row.state != BuildState::Running || row.attempt != paused.attempt || row.paused {
@@ -114,7 +114,8 @@ impl<B: Backing> GateTables<B> {
         }
         row.paused = true;
         row.child_jobs = child_jobs(&paused.data);
-        Ok(self.builds.put(paused.build, row)?)
+        self.builds.put(paused.build, row)?;
+        self.note_returned(record, paused.build, paused.kept.blobs())
     }
 
     pub(super) fn build_failing(&mut self, event: &BuildFailing) -> Result<(), FoldRefused> {
@@ -191,7 +192,7 @@ impl<B: Backing> GateTables<B> {
         Ok(())
     }
 
-    pub(super) fn build_finished(&mut self, event: &BuildFinished) -> Result<(), FoldRefused> {
+    pub(super) fn build_finished(&mut self, record: &EventRecord, event: &BuildFinished) -> Result<(), FoldRefused> {
         let finished = &event.finished;
         let row = self.builds.need(&finished.build)?;
         if !row.holds_lease() || row.attempt != finished.attempt {
@@ -223,7 +224,8 @@ impl<B: Backing> GateTables<B> {
             if !event.retry {
                 row.child_jobs = child_jobs(&finished.data);
             }
-        })
+        })?;
+        self.note_returned(record, finished.build, finished.kept.blobs())
     }
 
     pub(super) fn nodeset_changed(&mut self, event: &NodesetChanged) -> Result<(), FoldRefused> {

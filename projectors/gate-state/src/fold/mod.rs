@@ -4,6 +4,7 @@ mod building;
 mod configuration;
 mod holds;
 mod queueing;
+mod returned;
 mod waiting;
 
 use gatelog_record::event::GateEvent;
@@ -57,7 +58,7 @@ impl<B: Backing> GateLive<B> {
             GateEvent::FreezeWanted(event) => gate.freeze_wanted(record, event),
             GateEvent::Frozen(event) => gate.frozen(event),
             GateEvent::ItemFailing(event) => gate.item_failing(event),
-            GateEvent::ItemReset(event) => gate.item_reset(event),
+            GateEvent::ItemReset(event) => gate.item_reset(record, event),
             GateEvent::ReportersStarted(event) => gate.reporters_started(event),
             GateEvent::ItemMoved(event) => gate.item_moved(event),
             GateEvent::WindowChanged(event) => gate.window_changed(event),
@@ -68,7 +69,7 @@ impl<B: Backing> GateLive<B> {
             GateEvent::Submitted(event) => gate.submitted(record, event),
             GateEvent::ReportRequested(event) => gate.report_requested(record, event),
             GateEvent::ReportDelivered(event) => gate.report_delivered(event),
-            GateEvent::ItemDequeued(event) => gate.item_dequeued(event),
+            GateEvent::ItemDequeued(event) => gate.item_dequeued(record, event),
 
             GateEvent::LeaseWanted(event) => {
                 self.gate.lease_wanted(event)?;
@@ -79,11 +80,11 @@ impl<B: Backing> GateLive<B> {
             GateEvent::LeaseResumeWanted(event) => self.resume_lease(record, event),
             GateEvent::BuildStarted(event) => gate.build_started(event),
             GateEvent::BuildReady(event) => gate.build_ready(event),
-            GateEvent::BuildPaused(event) => gate.build_paused(event),
+            GateEvent::BuildPaused(event) => gate.build_paused(record, event),
             GateEvent::BuildResumed(event) => gate.build_resumed(event),
             GateEvent::BuildFailing(event) => gate.build_failing(event),
             GateEvent::ArtifactsNoted(event) => gate.artifacts_noted(event),
-            GateEvent::BuildFinished(event) => gate.build_finished(event),
+            GateEvent::BuildFinished(event) => gate.build_finished(record, event),
             GateEvent::BuildSettled(event) => gate.build_settled(event),
             GateEvent::NodesetChanged(event) => gate.nodeset_changed(event),
 
@@ -97,6 +98,8 @@ impl<B: Backing> GateLive<B> {
                 if event.tell { self.end_hold(record, event) } else { Ok(()) }
             }
             GateEvent::AutoholdEnded(event) => gate.autohold_ended(event),
+
+            GateEvent::ReturnedChanged(event) => gate.returned_changed(record, event),
         }
     }
 }

@@ -8,7 +8,7 @@ use gatelog_record::draft::gate::{
     ReportAction, ReportDelivered, ReportRequested, ReportersStarted, Subject, SubmitOutcome, SubmitRequested,
     Submitted, WaitSubject, WindowChanged,
 };
-use gatelog_record::{BuildsetId, EventRecord, ItemId, WorkId};
+use gatelog_record::{BuildsetId, EventRecord, ItemId, Timestamp, WorkId};
 use gatelog_tables::{Backing, FoldRefused, Table, TableExt};
 
 use crate::live::{
@@ -260,13 +260,13 @@ impl<B: Backing> GateTables<B> {
         self.items.update(&event.item, |row| row.failing.clone_from(&event.reasons))
     }
 
-    pub(super) fn item_reset(&mut self, event: &ItemReset) -> Result<(), FoldRefused> {
+    pub(super) fn item_reset(&mut self, record: &EventRecord, event: &ItemReset) -> Result<(), FoldRefused> {
         let mut row = self.items.need(&event.item)?.into_owned();
         if let Some(work) = row.work.take() {
             self.pending_work.remove(&work)?;
         }
         if let Some(buildset) = row.buildset.take() {
-            self.drop_buildset(buildset)?;
+            self.drop_buildset(buildset, record.recorded_at)?;
         }
         row.failing.clear();
         row.asked = false;
@@ -277,7 +277,7 @@ impl<B: Backing> GateTables<B> {
         Ok(self.items.put(event.item, row)?)
     }
 
-    fn drop_buildset(&mut self, buildset: BuildsetId) -> Result<(), FoldRefused> {
+    fn drop_buildset(&mut self, buildset: BuildsetId, at: Timestamp) -> Result<(), FoldRefused> {
         let row = self.buildsets.remove(&buildset)?;
         self.chains.delete(&buildset)?;
         for build in row.builds {
@@ -286,6 +286,7 @@ impl<B: Backing> GateTables<B> {
                 return Err(illegal(format!("build {build} is dropped while it holds a lease")));
             }
             self.waits.delete(&WaitKey(WaitSubject::Build(build)))?;
+            self.returned_unused(build, at)?;
         }
         Ok(())
     }
@@ -511,13 +512,13 @@ impl<B: Backing> GateTables<B> {
         self.items.update(&event.item, |row| row.reporting = Some(event.merged))
     }
 
-    pub(super) fn item_dequeued(&mut self, event: &ItemDequeued) -> Result<(), FoldRefused> {
+    pub(super) fn item_dequeued(&mut self, record: &EventRecord, event: &ItemDequeued) -> Result<(), FoldRefused> {
         let item = self.items.remove(&event.item)?;
         if let Some(work) = item.work {
             self.pending_work.remove(&work)?;
         }
         if let Some(buildset) = item.buildset {
-            self.drop_buildset(buildset)?;
+            self.drop_buildset(buildset, record.recorded_at)?;
         }
         for subject in &item.subjects {
             let key = (item.tenant.clone(), subject.project.clone(), subject_name(subject), event.item);

@@ -64,6 +64,7 @@ impl<B: Backing> GateRead<B> {
             GateEvent::BuildFinished(event) => self.build_finished(record, event),
             GateEvent::BuildSettled(event) => self.build_settled(record, event),
             GateEvent::NodesHeld(event) => self.nodes_held(record, event),
+            GateEvent::ReturnedChanged(event) => self.returned_changed(record, event),
             GateEvent::ItemFailing(event) => self.item_failing(record, event),
             GateEvent::ItemReset(event) => self.item_reset(record, event),
             GateEvent::WaitChanged(event) => self.wait_changed(record, event),
@@ -416,6 +417,7 @@ impl<B: Backing> GateRead<B> {
                 detail: None,
                 finished_at: None,
                 held: false,
+                returned_gone: None,
             };
             begin(&mut self.builds, *build, sequence, row)?;
         }
@@ -516,6 +518,7 @@ impl<B: Backing> GateRead<B> {
                 data: Value::Null,
                 secret_data: None,
                 artifacts: Vec::new(),
+                kept: Default::default(),
                 log_url: None,
                 let_go: None,
             });
@@ -553,6 +556,7 @@ impl<B: Backing> GateRead<B> {
             attempt.data = paused.data.clone();
             attempt.secret_data.clone_from(&paused.secret_data);
             attempt.artifacts.clone_from(&paused.artifacts);
+            attempt.kept = paused.kept;
             Ok(())
         })
     }
@@ -570,6 +574,7 @@ impl<B: Backing> GateRead<B> {
             attempt.data = finished.data.clone();
             attempt.secret_data.clone_from(&finished.secret_data);
             attempt.artifacts.clone_from(&finished.artifacts);
+            attempt.kept = finished.kept;
             attempt.log_url.clone_from(&finished.log_url);
             if event.result.is_some() {
                 row.result = event.result;
@@ -746,6 +751,7 @@ fn about(event: &GateEvent) -> (Option<ItemId>, Option<gatelog_record::BuildId>)
         GateEvent::NodesetChanged(event) => (Some(event.item), Some(event.build)),
         GateEvent::NodesHeld(event) => (Some(event.item), Some(event.hold.build)),
         GateEvent::HoldEnded(event) => (None, Some(event.build)),
+        GateEvent::ReturnedChanged(event) => (None, Some(event.build)),
         GateEvent::WaitChanged(event) => match &event.subject {
             WaitSubject::Item(item) => (Some(*item), None),
             WaitSubject::Build(build) => (None, Some(*build)),

@@ -7,6 +7,7 @@
 mod fold;
 mod held;
 mod read;
+mod returned;
 mod rows;
 #[cfg(test)]
 mod tests;

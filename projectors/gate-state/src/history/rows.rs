@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gatelog_record::draft::capacity::{NodeWanted, SemaphoreWanted};
 use gatelog_record::draft::gate::{
     Artifact, BuildResult, FrozenRefs, ItemResult, PipelineVerdict, PreparedBranch, ProjectProblem, ReportAction,
-    Subject, SubmitOutcome, SubmitTarget, TenantLoaded, TriggerCause, WaitCode,
+    ReturnedKept, Subject, SubmitOutcome, SubmitTarget, TenantLoaded, TriggerCause, WaitCode,
 };
 use gatelog_record::{
     ActorId, BlobHash, BuildId, BuildsetId, Cause, ItemId, LeaseId, Sealed, Timestamp, Value, WorkId,
@@ -316,6 +316,8 @@ pub struct BuildEntry {
     pub finished_at: Option<Timestamp>,
     /// Whether its nodes were kept when it failed; still said when they are kept no longer, as by Zuul.
     pub held: bool,
+    /// Since when what its attempts returned is gone, as far as it was in blobs of its own.
+    pub returned_gone: Option<Timestamp>,
 }
 
 impl BuildEntry {
@@ -365,6 +367,8 @@ pub struct AttemptEntry {
     pub secret_data: Option<Sealed>,
     /// What it left behind.
     pub artifacts: Vec<Artifact>,
+    /// Where the rest of what it returned is, and all of its data and artifacts.
+    pub kept: ReturnedKept,
     /// Where its log is.
     pub log_url: Option<String>,
     /// Why its lease was to end: a code and when.

@@ -353,6 +353,7 @@ impl Walk {
                     secret_data: None,
                     artifacts: Vec::new(),
                     log_url: Some("file:log".into()),
+                    kept: Default::default(),
                 };
                 let (number, build) = (build.attempt, build.id);
                 self.say(GateEvent::BuildFinished(BuildFinished {

@@ -3,6 +3,7 @@
 mod building;
 mod configuration;
 mod queueing;
+mod returned;
 mod waiting;
 
 pub use building::{
@@ -16,6 +17,7 @@ pub use queueing::{
     Ahead, BuildsetProblem, BuildsetRow, Buildsets, Chains, Failures, FailuresRow, ItemRow, Items, ItemsByChange,
     Phase, ProblemKind, QueueRow, Queues, subject_name,
 };
+pub use returned::{Returned, ReturnedRow, ReturnedState};
 pub use waiting::{ChangeRow, Changes, PendingRow, PendingWork, TriggerRow, Triggers, WaitKey, WaitRow, Waits, Work};
 
 use gatelog_partition_state::PartitionTables;
@@ -64,6 +66,8 @@ gatelog_tables::tables! {
         autoholds: Autoholds,
         /// What buildsets were prepared with.
         chains: Chains,
+        /// Blobs with what builds returned.
+        returned: Returned,
     }
 }
 

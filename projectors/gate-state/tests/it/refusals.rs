@@ -7,8 +7,8 @@ use gatelog_record::draft::gate::{
     ChangesForgotten, ChangesFound, ChangesObserved, ChangesWanted, ConfigFilesFound, ConfigRead, ConfigReadWanted,
     ConfigScope, FactsPurpose, FreezeDone, FreezeOutcome, Frozen, ItemDequeued, ItemEnqueued, ItemFailing, ItemReset,
     ItemResult, LayoutActivated, LayoutMade, LayoutOutcome, LeaseWanted, PrepareDone, PrepareOutcome, PrepareRequested,
-    Prepared, ReportDelivered, ReportDone, SubmitDone, SubmitOutcome, SubmitRequested, Submitted, TriggerSettled,
-    WaitChanged, WaitSubject, WindowChanged, WorkResent,
+    Prepared, ReportDelivered, ReportDone, ReturnedBlob, ReturnedChange, ReturnedChanged, SubmitDone, SubmitOutcome,
+    SubmitRequested, Submitted, TriggerSettled, WaitChanged, WaitSubject, WindowChanged, WorkResent,
 };
 use gatelog_record::event::GateEvent;
 use gatelog_record::{
@@ -61,6 +61,7 @@ fn strangers() -> Vec<GateEvent> {
         secret_data: None,
         artifacts: Vec::new(),
         log_url: None,
+        kept: Default::default(),
     };
     let ask = LeaseAsked {
         owner: Partition { domain: Domain::Gate, index: 0 },
@@ -214,7 +215,17 @@ fn strangers() -> Vec<GateEvent> {
             freed: Some(Vec::new()),
         }
         .into(),
+        ReturnedChanged { build: BUILD, change: dropped(1, Timestamp(0)) }.into(),
+        ReturnedChanged { build: BUILD, change: ReturnedChange::Removed }.into(),
     ]
+}
+
+fn dropped(blob: u8, unused_since: Timestamp) -> ReturnedChange {
+    ReturnedChange::Dropped { blobs: returned(blob), unused_since, keep_days: 90 }
+}
+
+fn returned(blob: u8) -> Vec<ReturnedBlob> {
+    vec![ReturnedBlob { blob: BlobHash([blob; 32]), size: 70_000 }]
 }
 
 #[test]
@@ -237,4 +248,21 @@ fn events_of_another_domain_and_out_of_order_are_refused() {
         gatelog_record::draft::capacity::WorkerLost { worker: text("w"), incarnation: text("1"), reason: text("left") };
     let other = live.apply(&record(1, gatelog_record::event::CapacityEvent::from(lost)));
     assert_eq!(other.expect_err("not ours").to_string(), "capacity.worker-lost is not an event of the gate");
+}
+
+#[test]
+fn what_a_build_returned_is_dropped_as_it_is_and_removed_after_that() {
+    let mut live = GateLive::<Maps>::in_memory();
+    let said = |change| GateEvent::from(ReturnedChanged { build: BUILD, change });
+    let at = Timestamp(5);
+    live.apply(&record(1, said(ReturnedChange::Late { blobs: returned(1) }))).unwrap();
+    for wrong in [dropped(2, at), dropped(1, Timestamp(4)), ReturnedChange::Removed] {
+        let before = live.gate.returned.rows.get(&BUILD).cloned();
+        let refused = live.overlay().apply(&record(2, said(wrong))).unwrap_err().to_string();
+        assert!(refused.contains("is dropped while it is") || refused.contains("is removed while it is"), "{refused}");
+        assert_eq!(live.gate.returned.rows.get(&BUILD), before.as_ref());
+    }
+    live.apply(&record(2, said(dropped(1, at)))).unwrap();
+    live.apply(&record(3, said(ReturnedChange::Removed))).unwrap();
+    assert_eq!(live.gate.returned.rows.len(), 0);
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
-use gatelog_record::BlobHash;
+use gatelog_record::draft::gate::{ReturnedChange, ReturnedChanged};
+use gatelog_record::event::GateEvent;
+use gatelog_record::{BlobHash, Event};
 use serde::ser::{self, Impossible, Serialize};
 
 /// The blobs this names, anywhere in it.
@@ -12,6 +14,17 @@ pub fn of(value: &impl Serialize) -> BTreeSet<BlobHash> {
     // Walking fails only where a shape refuses to be walked; then what was found so far counts.
     let _ = value.serialize(Walk { found: &mut found });
     found
+}
+
+/// The blobs that go with an event: from there on they are removed, and missed by nobody.
+pub fn ended(event: &Event) -> Vec<BlobHash> {
+    match event {
+        Event::Gate(GateEvent::ReturnedChanged(ReturnedChanged {
+            change: ReturnedChange::Dropped { blobs, .. },
+            ..
+        })) => blobs.iter().map(|of| of.blob).collect(),
+        _ => Vec::new(),
+    }
 }
 
 /// Walks a value and keeps what is a [`BlobHash`].

@@ -209,8 +209,11 @@ pub fn export(site: &SiteArgs, args: &LogExportArgs) -> Result<ExitCode, Failure
         out.json(&json!({ "file": args.output.display().to_string(), "events": events, "inputs": inputs,
                           "blobs": blob_count, "blobs_missing": missing }))?
     } else {
-        let missing =
-            if missing > 0 { format!("; {missing} blobs are missing or damaged here, too") } else { String::new() };
+        let missing = if missing > 0 {
+            format!("; {missing} blobs are missing, damaged or past their time here, too")
+        } else {
+            String::new()
+        };
         out.line(&format!("{detail}, no keys: what is sealed stays so; written to {}{missing}", args.output.display()))?
     };
     let _ = out.flush()?;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use gatelog_audit::Checkpoint;
 use gatelog_event_log::history::{Report, verify, verify_inputs};
-use gatelog_event_log::{Blobs, HistoryReader, Log, Offset, ReadLimit, Step, Tail};
+use gatelog_event_log::{BlobError, Blobs, HistoryReader, Log, Offset, ReadLimit, Step, Tail};
 use gatelog_record::{BlobHash, EventRef, InputFrame, Partition, Stream};
 use serde_json::{Value as Json, json};
 
@@ -72,6 +72,12 @@ struct Findings {
     checkpoints: Vec<(String, Option<String>)>,
     blobs: u64,
     blob_bytes: u64,
+    /// Blobs that are not there, with the record that names each.
+    missing: BTreeMap<BlobHash, String>,
+    /// Blobs whose end is on the log.
+    ended: BTreeSet<BlobHash>,
+    /// How many of these are not there.
+    ended_blobs: u64,
     /// What is wrong with blobs, with the record that names each; at most [`LISTED`].
     wrong_blobs: Vec<String>,
     wrong_blob_count: u64,
@@ -90,7 +96,7 @@ impl Findings {
         Ok(())
     }
 
-    /// Every blob that a readable record names is there and is what its name says.
+    /// Every blob that a readable record names is there and is what its name says, or its end is on the log.
     fn blobs(&mut self, log: &dyn Log, blobs: &dyn Blobs) -> Result<(), Failure> {
         let mut seen = BTreeSet::new();
         for stream in log.streams()? {
@@ -109,6 +115,7 @@ impl Findings {
                         Some(reader) => match reader.next(record) {
                             Ok(Step::Event(event, _)) => {
                                 let at = EventRef { partition: reader.partition(), sequence: event.sequence };
+                                self.ended.extend(blob_names::ended(&event.event));
                                 (format!("{}:{}", at.partition, at.sequence), blob_names::of(&event.event))
                             }
                             Ok(Step::StaleWriter(_)) => continue,
@@ -130,6 +137,13 @@ impl Findings {
                 from = batch.next;
             }
         }
+        for (hash, named_by) in std::mem::take(&mut self.missing) {
+            if self.ended.contains(&hash) {
+                self.ended_blobs += 1;
+            } else {
+                self.wrong_blob(&named_by, &BlobError::Missing(hash));
+            }
+        }
         Ok(())
     }
 
@@ -137,12 +151,18 @@ impl Findings {
         self.blobs += 1;
         match blobs.get(&hash) {
             Ok(bytes) => self.blob_bytes += bytes.len() as u64,
-            Err(error) => {
-                self.wrong_blob_count += 1;
-                if self.wrong_blobs.len() < LISTED {
-                    self.wrong_blobs.push(format!("named by {named_by}: {error}"));
-                }
+            // Its end may be told further on.
+            Err(BlobError::Missing(_)) => {
+                self.missing.insert(hash, named_by.to_owned());
             }
+            Err(error) => self.wrong_blob(named_by, &error),
+        }
+    }
+
+    fn wrong_blob(&mut self, named_by: &str, error: &BlobError) {
+        self.wrong_blob_count += 1;
+        if self.wrong_blobs.len() < LISTED {
+            self.wrong_blobs.push(format!("named by {named_by}: {error}"));
         }
     }
 
@@ -224,7 +244,7 @@ impl Findings {
         let checkpoints: Vec<Json> =
             self.checkpoints.iter().map(|(of, wrong)| json!({ "of": of, "error": wrong })).collect();
         json!({ "ok": self.sound(), "segments": segments, "slice": slice, "streams": streams, "checkpoints": checkpoints,
-                "blobs": { "named": self.blobs, "bytes": self.blob_bytes, "wrong": self.wrong_blob_count },
+                "blobs": { "named": self.blobs, "bytes": self.blob_bytes, "ended": self.ended_blobs, "wrong": self.wrong_blob_count },
                 "problems": self.places() })
     }
 
@@ -278,7 +298,11 @@ impl Findings {
             0 => String::new(),
             wrong => format!(", {wrong} missing or damaged"),
         };
-        lines.push(format!("{:<24} {state}  {} named, {} bytes{wrong}", "blobs", self.blobs, self.blob_bytes));
+        let ended = match self.ended_blobs {
+            0 => String::new(),
+            ended => format!(", {ended} gone by the site's setting"),
+        };
+        lines.push(format!("{:<24} {state}  {} named, {} bytes{ended}{wrong}", "blobs", self.blobs, self.blob_bytes));
         lines
     }
 }

@@ -140,8 +140,8 @@ fn to_json(streams: &Streams, blobs: usize, scopes: &Scopes, checkpoints: Option
             json!({ "kind": kind, "holds": of_kind(kind), "scopes": names, "kept": "until its key is forgotten" })
         })
         .collect();
-    json!({ "streams": streams, "blobs": { "count": blobs, "kept": "for ever" }, "sealed": sealed,
-        "checkpoints": checkpoints.map(|path| path.display().to_string()),
+    json!({ "streams": streams, "blobs": { "count": blobs, "kept": "for ever; returned data by keep-returned-days" },
+        "sealed": sealed, "checkpoints": checkpoints.map(|path| path.display().to_string()),
         "consoles": { "directory": consoles.display().to_string(), "kept": "until somebody deletes them" } })
 }
 
@@ -159,6 +159,7 @@ fn render(
         lines.push(format!("  {stream}: {} records, {} bytes{from}{to}", kept.records, kept.bytes));
     }
     lines.push(format!("  {blobs} blobs that records name: configuration files, layouts, job graphs"));
+    lines.push("    (what jobs returned beyond 64 KiB goes by [job-logs] keep-returned-days)".to_owned());
     lines.push("Sealed, and kept until the key is forgotten (gatelog audit forget SCOPE):".to_owned());
     for (kind, names) in scopes {
         lines.push(format!("  {}: {} ({kind}/…)", of_kind(kind), names.len()));

@@ -26,6 +26,10 @@ pub struct JobLogsSection {
     /// Size of all consoles and logs together, such as `"200G"`: the oldest go first; no limit if not set.
     #[serde(default)]
     pub keep_bytes: Option<ByteSize>,
+    /// Days that what a build returned is kept, where it is in a blob of its own (more than 64 KiB), after its item has
+    /// left or its buildset was given up. As long as the build is there it is kept in any case.
+    #[serde(default = "default_returned")]
+    pub keep_returned_days: u32,
     /// Files that are kept of one attempt.
     #[serde(default = "default_files")]
     pub job_files: usize,
@@ -58,6 +62,11 @@ fn default_region() -> String {
     "us-east-1".to_owned()
 }
 
+/// A change that waits for another may need artifacts of builds of the other's last buildset; that is long over by then.
+fn default_returned() -> u32 {
+    90
+}
+
 fn default_files() -> usize {
     KeepLimits::default().files
 }
@@ -73,6 +82,7 @@ impl Default for JobLogsSection {
             s3: None,
             keep_days: None,
             keep_bytes: None,
+            keep_returned_days: default_returned(),
             job_files: default_files(),
             job_size: default_size(),
         }
@@ -138,6 +148,7 @@ mod tests {
     fn logs_are_kept_for_ever_below_the_site_unless_something_else_is_said() {
         let usual: SiteConfig = toml::from_str("").unwrap();
         assert!(usual.job_logs.rules().is_forever());
+        assert_eq!(usual.job_logs.keep_returned_days, 90);
         let site = tempfile::tempdir().unwrap();
         assert!(usual.job_logs.store(site.path(), false).unwrap().is_none());
         let store = usual.job_logs.store(site.path(), true).unwrap().unwrap();

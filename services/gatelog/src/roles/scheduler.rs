@@ -16,6 +16,7 @@ use super::{Folded, GATE, Process};
 use crate::audit::notary::Notary;
 use crate::audit::publisher::Directory;
 use crate::renewals::Renewals;
+use crate::returned_life::ReturnedLife;
 use crate::routing::IntakeRouter;
 use crate::server::{StartError, part};
 use crate::tenants;
@@ -62,6 +63,18 @@ pub fn renew(process: &Process, gate: &Host, connections: &Connections) -> Resul
     };
     let stop = Arc::clone(&process.stop);
     process.thread("renewals", move || renewals.run(&stop))
+}
+
+/// Ends what builds returned in blobs of their own, by the site's setting.
+pub fn end_returned(process: &Process) -> Result<JoinHandle<()>, StartError> {
+    let life = ReturnedLife {
+        gate: Folded { projection: process.gate.projection.clone(), published: process.gate.published.clone() },
+        blobs: Arc::clone(&process.blobs),
+        log: Arc::clone(&process.log),
+        keep_days: process.config.job_logs.keep_returned_days,
+    };
+    let stop = Arc::clone(&process.stop);
+    process.thread("returned", move || life.run(&stop))
 }
 
 /// Signs where the log stands, at an interval and when the process ends, where the site says where that goes.

@@ -124,6 +124,7 @@ impl<'a> Decision<'a> {
             GateInput::AutoholdDeleteAsked(asked) => self.autohold_delete_asked(asked),
             GateInput::ReconfigureAsked(asked) => self.reconfigure_asked(asked),
             GateInput::SecretsOpened(opened) => self.secrets_opened(opened),
+            GateInput::ReturnedTold(told) => self.returned_told(told),
             GateInput::PrepareDone(done) => self.prepare_done(done),
             GateInput::FreezeDone(done) => self.freeze_done(done),
             GateInput::AttemptStarted(started) => self.attempt_started(started),
@@ -281,5 +282,6 @@ fn tenant_named(input: &GateInput) -> Option<&str> {
         GateInput::AutoholdDeleteAsked(body) => &body.tenant,
         GateInput::ReconfigureAsked(body) => &body.tenant,
         GateInput::SecretsOpened(body) => &body.tenant,
+        GateInput::ReturnedTold(body) => &body.tenant,
     })
 }

@@ -459,9 +459,12 @@ impl Decision<'_> {
     /// A worker says that a job waits for those that need it.
     pub(crate) fn attempt_paused(&mut self, paused: &AttemptPaused) -> Result<(), Refusal> {
         let subject = format!("pause of build {} attempt {}", paused.build, paused.attempt);
-        let Some(row) = self.current_attempt(paused.build, paused.attempt, &subject)? else { return Ok(()) };
+        let Some(row) = self.current_attempt(paused.build, paused.attempt, &subject)? else {
+            return self.returned_late(paused.build, &paused.kept);
+        };
         if row.paused {
-            return self.ignore(subject, "already-had");
+            self.ignore(subject, "already-had")?;
+            return self.returned_late(paused.build, &paused.kept);
         }
         let (item, buildset, build, attempt) = (row.item, row.buildset, paused.build, paused.attempt);
         if row.state == BuildState::Running {
@@ -470,6 +473,7 @@ impl Decision<'_> {
         }
         // Heard of before its start was: nobody knows yet that it runs, so nobody is let run beside it. Its worker must
         // not wait for ever.
+        self.returned_late(build, &paused.kept)?;
         self.emit(GateEvent::LeasePauseWanted(LeasePauseWanted { build, attempt }))?;
         self.emit(GateEvent::LeaseResumeWanted(LeaseResumeWanted { build, attempt }))
     }
@@ -488,7 +492,9 @@ impl Decision<'_> {
     /// A worker ended an attempt.
     pub(crate) fn attempt_finished(&mut self, finished: &AttemptFinished) -> Result<(), Refusal> {
         let subject = format!("build {} attempt {}", finished.build, finished.attempt);
-        let Some(row) = self.current_attempt(finished.build, finished.attempt, &subject)? else { return Ok(()) };
+        let Some(row) = self.current_attempt(finished.build, finished.attempt, &subject)? else {
+            return self.returned_late(finished.build, &finished.kept);
+        };
         self.end_attempt(&row, finished)?;
         if self.hold_nodes(finished.build, finished.attempt)? {
             return Ok(());
@@ -592,6 +598,7 @@ impl Decision<'_> {
             secret_data: None,
             artifacts: Vec::new(),
             log_url: None,
+            kept: Default::default(),
         };
         self.end_attempt(&row, &finished)
     }

@@ -37,6 +37,7 @@ mod promote;
 mod queue_pass;
 mod report;
 mod requirements;
+mod returned;
 pub mod routing;
 mod rules;
 mod submit;

@@ -245,6 +245,7 @@ impl Decision<'_> {
             | GateEvent::AutoholdEnded(_)
             | GateEvent::SecretsGiven(_)
             | GateEvent::Accessed(_)
+            | GateEvent::ReturnedChanged(_)
             // The item leaves next.
             | GateEvent::ArtifactsNoted(_) => {}
         }

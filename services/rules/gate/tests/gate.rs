@@ -44,7 +44,7 @@ scenarios! {
     one_build_each process_restarts promote_alone promote_behind promote_circle promote_merging promote_queues
     promote_which reads_overtaken secrets_told stands_on stands_on_order superseded_by_ref taken_meanwhile
     too_many_told waits_since waits_told which_pipeline_merges who_asks who_needs_it window_without_limit
-    without_configuration works_in_progress needs_news needs_edited topic_kept circle_of_three whose_error line_goes_on
+    returned_kept without_configuration works_in_progress needs_news needs_edited topic_kept circle_of_three whose_error line_goes_on
     nothing_new turned_away_where conflict_known conflict_down_the_line needs_two needs_over_limit behind_one_at_most
     artifact_paused line_reporting left_the_site parent_checked
     parent_unnamed config_known needs_later_superseded superseded_abandoned reporter_silently circle_apart

@@ -276,6 +276,7 @@ pub fn events(text: &str, url: &str, layout: BlobHash, problems: BlobHash) -> Ve
                 secret_data: None,
                 artifacts,
                 log_url: Some(url.to_owned()),
+                kept: Default::default(),
             },
             item: ITEM,
             buildset: SET,

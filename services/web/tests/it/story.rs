@@ -303,6 +303,7 @@ fn ended(
         secret_data: None,
         artifacts: vec![artifact],
         log_url: Some(format!("logs/{build}/{attempt}")),
+        kept: Default::default(),
     };
     [
         GateEvent::BuildFinished(BuildFinished {

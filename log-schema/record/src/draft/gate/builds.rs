@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::returned::ReturnedKept;
 use crate::draft::capacity::LeaseAsked;
 use crate::id::{BuildId, BuildsetId, ItemId, LeaseId};
 use crate::sealed::Sealed;
@@ -214,12 +215,14 @@ pub struct AttemptPaused {
     pub attempt: u32,
     /// The worker.
     pub worker: String,
-    /// What the job returned so far.
+    /// What the job returned so far; what decisions read of it, where all of it is in `kept`.
     pub data: Value,
-    /// What it returned so far under seal.
+    /// What it returned so far under seal; `None`, too, where that is in `kept`.
     pub secret_data: Option<Sealed>,
-    /// What it left behind so far.
+    /// What it left behind so far; the first of it, where all of it is in `kept`.
     pub artifacts: Vec<Artifact>,
+    /// Where the rest of that is. Nowhere in events that did not say.
+    pub kept: ReturnedKept,
 }
 
 /// An attempt waits for the jobs that need it; they may run.
@@ -312,14 +315,16 @@ pub struct AttemptFinished {
     pub finished_at: Timestamp,
     /// For people: the first failing task, the missing file, the limit. Nothing secret.
     pub detail: Option<String>,
-    /// What the job returned.
+    /// What the job returned; what decisions read of it, where all of it is in `kept`.
     pub data: Value,
-    /// What it returned under seal.
+    /// What it returned under seal; `None`, too, where that is in `kept`.
     pub secret_data: Option<Sealed>,
-    /// What it left behind.
+    /// What it left behind; the first of it, where all of it is in `kept`.
     pub artifacts: Vec<Artifact>,
     /// Where its log is, once archived.
     pub log_url: Option<String>,
+    /// Where the rest of what it returned is. Nowhere in events that did not say.
+    pub kept: ReturnedKept,
 }
 
 /// A build no longer holds a slot of a semaphore of its tenant.

@@ -8,6 +8,7 @@ mod leaving;
 pub mod older;
 mod preparing;
 mod queueing;
+mod returned;
 mod subjects;
 mod triggers;
 
@@ -18,5 +19,6 @@ pub use holds::*;
 pub use leaving::*;
 pub use preparing::*;
 pub use queueing::*;
+pub use returned::*;
 pub use subjects::*;
 pub use triggers::*;

@@ -5,19 +5,119 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::builds::{
-    AttemptFinished, AttemptStarted, BuildFinished, BuildReady, BuildResult, BuildSettled, BuildStarted, LeaseWanted,
+    Artifact, AttemptFinished, AttemptPaused, AttemptStarted, BuildFinished, BuildPaused, BuildReady, BuildResult,
+    BuildSettled, BuildStarted, LeaseWanted, SemaphoreFreed,
 };
 use super::configuration::{LayoutActivated, LayoutMade, TenantProject};
 use super::preparing::{FreezeWanted, MergeSteps, PreparedState};
+use super::returned::ReturnedKept;
 use crate::draft::capacity::LeaseAsked;
 use crate::id::{BlobHash, BuildId, BuildsetId, ItemId, WorkId};
+use crate::sealed::Sealed;
+use crate::time::Timestamp;
 use crate::value::Value;
+
+/// `gate.in.attempt-finished` version 1: all that a job returned stood in it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AttemptFinished1 {
+    /// The tenant.
+    pub tenant: String,
+    /// The build.
+    pub build: BuildId,
+    /// Which attempt.
+    pub attempt: u32,
+    /// The worker.
+    pub worker: String,
+    /// How it ended.
+    pub result: BuildResult,
+    /// When it began, by the worker's clock.
+    pub started_at: Timestamp,
+    /// When it ended, by the worker's clock.
+    pub finished_at: Timestamp,
+    /// For people.
+    pub detail: Option<String>,
+    /// What the job returned.
+    pub data: Value,
+    /// What it returned under seal.
+    pub secret_data: Option<Sealed>,
+    /// What it left behind.
+    pub artifacts: Vec<Artifact>,
+    /// Where its log is, once archived.
+    pub log_url: Option<String>,
+}
+
+impl From<AttemptFinished1> for AttemptFinished {
+    fn from(old: AttemptFinished1) -> AttemptFinished {
+        let AttemptFinished1 { tenant, build, attempt, worker, result, started_at, finished_at, .. } = old;
+        let AttemptFinished1 { detail, data, secret_data, artifacts, log_url, .. } = old;
+        AttemptFinished {
+            tenant,
+            build,
+            attempt,
+            worker,
+            result,
+            started_at,
+            finished_at,
+            detail,
+            data,
+            secret_data,
+            artifacts,
+            log_url,
+            kept: ReturnedKept::default(),
+        }
+    }
+}
+
+/// `gate.in.attempt-paused` version 1: all that a job returned stood in it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AttemptPaused1 {
+    /// The tenant.
+    pub tenant: String,
+    /// The build.
+    pub build: BuildId,
+    /// Which attempt.
+    pub attempt: u32,
+    /// The worker.
+    pub worker: String,
+    /// What the job returned so far.
+    pub data: Value,
+    /// What it returned so far under seal.
+    pub secret_data: Option<Sealed>,
+    /// What it left behind so far.
+    pub artifacts: Vec<Artifact>,
+}
+
+impl From<AttemptPaused1> for AttemptPaused {
+    fn from(old: AttemptPaused1) -> AttemptPaused {
+        let AttemptPaused1 { tenant, build, attempt, worker, data, secret_data, artifacts } = old;
+        let kept = ReturnedKept::default();
+        AttemptPaused { tenant, build, attempt, worker, data, secret_data, artifacts, kept }
+    }
+}
+
+/// `gate.build-paused` version 1: all that the job returned stood in it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BuildPaused1 {
+    /// What the worker said.
+    pub paused: AttemptPaused1,
+    /// The item.
+    pub item: ItemId,
+    /// The buildset.
+    pub buildset: BuildsetId,
+}
+
+impl From<BuildPaused1> for BuildPaused {
+    fn from(old: BuildPaused1) -> BuildPaused {
+        let BuildPaused1 { paused, item, buildset } = old;
+        BuildPaused { paused: paused.into(), item, buildset }
+    }
+}
 
 /// `gate.build-finished` version 1: it did not say which semaphores become free.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BuildFinished1 {
     /// What the worker said.
-    pub finished: AttemptFinished,
+    pub finished: AttemptFinished1,
     /// The item.
     pub item: ItemId,
     /// The buildset.
@@ -31,7 +131,31 @@ pub struct BuildFinished1 {
 impl From<BuildFinished1> for BuildFinished {
     fn from(old: BuildFinished1) -> BuildFinished {
         let BuildFinished1 { finished, item, buildset, retry, result } = old;
-        BuildFinished { finished, item, buildset, retry, result, freed: None }
+        BuildFinished { finished: finished.into(), item, buildset, retry, result, freed: None }
+    }
+}
+
+/// `gate.build-finished` version 2: all that the job returned stood in it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BuildFinished2 {
+    /// What the worker said.
+    pub finished: AttemptFinished1,
+    /// The item.
+    pub item: ItemId,
+    /// The buildset.
+    pub buildset: BuildsetId,
+    /// Whether there is another attempt.
+    pub retry: bool,
+    /// The build's result if there is none.
+    pub result: Option<BuildResult>,
+    /// Who lets go of which semaphore with that.
+    pub freed: Option<Vec<SemaphoreFreed>>,
+}
+
+impl From<BuildFinished2> for BuildFinished {
+    fn from(old: BuildFinished2) -> BuildFinished {
+        let BuildFinished2 { finished, item, buildset, retry, result, freed } = old;
+        BuildFinished { finished: finished.into(), item, buildset, retry, result, freed }
     }
 }
 

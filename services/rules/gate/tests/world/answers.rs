@@ -7,7 +7,7 @@ use gatelog_record::draft::gate::{
     AttemptFinished, AttemptStarted, BuildResult, ChangesFound, ChangesWanted, ConfigFile, ConfigFileSet,
     ConfigFilesFound, ConfigReadWanted, FactsPurpose, FreezeDone, FreezeOutcome, FreezeWanted, FrozenJob, JobTraits,
     LayoutMade, LayoutOutcome, LayoutWanted, NodesetAlternative, PrepareDone, PrepareOutcome, PrepareRequested,
-    PreparedBranch, PreparedState, ProjectBranch, ReportDone, SubmitDone, SubmitOutcome, SubmitRequested,
+    PreparedBranch, PreparedState, ProjectBranch, ReportDone, ReturnedKept, SubmitDone, SubmitOutcome, SubmitRequested,
 };
 use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, BuildId, InputId, InputRecord, LeaseId, Timestamp, Value, WorkId, codec};
@@ -450,6 +450,18 @@ impl World {
 
     /// A worker ends an attempt of a build.
     pub fn end_build(&mut self, build: BuildId, attempt: u32, result: BuildResult, data: Value) -> Result<(), String> {
+        self.end_build_with(build, attempt, result, data, ReturnedKept::default())
+    }
+
+    /// As `end_build`, with more of what it returned in blobs.
+    pub fn end_build_with(
+        &mut self,
+        build: BuildId,
+        attempt: u32,
+        result: BuildResult,
+        data: Value,
+        kept: ReturnedKept,
+    ) -> Result<(), String> {
         let tenant = self.live.gate.builds.rows.get(&build).map_or("acme".to_owned(), |row| row.tenant.clone());
         let finished = AttemptFinished {
             tenant: tenant.clone(),
@@ -464,6 +476,7 @@ impl World {
             secret_data: None,
             artifacts: Vec::new(),
             log_url: None,
+            kept,
         };
         self.say(&tenant, GateInput::AttemptFinished(finished))
     }
@@ -484,6 +497,7 @@ impl World {
             secret_data: None,
             artifacts: Vec::new(),
             log_url: None,
+            kept: Default::default(),
         };
         self.say(&tenant, GateInput::AttemptFinished(finished))
     }

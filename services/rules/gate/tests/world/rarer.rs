@@ -1,8 +1,10 @@
 //! Words that few stories need.
 
-use gatelog_record::Value;
-use gatelog_record::draft::gate::{AccessTold, Given, SecretsOpened};
+use gatelog_record::draft::gate::{
+    AccessTold, BuildResult, Given, ReturnedBlob, ReturnedKept, ReturnedStep, ReturnedTold, SecretsOpened,
+};
 use gatelog_record::input::GateInput;
+use gatelog_record::{BlobHash, Value};
 use gatelog_rules_gate::GateRules;
 
 use super::forge::{CONNECTION, Change, Forge, Patchset, canonical};
@@ -106,6 +108,42 @@ impl Story {
                     let patchsets = vec![Patchset { stacked_on, ..Patchset::default() }];
                     let change = Change { project, branch, open: true, approved, patchsets, ..Change::default() };
                     self.world.forge.changes.insert(format!("many-{}", known + index), change);
+                }
+                Ok(())
+            }
+            // More than a record carries, so that it is in a blob.
+            ["much", "is", "returned", "by", "job", job, "of", change] => {
+                let build = self.build(job, change, None)?;
+                let attempt = self.world.live.gate.builds.rows.get(&build).map_or(0, |row| row.attempt);
+                self.world.start_build(build)?;
+                let data = Some(ReturnedBlob { blob: BlobHash([7; 32]), size: 1 << 20 });
+                let kept = ReturnedKept { data, secret_data: None };
+                self.world.end_build_with(build, attempt, BuildResult::Success, Value::Null, kept)
+            }
+            // Its attempt is another by now.
+            ["much", "was", "returned", "before", "by", "job", job, "of", change] => {
+                let build = self.build(job, change, None)?;
+                let data = Some(ReturnedBlob { blob: BlobHash([8; 32]), size: 1 << 20 });
+                let kept = ReturnedKept { data, secret_data: None };
+                self.world.end_build_with(build, 77, BuildResult::Success, Value::Null, kept)
+            }
+            [days, "days", "pass"] => {
+                let days: i64 = days.parse().map_err(|_| "not a number")?;
+                self.world.now = self.world.now.plus_seconds(days * 24 * 3600);
+                Ok(())
+            }
+            ["what", "was", "returned", "is", what @ ..] => {
+                let step = match what {
+                    ["due", "after", days, "days"] => {
+                        ReturnedStep::Due { keep_days: days.parse().map_err(|_| "not a number")? }
+                    }
+                    ["removed"] => ReturnedStep::Removed,
+                    _ => return Err("it is due or removed".to_owned()),
+                };
+                let builds: Vec<_> = self.world.live.gate.returned.rows.keys().copied().collect();
+                for build in builds {
+                    let told = ReturnedTold { tenant: TENANT.into(), build, step };
+                    self.world.say(TENANT, GateInput::ReturnedTold(told))?;
                 }
                 Ok(())
             }

@@ -502,7 +502,16 @@ impl Story {
                 };
                 let (tenant, worker) = (TENANT.into(), "worker-1".into());
                 let (attempt, secret_data, artifacts) = (row.attempt, None, Vec::new());
-                let paused = AttemptPaused { tenant, build, attempt, worker, data, secret_data, artifacts };
+                let paused = AttemptPaused {
+                    tenant,
+                    build,
+                    attempt,
+                    worker,
+                    data,
+                    secret_data,
+                    artifacts,
+                    kept: Default::default(),
+                };
                 self.world.say(TENANT, GateInput::AttemptPaused(paused))
             }
             ["will", "fail"] => {
