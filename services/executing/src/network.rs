@@ -18,7 +18,7 @@ use crate::config::{ExecutorConfig, ExecutorError, Network};
 use crate::toolchain::{Toolchain, on_path};
 
 /// The program.
-const PROGRAM: &str = "slirp4netns";
+pub(crate) const PROGRAM: &str = "slirp4netns";
 /// Where it answers names, by asking as this host does.
 const NAMESERVER: &str = "10.0.2.3";
 /// How long it may take to be ready.

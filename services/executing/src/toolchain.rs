@@ -13,6 +13,7 @@ use serde::Deserialize;
 use crate::cgroup::Delegated;
 use crate::config::{ExecutorConfig, ExecutorError, SandboxMode};
 use crate::environments::Release;
+use crate::network;
 use crate::sandbox::{Features, Profile};
 use crate::versions::{self, Served};
 use crate::wall::{self, NoWall, Wall};
@@ -130,6 +131,8 @@ pub struct Probe {
     pub wall: Result<Wall, NoWall>,
     /// The `ssh-agent` that builds get; `None`: they get none, and a build that is given keys fails.
     pub ssh_agent: Option<PathBuf>,
+    /// What makes networks for builds.
+    pub slirp: Option<PathBuf>,
 }
 
 /// Looks for Ansible and bubblewrap and tries them, without opening an executor.
@@ -139,7 +142,7 @@ pub async fn probe(config: &ExecutorConfig) -> Probe {
     let wall = wall::look(config.limits.processes.is_some(), &Delegated::look(&config.cgroup), sandbox);
     let ansible = Toolchain::find(config).await;
     let versions = versions::served(config, &ansible).await;
-    Probe { ansible, versions, bubblewrap, wall, ssh_agent: on_path("ssh-agent") }
+    Probe { ansible, versions, bubblewrap, wall, ssh_agent: on_path("ssh-agent"), slirp: on_path(network::PROGRAM) }
 }
 
 /// Finds bubblewrap and lets it make a sandbox, as good a one as it can. `None`: configured to do

@@ -719,7 +719,7 @@ impl Facts {
             sandbox: sandbox_facts(&probe),
             wall: probe.wall,
             ssh_agent: probe.ssh_agent,
-            slirp: probe.ssh_agent,
+            slirp: probe.slirp,
             ansible: probe
                 .ansible
                 .map(|found| (found.ansible_playbook, found.version, found.python))
