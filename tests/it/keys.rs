@@ -144,7 +144,7 @@ fn sockets(folder: &Path) -> Vec<PathBuf> {
         let path = entry.path();
         match entry.file_type() {
             Ok(kind) if kind.is_dir() => found.extend(sockets(&path)),
-            Ok(_) if path.ends_with("agent/socket") => found.push(path),
+            Ok(_) if path.ends_with("agent/given") => found.push(path),
             _ => {}
         }
     }

@@ -1,19 +1,20 @@
-//! A build's SSH agent: OpenSSH's own, outside the sandbox, with a socket that is shown inside.
+//! A build's SSH agent: OpenSSH's own, outside the sandbox, behind a proxy whose socket is shown inside.
 //!
-//! It is started for each build and holds what the build was given; a job may add keys of its own. The agent ends with
-//! the build, and with this process however that dies: it waits on a pipe that only this process holds. Keys are handed
-//! over through the socket, so they are never in a file, an argument or an environment.
+//! It is started for each build and holds what the build was given; a job may add keys of its own. The proxy keeps a job
+//! from the keys that are not its own, and to its bounds (see [`crate::agent_proxy`]). Both end with the build, and with
+//! this process however that dies.
 
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
+use std::sync::Arc;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
-use tokio::process::{Child, ChildStdin, Command};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::process::Command;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
+use crate::agent_keys::{PATIENCE, SshAgent};
+use crate::agent_proxy::{Keyrings, Side, listen, serve};
+use crate::agent_wire::SUCCESS;
 use crate::build::Build;
 use crate::outcome::{BuildResult, RetryCause};
 use crate::sandbox::{Mount, Profile};
@@ -21,27 +22,23 @@ use crate::setup::Stopped;
 use crate::spec::SshIdentity;
 use crate::toolchain::on_path;
 
-/// How long an agent may take to be there, and to take a key.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// The socket, in its directory.
-const SOCKET: &str = "socket";
-/// Where a sandbox shows that directory: short, for a socket's path holds 107 bytes.
-const INSIDE: &str = "/run/gatelog-agent";
+/// The socket of the agent with the keys a build was given.
+const GIVEN: &str = "given";
+/// Where a sandbox shows the socket of the proxy: short, for a socket's path holds 107 bytes.
+const INSIDE: &str = "/run/gatelog-agent/socket";
 /// The longest path of a socket, in bytes.
 const LONGEST: usize = 107;
-/// The agent's answer that all is well.
-const SUCCESS: u8 = 6;
 
 /// An agent that runs. Dropping it ends it.
 pub(crate) struct Agent {
-    child: Child,
-    /// While this is open the agent stays.
-    stay: Option<ChildStdin>,
     directory: PathBuf,
+    keyrings: Arc<Keyrings>,
+    /// Serves playbooks, one task for each kind.
+    servers: JoinSet<()>,
 }
 
 impl Agent {
-    /// Starts an agent with its socket in this directory, and gives it keys.
+    /// Starts an agent with its sockets in this directory, and gives it keys.
     /// `file` is a key that comes before them.
     async fn start(
         program: &Path,
@@ -50,73 +47,49 @@ impl Agent {
         keys: &[SshIdentity],
     ) -> Result<Agent, String> {
         let failed = |error: std::io::Error| error.to_string();
-        let mut command = Command::new(program);
-        // No library of this host is loaded into the agent because a job asks for it. The name is relative: the
-        // directory's may be too long for a socket. Once nobody holds the pipe any more the agent is killed; it also ends
-        // by itself soon after the one that waits.
-        command.args(["-P", "/nonexistent", "-a", SOCKET, "/bin/sh", "-c"]);
-        command.arg("read -r word; kill -KILL \"$SSH_AGENT_PID\"");
-        command.env_clear().env("PATH", "/usr/bin:/bin").current_dir(&directory).process_group(0);
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut child = command.spawn().map_err(failed)?;
-        let stay = child.stdin.take();
-        let agent = Agent { child, stay, directory };
-        let mut stream = agent.connect().await?;
+        let agent = SshAgent::start(program, &directory, GIVEN).await.map_err(failed)?;
         if let Some(file) = file {
-            agent.add_file(program, file).await?;
+            add_file(program, &directory, file).await?;
         }
         for key in keys {
-            let told = timeout(PATIENCE, tell(&mut stream, key.as_bytes())).await;
-            match told.map_err(|_| "it does not answer".to_owned())?.map_err(failed)? {
-                SUCCESS => {}
-                _ => return Err("it does not take a key".into()),
+            if agent.door.ask(key.as_bytes()).await.map_err(failed)? != [SUCCESS] {
+                return Err("it does not take a key".into());
             }
         }
-        Ok(agent)
-    }
-
-    /// Gives it the key in a file, by the `ssh-add` beside the agent's own program.
-    async fn add_file(&self, program: &Path, file: &Path) -> Result<(), String> {
-        let mut command = Command::new(program.with_file_name("ssh-add"));
-        // The socket's name is relative, as above. Nobody can be asked for a passphrase.
-        command.arg("-q").arg(file).env_clear().env("SSH_AUTH_SOCK", SOCKET).env("SSH_ASKPASS_REQUIRE", "never");
-        command.current_dir(&self.directory);
-        told(command).await.map_err(|said| format!("it does not take the executor's key {}: {said}", file.display()))
-    }
-
-    /// A connection to it, once it is there.
-    async fn connect(&self) -> Result<UnixStream, String> {
-        let until = Instant::now() + PATIENCE;
-        // By way of the open directory: its own name may be too long.
-        let directory = std::fs::File::open(&self.directory).map_err(|error| error.to_string())?;
-        let path = format!("/proc/self/fd/{}/{SOCKET}", directory.as_raw_fd());
-        loop {
-            match UnixStream::connect(&path).await {
-                Ok(stream) => return Ok(stream),
-                Err(error) if Instant::now() >= until => return Err(error.to_string()),
-                Err(_) => sleep(Duration::from_millis(5)).await,
-            }
+        let keyrings = Arc::new(Keyrings::new(program, &directory, agent).await.map_err(failed)?);
+        let mut servers = JoinSet::new();
+        for side in [Side::Trusted, Side::Untrusted] {
+            let listener = listen(&directory, side).map_err(failed)?;
+            servers.spawn(serve(listener, side, keyrings.clone()));
         }
+        Ok(Agent { directory, keyrings, servers })
     }
 
-    /// Lets what runs under this profile reach the agent.
-    pub(crate) fn show(&self, profile: &mut Profile, sandboxed: bool) {
-        let socket = if sandboxed {
-            profile.mounts.push(Mount::ReadOnlyAt { from: self.directory.clone(), to: INSIDE.into() });
-            Path::new(INSIDE).join(SOCKET)
-        } else {
-            self.directory.join(SOCKET)
-        };
+    /// Lets what runs under this profile reach the agent: as a trusted playbook, or as an untrusted one.
+    pub(crate) fn show(&self, profile: &mut Profile, trusted: bool, sandboxed: bool) {
+        let side = if trusted { Side::Trusted } else { Side::Untrusted };
+        let mut socket = self.directory.join(side.socket());
+        if sandboxed {
+            let from = std::mem::replace(&mut socket, INSIDE.into());
+            profile.mounts.push(Mount::ReadOnlyAt { from, to: INSIDE.into() });
+        }
         profile.environment.insert("SSH_AUTH_SOCK".into(), socket.into());
     }
 
     /// Ends it; it is gone when this returns.
     pub(crate) async fn end(mut self) {
-        self.stay = None;
-        if timeout(PATIENCE, self.child.wait()).await.is_err() {
-            tracing::warn!(directory = %self.directory.display(), "a build's SSH agent would not end");
-        }
+        self.servers.shutdown().await;
+        self.keyrings.end().await;
     }
+}
+
+/// Gives an agent the key in a file, by the `ssh-add` beside the agent's own program.
+async fn add_file(program: &Path, directory: &Path, file: &Path) -> Result<(), String> {
+    let mut command = Command::new(program.with_file_name("ssh-add"));
+    // The socket's name is relative: the directory's may be too long for a socket. Nobody can be asked for a passphrase.
+    command.arg("-q").arg(file).env_clear().env("SSH_AUTH_SOCK", GIVEN).env("SSH_ASKPASS_REQUIRE", "never");
+    command.current_dir(directory);
+    told(command).await.map_err(|said| format!("it does not take the executor's key {}: {said}", file.display()))
 }
 
 /// Whether an agent can be given the key in this file; else why not.
@@ -138,15 +111,6 @@ async fn told(mut command: Command) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(words.trim_matches(['@', ' ']).to_owned()) }
 }
 
-/// Sends a message; gives the kind of the answer.
-async fn tell(stream: &mut UnixStream, message: &[u8]) -> std::io::Result<u8> {
-    let length = u32::try_from(message.len()).map_err(std::io::Error::other)?;
-    stream.write_all(&length.to_be_bytes()).await?;
-    stream.write_all(message).await?;
-    let _length = stream.read_u32().await?;
-    stream.read_u8().await
-}
-
 impl Build {
     /// The build's agent with the keys it was given. Without a program for it there is none, and no key may be given.
     pub(crate) async fn start_agent(&self) -> Result<Option<Agent>, Box<Stopped>> {
@@ -163,7 +127,8 @@ impl Build {
             };
         };
         let directory = self.job_dir.agent();
-        let path = directory.join(SOCKET);
+        // The longer of the two.
+        let path = directory.join(Side::Untrusted.socket());
         if self.executor.bwrap.is_none() && path.as_os_str().len() > LONGEST {
             let path = path.display();
             return Err(refused(format!(

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use crate::config::{ExecutorConfig, ExecutorError};
+use crate::config::{ExecutorConfig, ExecutorError, Network};
 use crate::jobdir::{JobDir, make_dir, write};
 use crate::playbooks::PlaybookInPlace;
 use crate::process::MARK;
@@ -221,8 +221,10 @@ pub(crate) fn profile(
     job_dir: &JobDir,
     spec: &BuildSpec,
     playbook: &PlaybookInPlace,
+    home: PathBuf,
 ) -> Profile {
     let mut profile = Profile::system(config.limits.tmp_bytes);
+    profile.network = config.network == Network::Host;
     let extra = if playbook.spec.trusted { &config.trusted_paths } else { &config.untrusted_paths };
     let mounts = &mut profile.mounts;
     mounts.extend(toolchain.paths.iter().cloned().map(Mount::ReadOnly));
@@ -235,7 +237,8 @@ pub(crate) fn profile(
     mounts.push(Mount::ReadOnlyAt { from: job_dir.group(), to: "/etc/group".into() });
     mounts.extend(config.variables.iter().cloned().map(Mount::ReadOnly));
     mounts.extend([job_dir.ansible(), job_dir.trusted(), job_dir.untrusted()].map(Mount::ReadOnly));
-    mounts.extend([job_dir.ansible_state(), job_dir.home(), job_dir.work()].map(Mount::ReadWrite));
+    mounts.extend([job_dir.ansible_state(), job_dir.work()].map(Mount::ReadWrite));
+    mounts.push(Mount::ReadWriteAt { from: home, to: job_dir.home() });
     for node in &spec.nodeset.nodes {
         if let Connection::Local { dir } = &node.connection
             && !dir.is_empty()
@@ -258,9 +261,9 @@ pub(crate) fn tells_early(playbook: &PlaybookInPlace, course: &Course) -> bool {
     }
 }
 
-/// Where the callback plugin writes one playbook's results.
+/// Where one playbook's results are kept while it runs: no sandbox shows it.
 pub(crate) fn results_file(job_dir: &JobDir) -> std::path::PathBuf {
-    job_dir.ansible_state().join("playbook.json")
+    job_dir.root().join("playbook.json")
 }
 
 fn environment(
@@ -279,7 +282,6 @@ fn environment(
         ("GATELOG_CONSOLE_PORT", config.console_port.to_string().into()),
         ("GATELOG_JSON_BYTES", config.limits.json_bytes.to_string().into()),
         ("GATELOG_PLAYBOOK_DIRECTORY", playbook.directory.clone().into()),
-        ("GATELOG_PLAYBOOK_JSON", results_file(job_dir).into()),
         ("GATELOG_RESULT_DATA_FILE", job_dir.results().into()),
         ("HOME", job_dir.home().into()),
         ("LANG", "C.UTF-8".into()),
@@ -329,7 +331,7 @@ mod tests {
         let course = Course { index: 0, success: Some(true), will_retry: false };
         let arguments = command(&config, &toolchain, &job_dir, &inventory, &playbook, Some(&course));
         let plugins = Path::new("/x/plugins-0");
-        let profile = profile(&config, &toolchain, plugins, &job_dir, &spec, &playbook);
+        let profile = profile(&config, &toolchain, plugins, &job_dir, &spec, &playbook, job_dir.home());
         let mut argv = profile.argv(&runner(&toolchain, plugins), crate::sandbox::Features::ALL);
         argv.push("--".into());
         argv.extend(arguments);

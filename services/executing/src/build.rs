@@ -1,7 +1,7 @@
 //! The course of a build: set-up, pre-run, run, post-run, cleanup, and the verdict.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gatelog_log_files::manifest::RESULTS;
@@ -15,7 +15,9 @@ use crate::cgroup::Group;
 use crate::console::{Console, ConsoleReader, now};
 use crate::control::{AbortReason, BuildControl};
 use crate::executor::{Assigned, Registration};
+use crate::git_traps::Repositories;
 use crate::home::{self, HomeWarnings};
+use crate::homes::Homes;
 use crate::jobdir::{JobDir, read_limited};
 use crate::json_output::{JsonOutput, Shape};
 use crate::mask::{self, Mask};
@@ -47,6 +49,10 @@ pub struct Build {
     pub(crate) control: BuildControl,
     pub(crate) log_dir: PathBuf,
     pub(crate) registration: Registration,
+    /// The homes of its playbooks.
+    pub(crate) homes: Mutex<Homes>,
+    /// The repositories under test.
+    pub(crate) repositories: Repositories,
     /// What is hidden wherever the build writes.
     pub(crate) mask: Arc<Mask>,
 }
@@ -359,7 +365,8 @@ impl Build {
 
     /// Warns of what earlier playbooks left in the home directory.
     fn look_at_home(&self, playbook: &PlaybookInPlace, progress: &mut Progress) {
-        let of = home::Left { job: &self.spec.job, playbook: &playbook.spec, home: &self.job_dir.home() };
+        let (home, own) = (self.job_dir.home(), self.home_of(playbook));
+        let of = home::Left { job: &self.spec.job, playbook: &playbook.spec, home: &home, own: &own };
         for warning in progress.home.look(of) {
             warn(&mut progress.warnings, warning);
         }

@@ -1,4 +1,5 @@
-//! Limits that the kernel keeps: control groups (version 2) for builds, where this host lets us.
+//! Limits that the kernel keeps: control groups for builds, where this host lets us. Version 2 is described here; where it
+//! is not to be had, version 1 is taken (see [`crate::cgroup_v1`]), in which a build has a group in each of several trees.
 //!
 //! The kernel's rules shape this: only a group without processes of its own may hand controllers to
 //! groups below it, and only who may write to a group's files may use it. So there must be a group
@@ -11,6 +12,7 @@
 //! <delegated>/gatelog-build-<pid>-<start>-<build>-<attempt>/   one for each build that runs
 //! ```
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::Access;
 
+use crate::cgroup_v1::Trees;
 use crate::process::{ProcessIdentity, pids_in};
 
 /// Where this process goes when it must make room.
@@ -28,6 +31,8 @@ const BUILD: &str = "gatelog-build-";
 const DEATH: Duration = Duration::from_secs(10);
 /// Beside 100 of everybody else: builds leave room for the log and the web.
 const CPU_WEIGHT: u32 = 50;
+/// The same in version 1, beside 1024.
+const CPU_SHARES: u32 = 512;
 
 /// Where groups for builds are made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,7 +42,8 @@ pub enum CgroupSetting {
     Auto,
     /// Nowhere: a watch in this process keeps the limits.
     Off,
-    /// In this directory of a cgroup2 file system.
+    /// In this directory of a cgroup2 file system; or of the tree of memory or pids in version 1, and in those at the same
+    /// place in the other trees.
     At(PathBuf),
 }
 
@@ -54,7 +60,7 @@ pub struct NoCgroup {
 /// A group in which groups for builds can be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delegated {
-    /// Its directory.
+    /// Its directory; with version 1 that in the first of the trees.
     pub directory: PathBuf,
     /// Whether memory can be limited in it.
     pub memory: bool,
@@ -64,6 +70,8 @@ pub struct Delegated {
     pub cpu: bool,
     /// Whether this process lives in it and has to move out of the way first.
     moves: bool,
+    /// The directories of version 1; `None`: it is version 2.
+    trees: Option<Trees>,
 }
 
 fn none(reason: impl Into<String>, cure: &str) -> NoCgroup {
@@ -71,7 +79,7 @@ fn none(reason: impl Into<String>, cure: &str) -> NoCgroup {
 }
 
 const DELEGATE: &str = "start gatelog as a systemd service with Delegate=yes (to try it by hand: systemd-run --user --scope -p Delegate=yes gatelog …), or name a delegated directory as cgroup of [executor]";
-const UNIFIED: &str = "boot the host with cgroup v2 alone (systemd.unified_cgroup_hierarchy=1)";
+const UNIFIED: &str = "boot the host with cgroup v2 alone (systemd.unified_cgroup_hierarchy=1), or give gatelog's user a directory in the trees of memory and pids of version 1, and name one of them as cgroup of [executor]";
 
 impl Delegated {
     /// Whether there is such a group on this host. Changes nothing.
@@ -86,20 +94,45 @@ impl Delegated {
         if *setting == CgroupSetting::Off {
             return Err(none("it is switched off", "set cgroup = \"auto\" in [executor]"));
         }
-        let text = fs::read_to_string(proc.join("self/mountinfo")).unwrap_or_default();
-        let Some((mount, root)) = cgroup2_mount(&text) else {
+        let mountinfo = fs::read_to_string(proc.join("self/mountinfo")).unwrap_or_default();
+        let own = fs::read_to_string(proc.join("self/cgroup")).unwrap_or_default();
+        Self::look_unified(setting, &mountinfo, &own).or_else(|why| {
+            let trees = match setting {
+                CgroupSetting::At(directory) => Trees::at(&mountinfo, directory),
+                _ => Trees::own(&mountinfo, &own),
+            };
+            trees.and_then(Self::legacy).ok_or(why)
+        })
+    }
+
+    fn legacy(trees: Trees) -> Option<Delegated> {
+        let directory = trees.all().next()?.clone();
+        Some(Delegated {
+            directory,
+            memory: trees.memory.is_some(),
+            processes: trees.processes.is_some(),
+            cpu: trees.cpu.is_some(),
+            moves: false,
+            trees: Some(trees),
+        })
+    }
+
+    fn look_unified(setting: &CgroupSetting, mountinfo: &str, own: &str) -> Result<Delegated, NoCgroup> {
+        let Some((mount, root)) = cgroup2_mount(mountinfo) else {
             return Err(none("no cgroup2 file system is mounted", UNIFIED));
         };
         let directory = match setting {
             CgroupSetting::At(directory) => {
                 if !directory.join("cgroup.controllers").exists() {
-                    let reason = format!("{} is no directory of a cgroup2 file system", directory.display());
-                    return Err(none(reason, "name one below the place where cgroup2 is mounted"));
+                    let reason = format!("{} is no directory of a cgroup file system", directory.display());
+                    return Err(none(
+                        reason,
+                        "name one below the place where cgroup2 is mounted, or memory or pids of version 1, that gatelog may write to",
+                    ));
                 }
                 directory.clone()
             }
             _ => {
-                let own = fs::read_to_string(proc.join("self/cgroup")).unwrap_or_default();
                 let own = own.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
                 let below = own.strip_prefix(root.as_str()).unwrap_or(own).trim_start_matches('/');
                 if below.split('/').any(|part| part == "..") {
@@ -134,7 +167,7 @@ impl Delegated {
             let reason = format!("{strangers} other processes live in the group {}", directory.display());
             return Err(none(reason, DELEGATE));
         }
-        Ok(Delegated { directory, memory, processes, cpu, moves })
+        Ok(Delegated { directory, memory, processes, cpu, moves, trees: None })
     }
 
     /// Makes the group ready for builds: this process moves out of the way, and the controllers are
@@ -145,7 +178,20 @@ impl Delegated {
         Ok(delegated)
     }
 
+    /// The version of control groups.
+    pub fn version(&self) -> u8 {
+        if self.trees.is_some() { 1 } else { 2 }
+    }
+
+    /// The directories in which a build has a group.
+    fn directories(&self) -> Vec<&PathBuf> {
+        self.trees.as_ref().map_or_else(|| vec![&self.directory], |trees| trees.all().collect())
+    }
+
     fn set_up(&mut self) -> Result<(), (PathBuf, io::Error)> {
+        if self.trees.is_some() {
+            return Ok(());
+        }
         if self.moves {
             let main = self.directory.join(MAIN);
             match fs::create_dir(&main) {
@@ -168,20 +214,22 @@ impl Delegated {
     /// Removes groups of builds whose process is no more, with all that still lives in them. How
     /// many there were.
     pub(crate) fn sweep(&self) -> usize {
-        let mut found = 0;
-        for entry in fs::read_dir(&self.directory).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(BUILD)) else { continue };
+        let mut dead = BTreeSet::new();
+        let entries = self.directories().into_iter().filter_map(|directory| fs::read_dir(directory).ok());
+        for entry in entries.flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let Some(rest) = name.strip_prefix(BUILD) else { continue };
             let mut parts = rest.splitn(3, '-');
             let (pid, start) = (parts.next().map(str::parse), parts.next().map(str::parse));
             let (Some(Ok(pid)), Some(Ok(start))) = (pid, start) else { continue };
             // Groups do not outlive a start of the host.
             let owner = ProcessIdentity { pid, start, ..ProcessIdentity::own() };
             if !owner.is_alive() {
-                found += 1;
-                Group { directory: entry.path(), delegated: self.clone() }.remove();
+                dead.insert(name);
             }
         }
+        let found = dead.len();
+        dead.into_iter().for_each(|name| Group { name, delegated: self.clone() }.remove());
         found
     }
 }
@@ -218,7 +266,12 @@ pub(crate) struct Events {
 /// has not this feature, and that is well.
 pub(crate) fn settings(delegated: &Delegated, memory: Option<u64>, processes: Option<u64>) -> Vec<Setting> {
     let mut all = Vec::new();
-    if let Some(bytes) = memory.filter(|_| delegated.memory) {
+    let legacy = delegated.version() == 1;
+    if let Some(bytes) = memory.filter(|_| delegated.memory && legacy) {
+        all.push(Setting { file: "memory.limit_in_bytes", value: bytes.to_string(), required: true });
+        // With swap no more than without. After the other: the kernel takes no less for both than for one.
+        all.push(Setting { file: "memory.memsw.limit_in_bytes", value: bytes.to_string(), required: false });
+    } else if let Some(bytes) = memory.filter(|_| delegated.memory) {
         all.push(Setting { file: "memory.max", value: bytes.to_string(), required: true });
         // A limit that swap stretches is none.
         all.push(Setting { file: "memory.swap.max", value: "0".into(), required: false });
@@ -229,7 +282,8 @@ pub(crate) fn settings(delegated: &Delegated, memory: Option<u64>, processes: Op
         all.push(Setting { file: "pids.max", value: count.to_string(), required: true });
     }
     if delegated.cpu {
-        all.push(Setting { file: "cpu.weight", value: CPU_WEIGHT.to_string(), required: false });
+        let (file, value) = if legacy { ("cpu.shares", CPU_SHARES) } else { ("cpu.weight", CPU_WEIGHT) };
+        all.push(Setting { file, value: value.to_string(), required: false });
     }
     all
 }
@@ -242,10 +296,10 @@ pub(crate) struct Setting {
     pub(crate) required: bool,
 }
 
-/// The group of one build. Dropping it kills what lives in it.
+/// The group of one build; with version 1, its groups. Dropping it kills what lives in it.
 #[derive(Debug)]
 pub(crate) struct Group {
-    directory: PathBuf,
+    name: String,
     delegated: Delegated,
 }
 
@@ -253,11 +307,11 @@ impl Group {
     /// Makes a group.
     pub(crate) fn create(delegated: &Delegated, name: &str, settings: &[Setting]) -> io::Result<Group> {
         let own = ProcessIdentity::own();
-        let directory = delegated.directory.join(format!("{BUILD}{}-{}-{name}", own.pid, own.start));
-        fs::create_dir(&directory)?;
-        let group = Group { directory, delegated: delegated.clone() };
+        let name = format!("{BUILD}{}-{}-{name}", own.pid, own.start);
+        let group = Group { name, delegated: delegated.clone() };
+        group.directories().iter().try_for_each(fs::create_dir)?;
         for Setting { file, value, required } in settings {
-            match put(&group.directory.join(file), value) {
+            match put(&group.file(file), value) {
                 Err((_, error)) if *required => return Err(error),
                 _ => {}
             }
@@ -265,9 +319,26 @@ impl Group {
         Ok(group)
     }
 
+    fn directories(&self) -> Vec<PathBuf> {
+        self.delegated.directories().into_iter().map(|directory| directory.join(&self.name)).collect()
+    }
+
+    /// Where a file of a controller lies. Its name begins with the controller's.
+    fn file(&self, file: &str) -> PathBuf {
+        let tree = self.delegated.trees.as_ref().and_then(|trees| match file.split('.').next() {
+            Some("pids") => trees.processes.as_ref(),
+            Some("cpu") => trees.cpu.as_ref(),
+            _ => trees.memory.as_ref(),
+        });
+        tree.unwrap_or(&self.delegated.directory).join(&self.name).join(file)
+    }
+
     /// Puts a process, and what it will start, into the group.
     pub(crate) fn enter(&self, pid: u32) -> io::Result<()> {
-        put(&self.directory.join("cgroup.procs"), &pid.to_string()).map_err(|(_, error)| error)
+        let mut directories = self.directories().into_iter();
+        directories.try_for_each(|directory| {
+            put(&directory.join("cgroup.procs"), &pid.to_string()).map_err(|(_, error)| error)
+        })
     }
 
     /// Whether the kernel limits memory here.
@@ -282,29 +353,39 @@ impl Group {
 
     /// What was refused so far.
     pub(crate) fn events(&self) -> Events {
-        Events {
-            oom_kills: self.count("memory.events", "oom_kill"),
-            refused_processes: self.count("pids.events", "max"),
-        }
+        let kills = if self.delegated.version() == 1 { "memory.oom_control" } else { "memory.events" };
+        Events { oom_kills: self.count(kills, "oom_kill"), refused_processes: self.count("pids.events", "max") }
     }
 
     fn count(&self, file: &str, name: &str) -> u64 {
-        let text = fs::read_to_string(self.directory.join(file)).unwrap_or_default();
+        let text = fs::read_to_string(self.file(file)).unwrap_or_default();
         let found = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok());
         found.unwrap_or_default()
     }
 
     /// The most memory the group ever had, if the kernel says so.
     pub(crate) fn peak(&self) -> Option<u64> {
-        fs::read_to_string(self.directory.join("memory.peak")).ok()?.trim().parse().ok()
+        let file = if self.delegated.version() == 1 { "memory.max_usage_in_bytes" } else { "memory.peak" };
+        fs::read_to_string(self.file(file)).ok()?.trim().parse().ok()
     }
 
     /// Kills everything in the group.
     pub(crate) fn kill(&self) {
-        if put(&self.directory.join("cgroup.kill"), "1").is_err() {
-            // Before Linux 5.14.
-            crate::process::kill_all(&pids_in(&self.directory.join("cgroup.procs")));
+        for directory in self.directories() {
+            if put(&directory.join("cgroup.kill"), "1").is_err() {
+                // Before Linux 5.14, and with version 1.
+                crate::process::kill_all(&pids_in(&directory.join("cgroup.procs")));
+            }
         }
+    }
+
+    /// Removes its directories. Whether they are gone.
+    fn remove_directories(&self) -> bool {
+        let mut gone = true;
+        for directory in self.directories() {
+            gone &= fs::remove_dir(directory).map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true);
+        }
+        gone
     }
 
     /// Kills everything in the group and removes it.
@@ -312,22 +393,22 @@ impl Group {
         let until = Instant::now() + DEATH;
         while Instant::now() < until {
             self.kill();
-            match fs::remove_dir(&self.directory) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {}
-                _ => return,
+            if self.remove_directories() {
+                return;
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        tracing::warn!(directory = %self.directory.display(), "a build's control group is not empty; the next sweep removes it");
+        let directory = self.delegated.directory.join(&self.name);
+        tracing::warn!(directory = %directory.display(), "a build's control group is not empty; the next sweep removes it");
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        if self.directory.exists() {
+        if self.directories().iter().any(|directory| directory.exists()) {
             self.kill();
             // What is still dying is removed by the next sweep.
-            let _ = fs::remove_dir(&self.directory);
+            let _ = self.remove_directories();
         }
     }
 }
@@ -400,13 +481,13 @@ mod tests {
         let nowhere = CgroupSetting::At(folder.path().join("nowhere"));
         let folder = host("/a", "memory pids\n", "");
         let error = Delegated::look_in(&nowhere, &folder.path().join("proc")).unwrap_err();
-        assert!(error.to_string().contains("is no directory of a cgroup2 file system: name one below"), "{error}");
+        assert!(error.to_string().contains("is no directory of a cgroup file system: name one below"), "{error}");
     }
 
     #[test]
     fn a_group_is_given_these_settings() {
         let mut delegated =
-            Delegated { directory: "/d".into(), memory: true, processes: true, cpu: true, moves: false };
+            Delegated { directory: "/d".into(), memory: true, processes: true, cpu: true, moves: false, trees: None };
         let text = |delegated: &Delegated| {
             let all = settings(delegated, Some(1 << 30), Some(4096));
             all.iter()
@@ -421,6 +502,44 @@ mod tests {
         delegated.cpu = false;
         assert_eq!(text(&delegated), "pids.max = 4096\n");
         assert_eq!(settings(&delegated, None, None), []);
+        let place = || Some(PathBuf::from("/d"));
+        let trees = Trees { memory: place(), processes: place(), cpu: place() };
+        assert_eq!(
+            text(&Delegated::legacy(trees).unwrap()),
+            "memory.limit_in_bytes = 1073741824\n?memory.memsw.limit_in_bytes = 1073741824\npids.max = 4096\n?cpu.shares = 512\n"
+        );
+    }
+
+    #[test]
+    fn with_version_1_a_build_has_a_group_in_each_tree() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| {
+            let place = folder.path().join(name);
+            fs::create_dir(&place).unwrap();
+            Some(place)
+        };
+        let trees = Trees { memory: place("memory"), processes: place("pids"), cpu: None };
+        let delegated = Delegated::legacy(trees).unwrap();
+        assert!(delegated.version() == 1 && delegated.memory && delegated.processes && !delegated.cpu);
+        let group = Group::create(&delegated, "b-1", &[]).unwrap();
+        let files = [
+            ("memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"),
+            ("memory.max_usage_in_bytes", "4096\n"),
+            ("pids.events", "max 7\n"),
+        ];
+        files.iter().for_each(|(name, text)| fs::write(group.file(name), text).unwrap());
+        assert_eq!(group.events(), Events { oom_kills: 3, refused_processes: 7 });
+        assert_eq!(group.peak(), Some(4096));
+        assert_eq!(delegated.sweep(), 0, "our own is left alone");
+        files.iter().for_each(|(name, _)| fs::remove_file(group.file(name)).unwrap());
+        group.remove();
+        for tree in ["memory", "pids"] {
+            assert_eq!(fs::read_dir(folder.path().join(tree)).unwrap().count(), 0, "{tree}");
+        }
+        // One half of it is enough.
+        fs::create_dir(folder.path().join(format!("pids/{BUILD}1-99999999999-b-2"))).unwrap();
+        assert_eq!(delegated.sweep(), 1);
+        assert_eq!(fs::read_dir(folder.path().join("pids")).unwrap().count(), 0);
     }
 
     #[test]
@@ -428,8 +547,8 @@ mod tests {
         let folder = host("/a", "memory pids\n", "");
         let delegated = look(folder.path()).unwrap();
         let group = Group::create(&delegated, "b-1", &[]).unwrap();
-        fs::write(group.directory.join("memory.events"), "low 0\noom 3\noom_kill 2\noom_group_kill 1\n").unwrap();
-        fs::write(group.directory.join("pids.events"), "max 7\n").unwrap();
+        fs::write(group.file("memory.events"), "low 0\noom 3\noom_kill 2\noom_group_kill 1\n").unwrap();
+        fs::write(group.file("pids.events"), "max 7\n").unwrap();
         assert_eq!(group.events(), Events { oom_kills: 2, refused_processes: 7 });
         assert_eq!(delegated.sweep(), 0, "our own is left alone");
         let dead = delegated.directory.join(format!("{BUILD}1-99999999999-b-2"));
@@ -438,9 +557,9 @@ mod tests {
         assert_eq!(delegated.sweep(), 1);
         assert!(!dead.exists() && delegated.directory.join("somebody-else").exists());
         for file in ["memory.events", "pids.events"] {
-            fs::remove_file(group.directory.join(file)).unwrap();
+            fs::remove_file(group.file(file)).unwrap();
         }
-        let place = group.directory.clone();
+        let place = delegated.directory.join(&group.name);
         group.remove();
         assert!(!place.exists());
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use gatelog_log_files::{KeepLimits, LogStore};
 use gatelog_record::BuildId;
+use serde::Deserialize;
 
 use crate::cgroup::{CgroupSetting, NoCgroup};
 
@@ -31,6 +32,13 @@ pub struct ExecutorConfig {
     pub sandbox: SandboxMode,
     /// Whether playbooks are run by children of a process that has Ansible loaded, where there is a sandbox.
     pub fork_server: bool,
+    /// The network that sandboxes have.
+    pub network: Network,
+    /// Whether sandboxes run programs of the older processor of this one's kind (32-bit ones), of whose system calls
+    /// fewer can be refused.
+    pub foreign_abi: bool,
+    /// How many builds run here at once: they share what the kernel counts by user.
+    pub slots: u32,
     /// This host's name, as jobs see it in `zuul.executor.hostname`.
     pub hostname: String,
     /// Zuul: `default_username`, the user for nodes that name none.
@@ -70,6 +78,9 @@ impl ExecutorConfig {
             private_key_file: None,
             sandbox: SandboxMode::Bubblewrap { bwrap: None },
             fork_server: true,
+            network: Network::Host,
+            foreign_abi: false,
+            slots: 2,
             hostname: "localhost".into(),
             default_username: "zuul".into(),
             console_port: 19885,
@@ -99,6 +110,17 @@ pub enum SandboxMode {
     /// Not at all: a job can read and write whatever this process can. Only for jobs that are all
     /// trusted, on hosts where bubblewrap cannot work.
     Unsandboxed,
+}
+
+/// The network that a sandbox has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Network {
+    /// That of this host, its loopback and abstract sockets included, as in Zuul.
+    #[default]
+    Host,
+    /// A loopback of its own and nothing else. Jobs can have local nodes only.
+    None,
 }
 
 /// Paths of this host that a sandbox shows besides its own.

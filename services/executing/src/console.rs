@@ -1,6 +1,5 @@
 //! The console: a file that grows while a build runs, and any number of readers that follow it.
 
-use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -13,22 +12,9 @@ use rustix::fs::OFlags;
 use tokio::sync::watch;
 
 use crate::mask::Mask;
-use crate::spec::OutputPattern;
 
 /// The most bytes one read returns.
 pub const MAX_READ: usize = 1 << 20;
-
-/// A line that begins so is not shown: the callback plugin says by it that the playbook can only fail.
-const EARLY_FAILURE: &str = "gatelog: early failure: ";
-/// A line of a command's output. Then how many bytes stand before its text, `+` and how many are missing at its end if
-/// any are, `: `, and the line.
-const OUTPUT: &str = "gatelog: output ";
-/// A line that is not shown: the result of a failed task begins with the next, and which failure of the playbook it is.
-const FAILURE: &str = "gatelog: failure ";
-/// The most failures whose lines are remembered.
-const MOST_FAILURES: usize = 10_000;
-/// A line that is not shown: a host cannot be reached, so what fails from here on says nothing.
-const UNREACHABLE: &str = "gatelog: unreachable";
 
 /// How far a console has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -158,11 +144,13 @@ impl Console {
         ConsoleReader { file: self.file.clone(), progress: self.progress.subscribe() }
     }
 
-    /// A line of the executor's own. Not counted.
+    /// A line of the executor's own. Not counted. What a job said may be part of it: a further line is set in, so that
+    /// none of them looks like the executor's own.
     pub(crate) fn say(&self, text: &str) {
         let mut block = String::new();
-        for line in text.lines() {
-            block.push_str(&format!("{} | {line}\n", stamp(now())));
+        for (number, line) in text.lines().enumerate() {
+            let margin = if number == 0 { "" } else { "    " };
+            block.push_str(&format!("{} | {margin}{line}\n", stamp(now())));
         }
         self.append(block.as_bytes());
     }
@@ -242,282 +230,9 @@ pub(crate) fn stamp(moment: Timestamp) -> String {
     moment.to_string().replace('T', " ").trim_end_matches('Z').to_owned()
 }
 
-/// Cuts a stream of bytes into lines of limited length, each with a time before it.
-pub(crate) struct Lines {
-    limit: usize,
-    line: Vec<u8>,
-    cut: usize,
-    /// The time of what is being fed, once it was needed.
-    stamp: String,
-    /// The first complaint, or else the last line, that the callback did not write: what went wrong
-    /// where Ansible could not say so itself.
-    pub(crate) complaint: Option<String>,
-    /// Why the playbook will fail, once that is certain.
-    pub(crate) failing: Option<String>,
-    /// What is looked for in the output of commands, until something was found.
-    patterns: Vec<OutputPattern>,
-    /// Failures whose results begin in what was fed last, each with the lines before it there.
-    begun: Vec<(u64, u64)>,
-    /// The lines of the console at which results of failed tasks begin, by the number of the failure, from 1.
-    pub(crate) failures: BTreeMap<u64, u64>,
-}
-
-impl Lines {
-    /// Lines of at most `limit` bytes.
-    pub(crate) fn new(limit: usize) -> Lines {
-        let (line, stamp) = (Vec::new(), String::new());
-        Lines {
-            limit: limit.max(64),
-            line,
-            cut: 0,
-            stamp,
-            complaint: None,
-            failing: None,
-            patterns: Vec::new(),
-            begun: Vec::new(),
-            failures: BTreeMap::new(),
-        }
-    }
-
-    /// A line of a command's output that one of these patterns matches means that the playbook will fail.
-    pub(crate) fn watching(self, patterns: Vec<OutputPattern>) -> Lines {
-        Lines { patterns, ..self }
-    }
-
-    /// Takes bytes as they come; appends the lines that are complete to `out`.
-    pub(crate) fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
-        // What comes together has come at one moment; to ask for each line takes most of the time.
-        self.stamp.clear();
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let (text, complete) = match piece.split_last() {
-                Some((b'\n', text)) => (text, true),
-                _ => (piece, false),
-            };
-            let room = self.limit.saturating_sub(self.line.len()).min(text.len());
-            let (kept, cut) = text.split_at(room);
-            self.line.extend_from_slice(kept);
-            self.cut += cut.len();
-            if complete {
-                self.finish_line(out);
-            }
-        }
-    }
-
-    /// What was fed since the last time comes behind so many lines of the console.
-    pub(crate) fn count(&mut self, before: u64) {
-        self.failures.extend(self.begun.drain(..).map(|(number, lines)| (number, before + lines + 1)));
-    }
-
-    /// The stream is over: what stands without an end of line is a line.
-    pub(crate) fn finish(&mut self, out: &mut Vec<u8>) {
-        self.stamp.clear();
-        if !self.line.is_empty() {
-            self.finish_line(out);
-        }
-    }
-
-    fn finish_line(&mut self, out: &mut Vec<u8>) {
-        let line = std::mem::take(&mut self.line);
-        let cut = std::mem::take(&mut self.cut);
-        let text = String::from_utf8_lossy(&line);
-        let text = text.trim_end_matches('\r');
-        if let Some(why) = text.strip_prefix(EARLY_FAILURE) {
-            self.failing.get_or_insert_with(|| why.to_owned());
-        } else if text == UNREACHABLE {
-            self.patterns.clear();
-        } else if let Some(number) = text.strip_prefix(FAILURE).and_then(|number| number.parse().ok()) {
-            if self.failures.len() + self.begun.len() < MOST_FAILURES {
-                self.begun.push((number, out.iter().filter(|byte| **byte == b'\n').count() as u64));
-            }
-        } else if let Some((before, missing, text)) = text.strip_prefix(OUTPUT).and_then(output) {
-            show(text, cut.saturating_add(missing), out);
-            self.look(text, before, out);
-        } else {
-            self.stamped(text, out);
-            show(text, cut, out);
-        }
-        // The next line takes its place in the same memory.
-        self.line = line;
-        self.line.clear();
-    }
-
-    /// Puts a time before a line that has none: the callback did not write it.
-    fn stamped(&mut self, text: &str, out: &mut Vec<u8>) {
-        if has_stamp(text) {
-            return;
-        }
-        if self.stamp.is_empty() {
-            self.stamp = stamp(now());
-        }
-        out.extend_from_slice(self.stamp.as_bytes());
-        out.extend_from_slice(b" | ");
-        let is_complaint = |text: &str| ["ERROR", "[ERROR", "bwrap: "].iter().any(|word| text.starts_with(word));
-        if !text.trim().is_empty() && !self.complaint.as_deref().is_some_and(is_complaint) {
-            self.complaint = Some(text.to_owned());
-        }
-    }
-
-    /// Holds a line of output against the patterns.
-    fn look(&mut self, line: &str, before: usize, out: &mut Vec<u8>) {
-        let (Some(before), Some(text)) = (line.get(..before), line.get(before..)) else { return };
-        let Some(pattern) = self.patterns.iter().find(|pattern| pattern.matches(text)) else { return };
-        let host = before.split_once(" | ").map_or(before, |(_, host)| host).trim_end_matches(" | ");
-        let why = format!("a line of {host} matches failure-output \"{}\"", pattern.text());
-        show(&format!("{before}Early failure: {why}"), 0, out);
-        self.failing.get_or_insert(why);
-        self.patterns.clear();
-    }
-}
-
-/// The parts of a line of output, without the word that marks it.
-fn output(marked: &str) -> Option<(usize, usize, &str)> {
-    let (numbers, text) = marked.split_once(": ")?;
-    let (before, missing) = numbers.split_once('+').unwrap_or((numbers, "0"));
-    Some((before.parse().ok()?, missing.parse().ok()?, text))
-}
-
-fn show(text: &str, cut: usize, out: &mut Vec<u8>) {
-    out.extend_from_slice(text.as_bytes());
-    if cut > 0 {
-        out.extend_from_slice(format!(" [{cut} bytes more of this line were cut]").as_bytes());
-    }
-    out.push(b'\n');
-}
-
-/// Whether a line begins as `2026-11-21 10:20:06.123456 |` does.
-fn has_stamp(line: &str) -> bool {
-    const SHAPE: &[u8] = b"0000-00-00 00:00:00.000000 |";
-    line.len() >= SHAPE.len()
-        && line
-            .bytes()
-            .zip(SHAPE)
-            .all(|(byte, shape)| if *shape == b'0' { byte.is_ascii_digit() } else { byte == *shape })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn long_lines_are_cut_and_lines_without_a_time_get_one() {
-        let mut lines = Lines::new(64);
-        let mut out = Vec::new();
-        lines.feed(b"2026-11-21 10:20:06.123456 | localhost | ok\npl", &mut out);
-        lines.feed(b"ain\n", &mut out);
-        lines.feed(&[b'x'; 100], &mut out);
-        lines.finish(&mut out);
-        let text = String::from_utf8(out).unwrap();
-        let all: Vec<&str> = text.lines().collect();
-        assert_eq!(all[0], "2026-11-21 10:20:06.123456 | localhost | ok");
-        assert!(has_stamp(all[1]) && all[1].ends_with(" | plain"), "{}", all[1]);
-        assert!(
-            all[2].ends_with(&format!(" | {} [36 bytes more of this line were cut]", "x".repeat(64))),
-            "{}",
-            all[2]
-        );
-        assert_eq!(all.len(), 3);
-        assert_eq!(lines.complaint.as_deref().map(str::len), Some(64));
-    }
-
-    #[test]
-    fn an_early_failure_is_told_once_and_not_shown() {
-        let mut lines = Lines::new(4096);
-        let mut out = Vec::new();
-        lines.feed(b"before\ngatelog: early failure: task \"compile\" failed\nafter\n", &mut out);
-        assert_eq!(lines.failing.as_deref(), Some("task \"compile\" failed"));
-        lines.feed(b"gatelog: early failure: another\n", &mut out);
-        assert_eq!(lines.failing.as_deref(), Some("task \"compile\" failed"));
-        let text = String::from_utf8(out).unwrap();
-        let shown: Vec<&str> = text.lines().filter_map(|line| Some(line.split_once(" | ")?.1)).collect();
-        assert_eq!(shown, ["before", "after"]);
-    }
-
-    #[test]
-    fn the_line_at_which_a_failed_task_says_why_is_known_and_its_mark_not_shown() {
-        let (mut lines, mut out) = (Lines::new(4096), Vec::new());
-        lines.feed(b"one\ngatelog: failure 1\nwhy\ngatelog: fai", &mut out);
-        lines.count(10);
-        out.clear();
-        lines.feed(b"lure 2\nand why\ngatelog: failure x\n", &mut out);
-        lines.count(12);
-        assert_eq!(lines.failures, [(1, 12), (2, 13)].into());
-        let text = String::from_utf8(out).unwrap();
-        assert!(text.contains("| and why\n") && !text.contains("failure 2"), "{text}");
-    }
-
-    #[test]
-    fn a_line_of_output_that_a_pattern_matches_is_told_at_once_and_only_the_first() {
-        let patterns = || {
-            let starts = |word: &'static str| OutputPattern::new(word, move |line: &str| line.starts_with(word));
-            vec![starts("SEVERE"), starts("FATAL")]
-        };
-        let stamp = "2026-11-21 10:20:06.123456 | ";
-        let line = |host: &str, text: &str| {
-            format!("gatelog: output {}: {stamp}{host} | {text}\n", stamp.len() + host.len() + 3).into_bytes()
-        };
-        let mut lines = Lines::new(4096).watching(patterns());
-        let mut out = Vec::new();
-        // Only what commands write counts, and only from its beginning.
-        lines.feed(format!("{stamp}n1 | SEVERE: a message\n").as_bytes(), &mut out);
-        lines.feed(&line("n1", "no SEVERE loss"), &mut out);
-        assert_eq!(lines.failing, None);
-        lines.feed(&line("n1 -> n2", "FATAL: lost | all\r"), &mut out);
-        lines.feed(&line("n1", "SEVERE too"), &mut out);
-        assert_eq!(lines.failing.as_deref(), Some("a line of n1 -> n2 matches failure-output \"FATAL\""));
-        let expected = [
-            "n1 | SEVERE: a message",
-            "n1 | no SEVERE loss",
-            "n1 -> n2 | FATAL: lost | all",
-            "n1 -> n2 | Early failure: a line of n1 -> n2 matches failure-output \"FATAL\"",
-            "n1 | SEVERE too",
-        ];
-        let text = String::from_utf8(out).unwrap();
-        assert_eq!(text, expected.map(|line| format!("{stamp}{line}\n")).concat());
-
-        let mut lines = Lines::new(4096).watching(patterns());
-        lines.feed(b"gatelog: unreachable\n", &mut Vec::new());
-        lines.feed(&line("n1", "SEVERE"), &mut Vec::new());
-        assert_eq!(lines.failing, None, "what fails with an unreachable host says nothing");
-    }
-
-    #[test]
-    fn what_the_plugin_left_out_of_a_line_is_counted_with_what_is_cut_here() {
-        let stamp = "2026-11-21 10:20:06.123456 | n1 | ";
-        let mut out = Vec::new();
-        let mut lines = Lines::new(100);
-        let sent = format!("gatelog: output {}+1000: {stamp}{}\nnext\n", stamp.len(), "x".repeat(200));
-        lines.feed(sent.as_bytes(), &mut out);
-        let text = String::from_utf8(out).unwrap();
-        let (first, rest) = text.split_once('\n').unwrap();
-        let (shown, told) = first.split_once(" [").unwrap();
-        let kept = shown.strip_prefix(stamp).unwrap();
-        assert!(kept.bytes().all(|byte| byte == b'x') && !kept.is_empty(), "{first}");
-        assert_eq!(told, format!("{} bytes more of this line were cut]", 1200 - kept.len()));
-        assert!(rest.ends_with(" | next\n"), "{rest}");
-    }
-
-    #[test]
-    fn a_line_without_end_takes_no_memory_and_what_is_left_out_is_counted() {
-        let mut lines = Lines::new(4096);
-        let mut out = Vec::new();
-        let chunk = [b'z'; 64 << 10];
-        for _ in 0..1600 {
-            lines.feed(&chunk, &mut out);
-            assert!(lines.line.capacity() <= 8192 && out.is_empty());
-        }
-        lines.feed(b"\nnext\n", &mut out);
-        let text = String::from_utf8(out).unwrap();
-        let left_out = 1600 * chunk.len() - 4096;
-        assert!(text.contains(&format!("zz [{left_out} bytes more of this line were cut]\n")));
-        assert!(text.ends_with(" | next\n") && text.len() < 4300);
-    }
-
-    #[test]
-    fn what_is_no_utf8_becomes_it_and_control_characters_stay() {
-        let mut out = Vec::new();
-        Lines::new(4096).feed(b"a\xff\xfe\x00\x1b[31mred\x07\r\n", &mut out);
-        assert!(String::from_utf8(out).unwrap().ends_with(" | a\u{fffd}\u{fffd}\0\u{1b}[31mred\u{7}\n"));
-    }
 
     #[test]
     fn a_console_of_a_gigabyte_is_read_where_it_is_asked_and_a_link_is_none() {

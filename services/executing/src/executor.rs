@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{ErrorKind, Write};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ use crate::config::{ExecutorConfig, ExecutorError, Limits};
 use crate::console::{Console, ConsoleReader, now, stamp};
 use crate::control::{AbortReason, BuildControl};
 use crate::forkserver::ForkServers;
+use crate::git_traps::Repositories;
+use crate::homes::Homes;
 use crate::jobdir::{JobDir, Owner, make_dir, remove_tree};
 use crate::keeping::{self, KeptAttempt};
 use crate::mask::{self, Mask};
@@ -26,6 +29,7 @@ use crate::outcome::BuildResult;
 use crate::process::{ProcessIdentity, kill_marked};
 use crate::results::ResultsReader;
 use crate::sandbox::Features;
+use crate::seccomp;
 use crate::setup::Stopped;
 use crate::spec::BuildSpec;
 use crate::toolchain::{Toolchain, find_bubblewrap, on_path};
@@ -59,6 +63,8 @@ pub(crate) struct Inner {
     pub(crate) delegated: Result<Delegated, NoCgroup>,
     /// Who refuses a build more processes than it may have; or why nobody does.
     pub(crate) wall: Result<Wall, NoWall>,
+    /// The system calls that sandboxes refuse; `None`: this machine has no such filter.
+    pub(crate) filter: Option<String>,
     /// Ends builds that go over their limits.
     pub(crate) watch: Watch,
     /// Where gatelog's own plugins for Ansible lie.
@@ -66,6 +72,7 @@ pub(crate) struct Inner {
     /// Processes that have Ansible loaded.
     pub(crate) fork_servers: ForkServers,
     running: Mutex<BTreeMap<(BuildId, u32), (ConsoleReader, BuildControl)>>,
+    told_unbounded: AtomicBool,
 }
 
 /// The executor as one build sees it: what all builds share, and the Ansible of this one.
@@ -173,6 +180,12 @@ impl Executor {
         if let Err(reason) = &wall {
             tracing::warn!(%reason, "only a watch stands between a fork bomb and this host");
         }
+        let filter = seccomp::filter(config.foreign_abi);
+        if bwrap.is_some() && filter.is_none() {
+            tracing::warn!(
+                "no system call is refused to jobs: this kernel has no seccomp filter, or this processor none of gatelog's"
+            );
+        }
         let watch = Watch::start().map_err(ExecutorError::io("start threads for", &config.root))?;
         let plugins = ansible::install_plugins(&config.root)?;
         let inner = Inner {
@@ -184,9 +197,11 @@ impl Executor {
             ssh_keyscan,
             delegated,
             wall,
+            filter,
             watch,
             plugins,
             running: Mutex::default(),
+            told_unbounded: AtomicBool::new(false),
         };
         Ok(Executor { inner: Arc::new(inner) })
     }
@@ -252,7 +267,23 @@ impl Executor {
         let group = inner.group(&owner)?.map(Arc::new);
         let executor = inner.assign(&spec.job.ansible_version).await?;
         let agent = None;
-        Ok(Build { executor, spec, workspace, job_dir, group, agent, console, control, log_dir, registration, mask })
+        let homes = Mutex::new(Homes::new(job_dir.home(), job_dir.homes()));
+        let repositories = Repositories::default();
+        Ok(Build {
+            homes,
+            repositories,
+            executor,
+            spec,
+            workspace,
+            job_dir,
+            group,
+            agent,
+            console,
+            control,
+            log_dir,
+            registration,
+            mask,
+        })
     }
 
     /// The console of an attempt that runs here, or is kept here. `None`: there is none.
@@ -394,6 +425,14 @@ impl Inner {
 
     fn log_dir(&self, build: BuildId, attempt: u32) -> PathBuf {
         self.config.logs_root.join(build.to_string()).join(attempt.to_string())
+    }
+
+    /// Says once that sandboxes share what the kernel counts with all of this user.
+    pub(crate) fn tell_unbounded(&self, refused: &[String]) {
+        if !self.told_unbounded.swap(true, Ordering::Relaxed) {
+            let refused = refused.join(", ");
+            tracing::warn!(%refused, "this kernel keeps no limits of a sandbox's own for these: one build may take them all");
+        }
     }
 
     /// A control group for a build, where there can be one.

@@ -8,9 +8,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, BufRead, BufReader, IoSlice, Write};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -19,9 +18,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-
 use crate::ansible::{self, RUNNER};
+use crate::channel::send_with;
 use crate::jobdir::{make_dir, write};
 use crate::procfs::Process;
 use crate::toolchain::Toolchain;
@@ -158,16 +156,10 @@ impl ForkServer {
     }
 
     /// Forks; gives the number of the child. It waits for a [`Run`](crate::run::Run) on the other end of `line`, and
-    /// what the run writes goes to `output`.
-    pub(crate) fn fork(&self, output: BorrowedFd, line: BorrowedFd) -> io::Result<i32> {
+    /// what the run writes goes to `output`, what its callback says to `channel`.
+    pub(crate) fn fork(&self, output: BorrowedFd, line: BorrowedFd, channel: BorrowedFd) -> io::Result<i32> {
         let control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
-        let descriptors = [output, line];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
-            return Err(io::Error::other("no room for two descriptors"));
-        }
-        sendmsg(control.as_fd(), &[IoSlice::new(b"fork\n")], &mut ancillary, SendFlags::NOSIGNAL)?;
+        send_with(&control, b"fork\n", &[output, line, channel])?;
         let said = answer(&control, FORKING)?;
         let child: i32 = said.parse().map_err(|_| io::Error::other(said))?;
         // Its limits and its end are asked for by this number: it must be the child's here, too.

@@ -1,5 +1,5 @@
-//! What playbooks leave in the home directory, which all of them share: a later one that is trusted may stumble over it.
-//! Zuul: `preserve-home-paths`; files are left where they are, and told of.
+//! Warnings of what playbooks leave in the home directory. Zuul: `preserve-home-paths`; files are left where they are, and told
+//! of. Here those that are trusted or have secrets do not see what others leave, see [`crate::homes`].
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +20,10 @@ const LOOKED_AT: usize = 10_000;
 pub(crate) struct Left<'a> {
     pub(crate) job: &'a JobSpec,
     pub(crate) playbook: &'a PlaybookSpec,
+    /// The home of playbooks that are neither trusted nor have secrets.
     pub(crate) home: &'a Path,
+    /// That of this playbook.
+    pub(crate) own: &'a Path,
 }
 
 /// What was told already, by the first part of the path.
@@ -67,6 +70,13 @@ impl HomeWarnings {
         }
         told.push(path.to_owned());
         let shown: String = name.chars().take(200).collect();
+        if left.home != left.own && fs::symlink_metadata(left.own.join(path)).is_err() {
+            return Some(format!(
+                "{shown:?}, which an untrusted playbook has left in the home directory, is not seen by playbook {}: name it \
+                 in preserve-home-paths of job {} if it may be",
+                left.playbook.path, left.job.name
+            ));
+        }
         Some(format!(
             "{shown:?} lies in the home directory before playbook {}: name it in preserve-home-paths of job {} if later \
              playbooks may see it, or let the job remove it",
@@ -96,7 +106,7 @@ mod tests {
         std::os::unix::fs::symlink("/", home.join("everything")).unwrap();
         let mut spec = spec();
         spec.job.preserve_home_paths = ["kept/file".to_owned()].into();
-        let left = Left { job: &spec.job, playbook: &spec.playbooks[0], home };
+        let left = Left { job: &spec.job, playbook: &spec.playbooks[0], home, own: home };
         let mut warnings = HomeWarnings::default();
         let first = warnings.look(left);
         let told = |name: &str| first.iter().filter(|one| one.starts_with(&format!("\"{name}"))).count();

@@ -8,8 +8,10 @@
 //! .ansible/                 Ansible's own: fact cache, temporary files, results
 //! trusted/project_N/…       repositories playbooks come from, read-only
 //! untrusted/project_N/…
-//! agent/                    the socket of the SSH agent
-//! home/                     the home directory of everything that runs
+//! agent/                    the sockets of the SSH agents, and of the proxy that playbooks are shown
+//! home/                     the home directory of what is neither trusted nor holds secrets
+//! homes/                    those of the others, see [`crate::homes`]
+//! playbook.json             the results of the playbook that runs
 //! work/src/…                the repositories under test
 //! work/logs/, work/tmp/     for the job; the console is shown in logs, read-only
 //! work/results.json         what zuul_return wrote
@@ -71,6 +73,7 @@ impl JobDir {
             "untrusted",
             "agent",
             "home/.ssh",
+            "homes",
             "work/src",
             "work/logs",
             "work/tmp",
@@ -114,6 +117,9 @@ impl JobDir {
     }
     pub(crate) fn home(&self) -> PathBuf {
         self.root.join("home")
+    }
+    pub(crate) fn homes(&self) -> PathBuf {
+        self.root.join("homes")
     }
     pub(crate) fn work(&self) -> PathBuf {
         self.root.join("work")
@@ -213,12 +219,14 @@ impl JobDir {
     /// Ansible looks for code (plugins, collections) goes too. Zuul: removes the configuration of
     /// ssh and kubectl.
     pub(crate) fn tidy(&self, for_secrets: bool) -> std::io::Result<()> {
-        for place in ["home/.ssh", "home/.kube"] {
-            let place = self.root.join(place);
-            if fs::symlink_metadata(&place).is_ok_and(|found| found.is_dir()) {
-                clear(&place.join("config"))?;
-            } else {
-                clear(&place)?;
+        let others = fs::read_dir(self.homes())?.filter_map(|entry| Some(entry.ok()?.path()));
+        for home in others.chain([self.home()]) {
+            for place in [".ssh", ".kube"].map(|name| home.join(name)) {
+                if fs::symlink_metadata(&place).is_ok_and(|found| found.is_dir()) {
+                    clear(&place.join("config"))?;
+                } else {
+                    clear(&place)?;
+                }
             }
         }
         if for_secrets {

@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
 use std::future::Future;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::ExitStatus;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gatelog_log_files::manifest::RESULTS;
@@ -15,11 +19,15 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::ansible::{self, Course};
 use crate::build::Build;
+use crate::channel::Message;
 use crate::config::ExecutorError;
 use crate::confine::{Confinement, kernel_process_limit};
-use crate::console::{Lines, now};
+use crate::console::now;
+use crate::homes::{Homes, Sharing};
 use crate::jobdir::clear;
 use crate::json_output::{Cut, JsonOutput, PlaybookJson};
+use crate::kernel;
+use crate::lines::Lines;
 use crate::outcome::{Breach, FailingTask, PlaybookEnding, PlaybookRun};
 use crate::playbooks::PlaybookInPlace;
 use crate::process::{gate, kill_marked};
@@ -100,6 +108,12 @@ impl Build {
         // Before anything is read or written where the job could write.
         if let Err(error) = self.job_dir.tidy(false) {
             warnings.push(format!("what {name} left behind could not be tidied: {error}"));
+        }
+        if self.executor.bwrap.is_some() {
+            let closed = self.homes().close(&self.sharing(playbook));
+            warnings.extend(closed.unwrap_or_else(|error| {
+                vec![format!("what {name} left in its home directory is not given to later playbooks: {error}")]
+            }));
         }
         self.learn();
         let read = PlaybookJson::read(&results, self.executor.config.limits.json_bytes, &self.mask);
@@ -187,6 +201,20 @@ impl Build {
         deadline: Instant,
     ) -> Result<Ended, ExecutorError> {
         let guarded = self.is_guarded(playbook);
+        let sandboxed = self.executor.bwrap.is_some();
+        if guarded {
+            let work = self.job_dir.work();
+            for told in self.repositories.disarm(&work).map_err(ExecutorError::io("take traps out of", &work))? {
+                self.console.say(&told);
+            }
+        }
+        if sandboxed {
+            let preserved = &self.spec.job.preserve_home_paths;
+            let opened = self.homes().open(&self.sharing(playbook), preserved);
+            for told in opened.map_err(ExecutorError::io("make a home in", &self.job_dir.homes()))? {
+                self.console.say(&told);
+            }
+        }
         let mut tidied = self.job_dir.tidy(guarded);
         if guarded && tidied.is_ok() {
             tidied = self.forget_facts(playbook, &ready.frozen);
@@ -209,6 +237,8 @@ impl Build {
     ) -> Result<Ended, ExecutorError> {
         let results = ansible::results_file(&self.job_dir);
         clear(&results).map_err(ExecutorError::io("remove", &results))?;
+        let results = Results::create(&results, self.executor.config.limits.json_bytes);
+        let results = results.map_err(ExecutorError::io("write", &ansible::results_file(&self.job_dir)))?;
         let limits = &self.executor.config.limits;
         let mut bounds = Bounds {
             memory: limits.memory_bytes,
@@ -238,10 +268,25 @@ impl Build {
         let handle = running.outer.handle.clone();
         let post = self.executor.watch.post(running.roots(), handle, bounds, self.group.clone());
         if playbook.spec.tidies_up() {
-            Ok(self.follow(running, post, lines, deadline, self.control.wait_shutdown()).await)
+            Ok(self.follow(running, post, (lines, results), deadline, self.control.wait_shutdown()).await)
         } else {
-            Ok(self.follow(running, post, lines, deadline, self.control.wait()).await)
+            Ok(self.follow(running, post, (lines, results), deadline, self.control.wait()).await)
         }
+    }
+
+    fn homes(&self) -> MutexGuard<'_, Homes> {
+        self.homes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who shares the home of this playbook.
+    fn sharing(&self, playbook: &PlaybookInPlace) -> Sharing {
+        Sharing::of(&playbook.spec, self.has_secrets(playbook))
+    }
+
+    /// The home of this playbook. The executor's own, before the first of the job's, have that of all.
+    pub(crate) fn home_of(&self, playbook: &PlaybookInPlace) -> PathBuf {
+        let own = self.homes().place(&self.sharing(playbook));
+        if own.is_dir() { own } else { self.job_dir.home() }
     }
 
     /// Whether something was hidden just now, and that ends the build.
@@ -277,12 +322,20 @@ impl Build {
         secrets: Option<String>,
     ) -> Start {
         let (config, toolchain, plugins) = (&self.executor.config, &self.executor.toolchain, &self.executor.plugins);
-        let mut profile = ansible::profile(config, toolchain, plugins, &self.job_dir, &self.spec, playbook);
+        let home = self.home_of(playbook);
+        let mut profile = ansible::profile(config, toolchain, plugins, &self.job_dir, &self.spec, playbook, home);
         if let Some(agent) = &self.agent {
-            agent.show(&mut profile, self.executor.bwrap.is_some());
+            agent.show(&mut profile, playbook.spec.trusted, self.executor.bwrap.is_some());
         }
         if course.is_some_and(|course| ansible::tells_early(playbook, course)) {
             profile.environment.insert("GATELOG_EARLY_FAILURE".into(), "1".into());
+        }
+        let sandboxed = self.executor.bwrap.is_some();
+        if self.is_guarded(playbook) {
+            // A repository that nobody made one of, anywhere in the work tree, is none.
+            let settings = [("COUNT", "1"), ("KEY_0", "safe.bareRepository"), ("VALUE_0", "explicit")];
+            let settings = settings.map(|(name, value)| (format!("GIT_CONFIG_{name}"), value.into()));
+            profile.environment.extend(settings);
         }
         let counted = self.executor.wall == Ok(Wall::User);
         let run = Run {
@@ -292,9 +345,11 @@ impl Build {
                 .collect(),
             environment: profile.environment.iter().map(|(name, value)| (name.clone(), text(value))).collect(),
             directory: text(self.job_dir.work()),
-            sandboxed: self.executor.bwrap.is_some(),
+            sandboxed,
             processes: config.limits.processes.filter(|_| counted).map(kernel_process_limit),
             secrets,
+            filter: sandboxed.then(|| self.executor.filter.clone()).flatten(),
+            kernel: if sandboxed { kernel::limits(config) } else { Vec::new() },
             holder: None,
         };
         let mut words: Vec<OsString> = [SHELL, "-c", HOLD, HOLDER].map(Into::into).into();
@@ -314,7 +369,7 @@ impl Build {
         &self,
         mut running: Running,
         mut post: Post,
-        mut lines: Lines,
+        (mut lines, mut results): (Lines, Results),
         deadline: Instant,
         abort: impl Future,
     ) -> Ended {
@@ -327,31 +382,26 @@ impl Build {
         // The next moment at which patience is over: kill, give up on the output, give up at all.
         let mut patience: Option<Instant> = None;
         let mut killed = false;
-        let mut open = true;
+        // The output, and the channel.
+        let mut open = (true, true);
         let mut breach = None;
         let mut pace = Pace::new(limits.console_rate);
-        while status.is_none() || open {
+        while status.is_none() || open != (false, false) {
             tokio::select! {
                 // While this waits nothing is read, and the job waits too.
-                () = sleep_until(pace.next), if open && pace.is_ahead() => pace.rest(),
-                read = running.output.read(&mut buffer), if open && !pace.is_ahead() => match read {
-                    Ok(0) | Err(_) => open = false,
+                () = sleep_until(pace.next), if pace.is_ahead() => pace.rest(),
+                told = running.channel.hear(), if open.1 && !pace.is_ahead() => match told {
+                    Ok(None) | Err(_) => open.1 = false,
+                    Ok(Some(Message { from, bytes })) => match lines.told(from, bytes, &mut out) {
+                        Some(result) => results.keep(result),
+                        None => pace.take(bytes.len()),
+                    },
+                },
+                read = running.output.read(&mut buffer), if open.0 && !pace.is_ahead() => match read {
+                    Ok(0) | Err(_) => open.0 = false,
                     Ok(count) => {
                         pace.take(count);
                         lines.feed(buffer.get(..count).unwrap_or_default(), &mut out);
-                        if let Some(why) = lines.failing.take() {
-                            self.control.note_failing(self.mask.text(&why));
-                        }
-                        lines.count(self.console.lines());
-                        let over = self.console.push(&out).is_err();
-                        out.clear();
-                        let exposed = self.ends_by_exposure();
-                        if (over || exposed) && stopped.is_none() {
-                            stopped = Some(if exposed { PlaybookEnding::SecretExposure } else { PlaybookEnding::OutputLimit });
-                            running.kill();
-                            killed = true;
-                            patience = Some(Instant::now() + DEATH);
-                        }
                     }
                 },
                 exit = &mut running.exit, if status.is_none() => {
@@ -389,14 +439,16 @@ impl Build {
                     self.kill_strays().await;
                 },
             }
+            if let Some(ending) = self.show(&mut lines, &mut out).filter(|_| stopped.is_none()) {
+                stopped = Some(ending);
+                running.kill();
+                killed = true;
+                patience = Some(Instant::now() + DEATH);
+            }
         }
         lines.finish(&mut out);
-        if let Some(why) = lines.failing.take() {
-            self.control.note_failing(self.mask.text(&why));
-        }
-        lines.count(self.console.lines());
         // At the end of the console there is nobody left to stop.
-        let _ = self.console.push(&out);
+        self.show(&mut lines, &mut out);
         if stopped.is_none() {
             // The kernel may have ended it before the watch looked.
             breach = post.refused();
@@ -410,10 +462,46 @@ impl Build {
         Ended { ending, said: lines.complaint, breach, failures: lines.failures, empty }
     }
 
+    /// Puts lines on the console. Gives how the playbook must end, if it must.
+    fn show(&self, lines: &mut Lines, out: &mut Vec<u8>) -> Option<PlaybookEnding> {
+        if let Some(why) = lines.failing.take() {
+            self.control.note_failing(self.mask.text(&why));
+        }
+        lines.count(self.console.lines());
+        if out.is_empty() {
+            return None;
+        }
+        let over = self.console.push(out).is_err();
+        out.clear();
+        let exposed = self.ends_by_exposure().then_some(PlaybookEnding::SecretExposure);
+        exposed.or(over.then_some(PlaybookEnding::OutputLimit))
+    }
+
     /// Without a sandbox the death of one is not the death of all.
     async fn kill_strays(&self) {
         if self.executor.bwrap.is_none() {
             let _ = timeout(DEATH, kill_marked(self.job_dir.root(), HUNT)).await;
+        }
+    }
+}
+
+/// The results of a playbook, as its callback tells them.
+struct Results {
+    file: File,
+    /// Bytes that still fit.
+    room: u64,
+}
+
+impl Results {
+    fn create(path: &Path, most: u64) -> std::io::Result<Results> {
+        Ok(Results { file: OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)?, room: most })
+    }
+
+    /// A part of them. What does not fit, or cannot be written, is missing; then they are not complete, which is told.
+    fn keep(&mut self, part: &[u8]) {
+        self.room = self.room.saturating_sub(part.len() as u64);
+        if self.room == 0 || self.file.write_all(part).is_err() {
+            self.room = 0;
         }
     }
 }

@@ -143,10 +143,12 @@ pub(crate) fn comm(pid: i32) -> Option<String> {
     fs::read_to_string(format!("/proc/{pid}/comm")).ok().map(|name| name.trim_end().to_owned())
 }
 
-/// The process's fair share of memory in bytes: pages that several map are divided among them.
-/// Takes long for large processes. `None`: it is gone, or may not be looked at.
-pub(crate) fn proportional_memory(pid: i32) -> Option<u64> {
-    kib_of(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?, "Pss:")
+/// The process's fair share of memory in bytes: pages that several map are divided among them. And how much of it are
+/// files in memory, such as the kernel tells (since Linux 5.8). Takes long for large processes. `None`: it is gone, or may
+/// not be looked at.
+pub(crate) fn proportional_memory(pid: i32) -> Option<(u64, u64)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    Some((kib_of(&text, "Pss:")?, kib_of(&text, "Pss_Shmem:").unwrap_or_default()))
 }
 
 /// How many threads this host has, of all processes: one short line to read, however many there are. The file stays
@@ -217,7 +219,7 @@ mod tests {
         child.wait().unwrap();
         assert!(tree.first().is_some_and(|(pid, process)| *pid == own && process.pages > 0 && process.threads > 0));
         assert_eq!(count_inside(own), None, "this is no sandbox");
-        assert!(proportional_memory(own).is_some_and(|bytes| bytes > 100_000));
+        assert!(proportional_memory(own).is_some_and(|(all, shared)| all > 100_000 && shared <= all));
         let threads = Snapshot::take().processes.values().filter(|process| !process.dead).count();
         assert!(
             HostThreads::open().count().is_some_and(|all| all as usize * 2 > threads),

@@ -21,6 +21,10 @@ pub(crate) struct Run {
     pub(crate) processes: Option<u64>,
     /// The secrets of the playbook, as YAML.
     pub(crate) secrets: Option<String>,
+    /// The system calls that are refused, see [`crate::seccomp`]. `None`: there is no filter.
+    pub(crate) filter: Option<String>,
+    /// What the sandbox may have of what the kernel counts, see [`crate::kernel`].
+    pub(crate) kernel: Vec<(&'static str, String)>,
     /// A process in the sandbox that the run enters, by this host's numbers. `None`: it is there already.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) holder: Option<i32>,

@@ -19,6 +19,7 @@ use serde::Deserialize;
 use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
 
+use crate::channel::{Channel, send_with};
 use crate::executor::Inner;
 use crate::forkserver::{self, ForkServer};
 use crate::process::{Hold, admit, as_pid, kill_handle, signal};
@@ -88,6 +89,8 @@ pub(crate) struct Running {
     pub(crate) exit: oneshot::Receiver<io::Result<Exit>>,
     /// What it writes, standard output and error in one.
     pub(crate) output: pipe::Receiver,
+    /// What gatelog's callback says.
+    pub(crate) channel: Channel,
 }
 
 impl Running {
@@ -116,6 +119,7 @@ impl Running {
             }
         };
         let output = pipe::Receiver::from_owned_fd(reader.into())?;
+        let (channel, told) = Channel::open()?;
         let (started_sender, started) = oneshot::channel();
         let (exit_sender, exit) = oneshot::channel();
         std::thread::Builder::new().name("gatelog-playbook".into()).stack_size(256 << 10).spawn(move || {
@@ -126,7 +130,8 @@ impl Running {
             };
             // Closes this side's copies of the pipes, so that their end is seen.
             drop(command);
-            let begun = Beginning { gate, output: writer, run, server }.begin(&mut child, hold, &confine);
+            let begun =
+                Beginning { gate, output: writer, channel: told, run, server }.begin(&mut child, hold, &confine);
             let (begun, following) = match begun {
                 Ok((outer, forked, following)) => (Ok((outer, forked)), following),
                 Err(error) => (Err(error), Following::Over),
@@ -139,7 +144,7 @@ impl Running {
         })?;
         let (outer, forked) =
             started.await.map_err(|_| io::Error::other("the thread that starts the process is gone"))??;
-        Ok(Running { outer, forked, exit, output })
+        Ok(Running { outer, forked, exit, output, channel })
     }
 
     /// The processes whose trees this is.
@@ -181,6 +186,8 @@ struct Beginning {
     gate: UnixStream,
     /// Where the run writes.
     output: io::PipeWriter,
+    /// Where its callback speaks.
+    channel: OwnedFd,
     run: Run,
     server: Option<(Arc<Inner>, Arc<Toolchain>)>,
 }
@@ -190,7 +197,7 @@ enum Following {
     /// The sandbox has ended by itself, and said why.
     Over,
     /// The holder becomes the run.
-    Alone { gate: UnixStream, run: Run },
+    Alone { gate: UnixStream, channel: OwnedFd, run: Run },
     /// A child of the fork server tells on `line` how it ended. The sandbox stays as long as `gate` is open.
     Forked { gate: UnixStream, line: BufReader<UnixStream>, first: OwnedFd },
 }
@@ -199,7 +206,8 @@ enum Following {
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Said {
-    Started,
+    /// Limits of the kernel that could not be set in the sandbox.
+    Started(Vec<String>),
     Refused(String),
     /// As wait(2) gives it.
     Status(i32),
@@ -221,20 +229,20 @@ impl Beginning {
         let handle = Arc::new(admit(child, &mut self.gate, hold)?);
         let outer = Begun { pid: i32::try_from(child.id()).unwrap_or_default(), handle };
         let Some((executor, toolchain, server)) = server else {
-            return Ok((outer, None, Following::Alone { gate: self.gate, run: self.run }));
+            return Ok((outer, None, Following::Alone { gate: self.gate, channel: self.channel, run: self.run }));
         };
         if !self.is_ready()? {
             return Ok((outer, None, Following::Over));
         }
-        match self.fork(&server, outer.pid, confine) {
+        match self.fork(&server, &executor, outer.pid, confine) {
             Ok((forked, line, first)) => Ok((outer, Some(forked), Following::Forked { gate: self.gate, line, first })),
             Err(NotForked::Refused(reason)) => {
                 executor.fork_servers.give_up(&toolchain, &reason);
-                Ok((outer, None, Following::Alone { gate: self.gate, run: self.run }))
+                Ok((outer, None, Following::Alone { gate: self.gate, channel: self.channel, run: self.run }))
             }
             Err(NotForked::Failed(error)) => {
                 executor.fork_servers.replace(&toolchain, &error.to_string());
-                Ok((outer, None, Following::Alone { gate: self.gate, run: self.run }))
+                Ok((outer, None, Following::Alone { gate: self.gate, channel: self.channel, run: self.run }))
             }
         }
     }
@@ -256,6 +264,7 @@ impl Beginning {
     fn fork(
         &self,
         server: &ForkServer,
+        executor: &Inner,
         bwrap: i32,
         confine: &impl Fn(u32) -> io::Result<()>,
     ) -> Result<(Begun, BufReader<UnixStream>, OwnedFd), NotForked> {
@@ -265,7 +274,7 @@ impl Beginning {
         let first = as_pid(first.unsigned_abs()).ok_or_else(gone)?;
         let first = pidfd_open(first, PidfdFlags::empty()).map_err(io::Error::from)?;
         let (mut line, theirs) = UnixStream::pair()?;
-        let pid = server.fork(self.output.as_fd(), theirs.as_fd())?;
+        let pid = server.fork(self.output.as_fd(), theirs.as_fd(), self.channel.as_fd())?;
         drop(theirs);
         // It waits for its run until it has its limits.
         let forked = Begun::of(pid.unsigned_abs())?;
@@ -275,6 +284,10 @@ impl Beginning {
         let mut line = BufReader::new(line);
         match hear(&mut line) {
             Ok(Some(Said::Refused(reason))) => Err(NotForked::Refused(reason)),
+            Ok(Some(Said::Started(refused))) if !refused.is_empty() => {
+                executor.tell_unbounded(&refused);
+                Ok((forked, line, first))
+            }
             // Where it was killed meanwhile the run may have begun: it has ended then, and is not begun again.
             _ => Ok((forked, line, first)),
         }
@@ -310,10 +323,9 @@ impl Following {
     fn end(self, child: &mut Child) -> io::Result<Exit> {
         match self {
             Following::Over => child.wait().map(Exit::alone),
-            Following::Alone { mut gate, run } => {
+            Following::Alone { mut gate, channel, run } => {
                 // Where it fails the command has ended, and its end is seen.
-                let told = gate.write_all(b"run\n").and_then(|()| gate.write_all(&run.json()));
-                let _ = told.and_then(|()| gate.shutdown(std::net::Shutdown::Write));
+                let _ = become_alone(&mut gate, channel, &run);
                 // The gate stays until then: the holder may be about to say that it is there.
                 child.wait().map(Exit::alone)
             }
@@ -330,6 +342,16 @@ impl Following {
             }
         }
     }
+}
+
+/// Tells the holder to become the run.
+fn become_alone(gate: &mut UnixStream, channel: OwnedFd, run: &Run) -> io::Result<()> {
+    // The shell reads no further than to the end of this line, so the descriptor is Python's.
+    gate.write_all(b"run\n")?;
+    send_with(gate, b"r", &[channel.as_fd()])?;
+    drop(channel);
+    gate.write_all(&run.json())?;
+    gate.shutdown(std::net::Shutdown::Write)
 }
 
 /// Waits until the kernel has ended all that was in a sandbox; `false`: that took too long.

@@ -52,6 +52,13 @@ pub enum Mount {
     },
     /// A path of this host, writable, at the same place. It must exist.
     ReadWrite(PathBuf),
+    /// A path of this host, writable, at another place. It must exist.
+    ReadWriteAt {
+        /// What.
+        from: PathBuf,
+        /// Where.
+        to: PathBuf,
+    },
     /// An empty file system in memory.
     Tmpfs {
         /// Where.
@@ -70,7 +77,8 @@ pub struct Profile {
     pub environment: BTreeMap<String, OsString>,
     /// The working directory.
     pub directory: Option<PathBuf>,
-    /// Whether the host's network is shared. Jobs of all kinds fetch things, so Zuul shares it.
+    /// Whether the host's network is shared; else there is a loopback of its own. Jobs of all kinds fetch things, so Zuul
+    /// shares it.
     pub network: bool,
     /// The most bytes in `/dev/shm`; `None`: the kernel's default.
     pub shared_memory: Option<u64>,
@@ -152,6 +160,7 @@ impl Profile {
                 Mount::ReadOnly(path) => argv.extend(["--ro-bind".into(), path.into(), path.into()]),
                 Mount::ReadOnlyIfThere(path) => argv.extend(["--ro-bind-try".into(), path.into(), path.into()]),
                 Mount::ReadOnlyAt { from, to } => argv.extend(["--ro-bind".into(), from.into(), to.into()]),
+                Mount::ReadWriteAt { from, to } => argv.extend(["--bind".into(), from.into(), to.into()]),
                 Mount::ReadWrite(path) => argv.extend(["--bind".into(), path.into(), path.into()]),
                 Mount::Tmpfs { path, size } => argv.extend(tmpfs(path, *size)),
             }

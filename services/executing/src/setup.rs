@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::ansible;
 use crate::build::Build;
-use crate::config::ExecutorError;
+use crate::config::{ExecutorError, Network};
 use crate::control::{AbortReason, BuildControl};
 use crate::frozen::Frozen;
 use crate::identity;
@@ -89,7 +89,10 @@ impl Build {
                 checkout.project.canonical_name()
             )));
         }
+        let under_test: Vec<PathBuf> =
+            checkouts.iter().take(self.spec.projects.len()).map(|one| one.1.clone()).collect();
         self.materialize(checkouts).await?;
+        self.repositories.learn(under_test.into_iter());
         let playbooks = playbooks::find(&self.spec, &self.job_dir, &places).map_err(error)?;
         let copy = self.job_dir.logs().join(CONSOLE);
         self.console.copy_to(&copy).map_err(ExecutorError::io("write", &copy))?;
@@ -131,6 +134,13 @@ impl Build {
         for remote in ssh::remotes(&self.spec) {
             if !ssh::is_host(&remote.host) {
                 return Err(error(format!("{:?} is no host: give an address or a name", remote.host)));
+            }
+            if self.executor.bwrap.is_some() && self.executor.config.network == Network::None {
+                return Err(error(format!(
+                    "host {} cannot be reached: builds of this executor have no network (network = \"none\" under \
+                     [executor]); let another executor have the job, or give it local nodes",
+                    remote.host
+                )));
             }
             if !PLUGINS.contains(&remote.plugin.as_str()) {
                 let (plugin, host) = (&remote.plugin, &remote.host);

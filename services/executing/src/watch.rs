@@ -3,13 +3,13 @@
 //!
 //! Where a build has a control group the kernel keeps memory and processes, and only what it
 //! refused is read here. Elsewhere the processes of each build are looked at.
-//! Both threads are ordinary ones: they look also while the async runtime is busy.
+//! Its threads are ordinary ones: they look also while the async runtime is busy.
 //!
 //! The watch is weaker than the kernel. A job is over its limit for a moment before it is ended. A bomb that the kernel
 //! refuses more (see [`crate::wall`]) collapses after some hundredths of a second: so the host's threads are counted
-//! between two looks, and when there are many more the processes of each sandbox are. Memory that no process has mapped (files in `/tmp`, which
-//! has a limit of its own; `memfd`; System V segments) is not seen. When that exhausts the host, the kernel ends the
-//! job's processes before any other: [`crate::confine`] has put them first.
+//! between two looks, and when there are many more the processes of each sandbox are. What no process has mapped is looked
+//! for less often (see [`crate::held`]), and not all of it is found: buffers of sockets are not. When that exhausts the
+//! host, the kernel ends the job's processes before any other: [`crate::confine`] has put them first.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use crate::cgroup::{Events, Group};
+use crate::held::{Held, Ipc, Search, devices};
 use crate::outcome::Breach;
 use crate::process::kill_handle;
 use crate::procfs::{HostThreads, Process, Snapshot, count_inside, proportional_memory};
@@ -33,8 +34,12 @@ const COUNTED: Duration = Duration::from_millis(5);
 const JUMP: u64 = 4;
 /// How often the disk is looked at, at most.
 const DISK_EVERY: Duration = Duration::from_secs(1);
-/// How often the disk is looked at, at least, however long that takes.
+/// How often what processes hold is looked at, at most.
+const HELD_EVERY: Duration = Duration::from_millis(500);
+/// How often the disk, and what processes hold, is looked at, at least, however long that takes.
 const DISK_RARELY: Duration = Duration::from_secs(10);
+/// How far the process with which a look at what is held begins moves on each time: no factor of a number of processes.
+const STRIDE: usize = 7919;
 /// Measuring takes no more than this part of a thread's time.
 const SHARE: u32 = 5;
 
@@ -62,6 +67,8 @@ struct Watched {
     breach: Option<oneshot::Sender<Breach>>,
     /// When its memory is next measured exactly.
     exact_after: Instant,
+    /// What it held at the last look, beside files that have a name and memory that processes have mapped.
+    held: Held,
 }
 
 #[derive(Default)]
@@ -92,8 +99,12 @@ impl Watch {
     /// Starts the threads.
     pub(crate) fn start() -> std::io::Result<Watch> {
         let shared = Arc::new(Shared::default());
-        for (name, look) in [("gatelog-watch", look_at_processes as fn(&Weak<Shared>)), ("gatelog-disk", look_at_disks)]
-        {
+        let threads = [
+            ("gatelog-watch", look_at_processes as fn(&Weak<Shared>)),
+            ("gatelog-disk", look_at_disks),
+            ("gatelog-held", look_at_held),
+        ];
+        for (name, look) in threads {
             let weak = Arc::downgrade(&shared);
             std::thread::Builder::new().name(name.into()).stack_size(256 << 10).spawn(move || look(&weak))?;
         }
@@ -124,6 +135,7 @@ impl Watch {
             before,
             breach: Some(sender),
             exact_after: Instant::now(),
+            held: Held::default(),
         };
         self.shared.lock().insert(id, watched);
         self.shared.changed.notify_all();
@@ -266,7 +278,7 @@ fn count(shared: &Weak<Shared>, host: &HostThreads, mut fewest: u64, jump: u64) 
 
 /// One playbook, against this picture of the host.
 fn look(shared: &Shared, id: u64, snapshot: &Snapshot) -> Option<Breach> {
-    let (tree, memory, sum) = {
+    let (tree, memory, sum, held) = {
         let mut all = shared.lock();
         let watched = all.get_mut(&id).filter(|watched| watched.breach.is_some())?;
         if let Some(breach) = watched.group.as_deref().and_then(|group| refused(group, watched.before, &watched.bounds))
@@ -284,19 +296,26 @@ fn look(shared: &Shared, id: u64, snapshot: &Snapshot) -> Option<Breach> {
         }
         let memory = watched.bounds.memory.filter(|_| !kept.0)?;
         let page = rustix::param::page_size() as u64;
-        let sum: u64 = tree.iter().map(|(_, process)| process.pages.saturating_mul(page)).sum();
+        let mapped: u64 = tree.iter().map(|(_, process)| process.pages.saturating_mul(page)).sum();
+        let sum = mapped.saturating_add(watched.held.memory);
         if sum <= memory || Instant::now() < watched.exact_after {
             return None;
         }
-        (tree, memory, sum)
+        (tree, memory, sum, watched.held.memory)
     };
     // What several share was counted for each of them: now exactly, and without the lock.
     let began = Instant::now();
     let page = rustix::param::page_size() as u64;
     let exact = |(pid, process): &(i32, Process)| {
-        proportional_memory(*pid).unwrap_or(if process.dead { 0 } else { process.pages.saturating_mul(page) })
+        let pages = if process.dead { 0 } else { process.pages.saturating_mul(page) };
+        proportional_memory(*pid).unwrap_or((pages, 0))
     };
-    let used: u64 = tree.iter().map(exact).sum();
+    let (mapped, in_files) = tree
+        .iter()
+        .map(exact)
+        .fold((0u64, 0u64), |sum, one| (sum.0.saturating_add(one.0), sum.1.saturating_add(one.1)));
+    // What is held and mapped is in both.
+    let used = mapped.saturating_add(held.saturating_sub(in_files));
     if used > memory {
         return Some(Breach::Memory { limit: memory, used: used.min(sum) });
     }
@@ -310,20 +329,63 @@ fn look(shared: &Shared, id: u64, snapshot: &Snapshot) -> Option<Breach> {
 fn look_at_disks(shared: &Weak<Shared>) {
     while let Some(strong) = somebody(shared) {
         let began = Instant::now();
-        let all: Vec<(u64, u64, Vec<PathBuf>)> = strong
+        let all: Vec<(u64, u64, Vec<PathBuf>, u64)> = strong
             .lock()
             .iter()
-            .filter_map(|(id, watched)| Some((*id, watched.bounds.disk?, watched.bounds.places.clone())))
+            .filter_map(|(id, watched)| {
+                Some((*id, watched.bounds.disk?, watched.bounds.places.clone(), watched.held.disk))
+            })
             .collect();
-        for (id, limit, places) in all {
+        for (id, limit, places, held) in all {
             match measure(&places, limit) {
                 Ok(usage) if usage.too_deep => strong.end(id, Breach::Depth),
-                Ok(usage) if usage.bytes > limit => strong.end(id, Breach::Disk { limit, used: usage.bytes }),
-                Ok(_) => {}
+                Ok(usage) => {
+                    let used = usage.bytes.saturating_add(held);
+                    if used > limit {
+                        strong.end(id, Breach::Disk { limit, used });
+                    }
+                }
                 Err(error) => tracing::warn!(%error, "what a build keeps on disk could not be measured"),
             }
         }
         drop(strong);
         std::thread::sleep(began.elapsed().saturating_mul(SHARE).clamp(DISK_EVERY, DISK_RARELY));
+    }
+}
+
+/// Looks at what processes hold; the other threads add it to what they find.
+fn look_at_held(shared: &Weak<Shared>) {
+    let ipc = Ipc::open();
+    let mut turn = 0usize;
+    while let Some(strong) = somebody(shared) {
+        let began = Instant::now();
+        let all: Vec<(u64, Vec<i32>, Bounds, bool)> = strong
+            .lock()
+            .iter()
+            .map(|(id, watched)| {
+                let memory = watched.bounds.memory.is_some() && !watched.kept().0;
+                (*id, watched.roots.clone(), watched.bounds.clone(), memory)
+            })
+            .filter(|(_, _, bounds, memory)| *memory || bounds.disk.is_some())
+            .collect();
+        let roots: Vec<i32> = all.iter().flat_map(|(_, roots, _, _)| roots.iter().copied()).collect();
+        let snapshot = Snapshot::of_trees(&roots);
+        for (id, roots, bounds, memory) in all {
+            let mut search = Search::new(&devices(&bounds.places));
+            let first = roots.first().and_then(|root| snapshot.children(*root).first());
+            if let Some(first) = first.filter(|_| memory) {
+                search.sandbox(*first);
+                search.memory(ipc.measure(*first).unwrap_or_default());
+            }
+            let pids: Vec<i32> = roots.iter().flat_map(|root| snapshot.tree(*root)).map(|(pid, _)| pid).collect();
+            let held = search.processes(&pids, turn);
+            if let Some(watched) = strong.lock().get_mut(&id) {
+                watched.held = held;
+            }
+        }
+        drop(strong);
+        // Somewhere else in each build.
+        turn = turn.wrapping_add(STRIDE);
+        std::thread::sleep(began.elapsed().saturating_mul(SHARE).clamp(HELD_EVERY, DISK_RARELY));
     }
 }

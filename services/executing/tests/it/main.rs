@@ -1,6 +1,7 @@
 //! Builds as a user sees them, with real Ansible in real bubblewrap.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
+mod agent;
 mod content;
 mod early;
 mod forked;
@@ -11,6 +12,7 @@ mod site;
 mod ssh;
 mod streams;
 mod versions;
+mod walls;
 
 use std::path::Path;
 use std::time::Duration;

@@ -3,6 +3,8 @@
 //! First facts are gathered ([`Facts::gather`]); what they mean is a pure function of them ([`judge`]), so that hosts
 //! that are not at hand can be judged too.
 
+mod kernel;
+
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -10,7 +12,8 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gatelog_executing::{
-    ByteSize, Delegated, ExecutorError, Features, Limits, NoCgroup, NoWall, Probe, Release, Served, Wall, host_memory,
+    ByteSize, Delegated, ExecutorError, Features, Limits, Network, NoCgroup, NoWall, Probe, Release, Served, Wall,
+    host_memory,
 };
 use gatelog_log_kafka::FindingKind;
 use serde::Serialize;
@@ -157,6 +160,14 @@ pub struct Facts {
     pub cgroup_off: bool,
     /// Who refuses a build more processes than it may have.
     pub wall: Result<Wall, NoWall>,
+    /// Whether the kernel filters system calls.
+    pub filters_calls: bool,
+    /// The network of builds.
+    pub network: Network,
+    /// Whether builds run programs of the older processor of this one's kind.
+    pub foreign_abi: bool,
+    /// How many inotify instances a build may have, and how many its user has.
+    pub inotify: Option<(u64, u64)>,
     /// File systems.
     pub disks: Vec<DiskFacts>,
     /// The hard limit on open files.
@@ -324,6 +335,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     all.push(groups(facts));
     all.push(wall(facts));
     all.push(memory(facts));
+    all.extend(kernel::judge(facts));
     all.extend(user(facts));
     all.push(git(facts));
     all.extend(facts.ports.iter().filter(|port| port.key != "web").map(|one| port(one, facts)));
@@ -685,6 +697,10 @@ impl Facts {
             has_git_connection,
             cgroup: Delegated::look(&settings.cgroup),
             cgroup_off: section.cgroup == "off",
+            filters_calls: gatelog_executing::seccomp::is_there(),
+            network: settings.network,
+            foreign_abi: settings.foreign_abi,
+            inotify: gatelog_executing::kernel::inotify_instances(section.slots),
             disks: disks(&place, config.as_ref()),
             open_files: limit.maximum,
             clock: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),

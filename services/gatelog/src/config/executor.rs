@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use gatelog_executing::{
-    ByteSize, CgroupSetting, CountLimit, ExecutorConfig, ExtraPaths, Limits, SandboxMode, SizeLimit,
+    ByteSize, CgroupSetting, CountLimit, ExecutorConfig, ExtraPaths, Limits, Network, SandboxMode, SizeLimit,
 };
 use serde::Deserialize;
 
@@ -61,6 +61,13 @@ pub struct ExecutorSection {
     /// Run builds without bubblewrap. Only for hosts where nothing runs that is not trusted.
     #[serde(default)]
     pub unsandboxed: bool,
+    /// The network of builds: `"host"`, this host's own with its loopback, or `"none"`, a loopback of each build's own.
+    #[serde(default)]
+    pub network: Network,
+    /// Whether builds run programs of the older processor of this one's kind, such as 32-bit ones: of their system calls
+    /// fewer can be refused.
+    #[serde(default)]
+    pub foreign_abi: bool,
     /// Memory of all processes of a build together, such as `"4G"`, or `"none"`; three quarters of the host's memory
     /// divided by `slots` if not set.
     #[serde(default)]
@@ -161,6 +168,8 @@ impl Default for ExecutorSection {
             allow_unzoned: false,
             labels: default_labels(),
             unsandboxed: false,
+            network: Network::Host,
+            foreign_abi: false,
             job_memory: None,
             job_pids: default_job_pids(),
             job_disk: default_job_disk(),
@@ -199,6 +208,9 @@ impl ExecutorSection {
         if self.unsandboxed {
             settings.sandbox = SandboxMode::Unsandboxed;
         }
+        settings.network = self.network;
+        settings.foreign_abi = self.foreign_abi;
+        settings.slots = self.slots;
         let share = || {
             let total = gatelog_executing::host_memory().map(|(total, _)| total);
             total.map_or(Limits::default().memory_bytes, |total| Some(Limits::memory_share(total, self.slots)))

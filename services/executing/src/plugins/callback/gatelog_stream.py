@@ -2,7 +2,7 @@
 """gatelog's console: one line of text for everything that happens, as it happens.
 
 What commands write is followed while they run (gatelog_follow); all lines go through gatelog_console to the executor,
-all results through gatelog_results to the file named by GATELOG_PLAYBOOK_JSON. Where GATELOG_EARLY_FAILURE is set, the
+all results through gatelog_results the same way. Where GATELOG_EARLY_FAILURE is set, the
 executor is told as soon as it is certain that the playbook fails.
 """
 
@@ -57,7 +57,7 @@ class CallbackModule(CallbackBase):
         super().__init__(*arguments, **options)
         self.console = Console()
         self.say = self.console.say
-        self.results = Results()
+        self.results = Results(self.console)
         self.play = ""
         # The first failure that nothing rescues, and the last one of all.
         self.failing, self.last_failure = None, None

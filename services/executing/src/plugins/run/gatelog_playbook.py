@@ -5,14 +5,15 @@
     gatelog_playbook.py serve    is the fork server; standard input is a Unix socket that the executor holds
 
 Loading Ansible takes longer than most playbooks do. The server loads it once, before it has heard of any build, and
-never runs anything itself. For each run the executor sends two descriptors: the pipe of the console, and a socket on
-which the run follows. The server forks; the child (`enter`) enters the namespaces of a sandbox that bubblewrap
+never runs anything itself. For each run the executor sends three descriptors: the pipe of the console, a socket on
+which the run follows, and the callback's channel. The server forks; the child (`enter`) enters the namespaces of a sandbox that bubblewrap
 has made for this run alone, and forks once more: only that second child (`become`) is inside the sandbox, and from
 there on all is as in a run of its own. The first child stays outside, waits, and tells how the run ended.
 """
 
 import ast
 import atexit
+import base64
 import ctypes
 import errno
 import fcntl
@@ -39,7 +40,8 @@ NAMESPACES = (("cgroup", 0x02000000), ("ipc", 0x08000000), ("uts", 0x04000000), 
               ("pid", 0x20000000), ("mnt", 0x00020000))
 USER_NAMESPACE = 0x10000000
 NS_GET_USERNS = 0xB701
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 15, 24, 38
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 15, 22, 24, 38
+SECCOMP_MODE_FILTER = 2
 CAPABILITY_VERSION_3 = 0x20080522
 KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s390x": 280}
 KEYCTL_JOIN_SESSION_KEYRING = 1
@@ -97,8 +99,9 @@ def identity(descriptor):
     return found.st_dev, found.st_ino
 
 
-def join(holder):
-    """Enters the namespaces of this process. Children are in its PID namespace, this process itself is not."""
+def join(holder, kernel):
+    """Enters the namespaces of this process. Children are in its PID namespace, this process itself is not. Gives the
+    names of those limits of the kernel that could not be set there."""
     def opened(process):
         names = [name for name, _ in NAMESPACES] + ["user"]
         return {name: os.open("/proc/%s/ns/%s" % (process, name), os.O_RDONLY | os.O_CLOEXEC) for name in names}
@@ -110,12 +113,28 @@ def join(holder):
     if identity(owner) != current:
         check(libc.setns(owner, USER_NAMESPACE), "cannot enter the sandbox's user namespace")
         current = identity(owner)
+    refused = []
     for name, kind in NAMESPACES:
+        if name == "mnt":
+            refused = limit_kernel(kernel)
         if identity(there[name]) != identity(own[name]):
             check(libc.setns(there[name], kind), "cannot enter the sandbox's namespace %s" % name)
     if identity(there["user"]) != current:
         check(libc.setns(there["user"], USER_NAMESPACE), "cannot enter the sandbox's inner user namespace")
     os.chdir("/")
+    return refused
+
+
+def limit_kernel(limits):
+    """Writes what the namespaces that were entered may have. The kernel shows each process those of its own namespaces."""
+    refused = []
+    for name, value in limits:
+        try:
+            with open("/proc/sys/" + name, "w") as file:
+                file.write(value)
+        except OSError as error:
+            refused.append("%s: %s" % (name, error.strerror))
+    return refused
 
 
 def drop_capabilities():
@@ -137,6 +156,17 @@ def leave_session_keyring():
         libc.syscall(ctypes.c_long(number), ctypes.c_long(KEYCTL_JOIN_SESSION_KEYRING), None)
 
 
+def filter_system_calls(encoded):
+    """From here on the kernel refuses what this program says, to this process and all it starts."""
+    class Program(ctypes.Structure):
+        _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p)]
+
+    code = base64.b64decode(encoded)
+    held = ctypes.create_string_buffer(code, len(code))
+    program = Program(len(code) // 8, ctypes.addressof(held))
+    check(libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0), "cannot filter system calls")
+
+
 def restrict(run):
     """What holds for the run and all it starts, beyond namespaces: both ways to run end here."""
     if run.get("sandboxed"):
@@ -148,9 +178,25 @@ def restrict(run):
     if run.get("processes"):
         # Counted by the kernel for each user namespace, so it is set inside the sandbox.
         resource.setrlimit(resource.RLIMIT_NPROC, (run["processes"], run["processes"]))
+    if run.get("filter"):
+        filter_system_calls(run["filter"])
 
 
 # -- one run -------------------------------------------------------------------------------------
+
+
+# Where the callback's channel is in the process of a run.
+CHANNEL = 3
+
+
+def keep_channel(channel):
+    """Only the channel stays open besides standard input, output and error, and nothing that this process starts gets it."""
+    if channel != CHANNEL:
+        os.dup2(channel, CHANNEL)
+    os.set_inheritable(CHANNEL, False)
+    os.closerange(CHANNEL + 1, MOST_DESCRIPTORS)
+    # The executor believes the process that speaks first, which is this one: nothing of the job is loaded yet.
+    os.write(CHANNEL, b"h")
 
 
 def set_up(run):
@@ -159,9 +205,9 @@ def set_up(run):
     os.environ.update(run["environment"])
     tempfile.tempdir = None
     os.chdir(run["directory"])
-    # Found by gatelog_secrets, the plugin that gives them to Ansible.
+    # Found by gatelog_secrets, the plugin that gives them to Ansible, and by gatelog_console.
     held = types.ModuleType("gatelog_held")
-    held.secrets = run.pop("secrets", None)
+    held.secrets, held.channel = run.pop("secrets", None), CHANNEL
     sys.modules["gatelog_held"] = held
     sys.argv = run["arguments"]
     # In the place of this program's own directory, as if Python had been started with that one.
@@ -171,10 +217,13 @@ def set_up(run):
 
 def run_here():
     """Runs what standard input says, in this process."""
-    run = json.loads(sys.stdin.buffer.read(LONGEST_RUN))
+    with socket.socket(fileno=os.dup(0)) as gate:
+        _, descriptors, _, _ = socket.recv_fds(gate, 1, 1)
+        with gate.makefile("rb") as stream:
+            run = json.loads(stream.read(LONGEST_RUN))
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
-    os.closerange(3, MOST_DESCRIPTORS)
+    keep_channel(descriptors[0])
     set_up(run)
     restrict(run)
     become_ansible_playbook()
@@ -419,27 +468,28 @@ def tell(line, message):
     line.sendall(json.dumps(message).encode() + b"\n")
 
 
-def enter(output, line):
+def enter(output, line, channel):
     """The first child. Gives the run in the second one, and `None` in the first once all is over."""
     run = read_run(line)
     if run is None:
         return None
     try:
-        join(run["holder"])
+        refused = join(run["holder"], run["kernel"])
         pid = os.fork()
     except OSError as error:
         tell(line, {"refused": str(error)})
         return None
     if pid == 0:
-        return become(run, output, line)
-    tell(line, "started")
+        return become(run, output, line, channel)
+    tell(line, {"started": refused})
     os.close(output)
+    os.close(channel)
     drop_capabilities()
     tell(line, {"status": os.waitpid(pid, 0)[1]})
     return None
 
 
-def become(run, output, line):
+def become(run, output, line, channel):
     """The second child, inside the sandbox: from here on it is as if it had been started there."""
     try:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -451,7 +501,7 @@ def become(run, output, line):
         os.dup2(null, 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        os.closerange(3, MOST_DESCRIPTORS)
+        keep_channel(channel)
         drop_capabilities()
         set_up(run)
         restrict(run)
@@ -467,8 +517,8 @@ def in_child(descriptors):
     """A run in the process that becomes it; the one that only waits ends here."""
     run = None
     try:
-        output, line = descriptors
-        run = enter(output, socket.socket(fileno=line))
+        output, line, channel = descriptors
+        run = enter(output, socket.socket(fileno=line), channel)
     finally:
         if run is None:
             os._exit(0)
@@ -485,12 +535,12 @@ def reap():
 
 
 def serve():
-    """Forks for each message that comes with two descriptors, until the executor is gone. Gives a run in its process."""
+    """Forks for each message that comes with three descriptors, until the executor is gone. Gives a run in its process."""
     control = socket.socket(fileno=os.dup(0))
     preload()
     control.sendall(b"ready\n")
     while True:
-        message, descriptors, _, _ = socket.recv_fds(control, 64, 2)
+        message, descriptors, _, _ = socket.recv_fds(control, 64, 3)
         if not message:
             return None
         reap()

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The console as the processes of one ansible-playbook write it: whole lines, one process at a time.
 
-Each line is `<UTC time> | <host> | <text>` and goes to standard output, where the executor takes it. A line that begins
-with one of the words below is for the executor; it shows what follows of an output, and nothing of the others.
+A line is `<UTC time> | <host> | <text>`. It goes to the executor by a channel that only the processes of this playbook hold
+which run Ansible, not what they start. The first byte of a message says what follows; the executor takes words and results
+from the playbook's main process alone. What is written to standard output instead is plain text to it.
 """
 
 import datetime
@@ -14,13 +15,17 @@ import tempfile
 import threading
 import uuid
 
-# A line of a command's output: how many bytes stand before its text, `+` and how many are missing at its end if any are,
-# and the line. The executor holds its text against the job's failure-output.
-OUTPUT = b"gatelog: output "
+# Lines with their time; text without; words for the executor; parts of the results.
+SAID, PLAIN, MARK, RESULT = b"s", b"p", b"m", b"r"
+# Lines of a command's output: before each, how many bytes stand before its text, `+` and how many are missing at its end if
+# any are. The executor holds its text against the job's failure-output.
+OUTPUT = b"o"
 # Why the playbook can only fail.
-EARLY = b"gatelog: early failure: "
+EARLY = b"early failure: "
 # A host cannot be reached: what fails from here on says nothing.
-UNREACHABLE = b"gatelog: unreachable\n"
+UNREACHABLE = b"unreachable\n"
+# The most bytes of one message.
+LONGEST_MESSAGE = 32 << 10
 # One line is kept up to this many bytes; of a longer one the rest is counted.
 LONGEST_LINE = 1 << 20
 STAMP = len("2026-11-21 10:20:06.123456")
@@ -42,8 +47,7 @@ def is_stamp(text):
 
 class Console:
     def __init__(self):
-        # Newer Ansible takes a worker's standard output away; this one stays.
-        self.out = os.dup(1)
+        self.channel = sys.modules["gatelog_held"].channel
         self.id = uuid.uuid4().hex
         self.split = os.environ.get("GATELOG_SPLIT_STREAMS") == "1"
         # Without a name, so that nobody else has it; all processes of this playbook inherit it.
@@ -55,21 +59,22 @@ class Console:
         # Another thread of the parent may have held it.
         self.lock = threading.Lock()
 
-    def write(self, block):
+    def write(self, kind, block):
         """Bytes of whole lines, not mixed with what other processes of this playbook write."""
         view = memoryview(block)
         with self.lock:
             fcntl.lockf(self.lock_file, fcntl.LOCK_EX)
             try:
                 while view:
-                    view = view[os.write(self.out, view):]
+                    os.writev(self.channel, [kind, view[:LONGEST_MESSAGE]])
+                    view = view[LONGEST_MESSAGE:]
             finally:
                 fcntl.lockf(self.lock_file, fcntl.LOCK_UN)
 
     def say(self, text, host=None):
         before = stamp() + " | " + (host + " | " if host else "")
         lines = str(text).splitlines() or [""]
-        self.write("".join(before + line + "\n" for line in lines).encode("utf-8", "replace"))
+        self.write(SAID, "".join(before + line + "\n" for line in lines).encode("utf-8", "replace"))
 
     def output(self, text, host):
         """A command's output, all at once. Only the end of a line ends a line."""
@@ -79,13 +84,16 @@ class Console:
 
     def failure(self, number):
         """The result of a failed task comes next: the executor remembers its line."""
-        self.write(b"gatelog: failure %d\n" % number)
+        self.write(MARK, b"failure %d\n" % number)
 
     def will_fail(self, why):
-        self.write(EARLY + " ".join(why.split())[:500].encode("utf-8", "replace") + b"\n")
+        self.write(MARK, EARLY + " ".join(why.split())[:500].encode("utf-8", "replace") + b"\n")
 
     def unreachable(self):
-        self.write(UNREACHABLE)
+        self.write(MARK, UNREACHABLE)
+
+    def result(self, part):
+        self.write(RESULT, part)
 
     def share(self):
         """What Ansible itself prints in this process waits its turn too."""
@@ -120,7 +128,7 @@ class Shared(io.TextIOBase):
     def flush(self):
         if self.text:
             text, self.text = self.text, ""
-            self.console.write(text.encode("utf-8", "replace"))
+            self.console.write(PLAIN, text.encode("utf-8", "replace"))
 
 
 class Lines:
@@ -152,7 +160,7 @@ class Lines:
         self.take(data[start:])
         block = b"".join(out)
         if block:
-            self.console.write(block)
+            self.console.write(OUTPUT, block)
 
     def take(self, piece):
         room = max(0, LONGEST_LINE - len(self.line))
@@ -170,7 +178,7 @@ class Lines:
             else:
                 moment = stamp().encode("ascii")
         before = moment + self.host
-        told = OUTPUT + str(len(before)).encode("ascii")
+        told = str(len(before)).encode("ascii")
         if missing:
             told += b"+" + str(missing).encode("ascii")
         told += b": " + before + line + b"\n"
@@ -185,4 +193,4 @@ class Lines:
 
     def finish(self):
         if self.line or self.missing:
-            self.console.write(self.ended(stamp().encode("ascii")))
+            self.console.write(OUTPUT, self.ended(stamp().encode("ascii")))

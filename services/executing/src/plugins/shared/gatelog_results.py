@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The results of one playbook for job-output.json, written as they come.
+"""The results of one playbook for job-output.json, told to the executor as they come.
 
 One JSON document a line, so that what is known is there also when the playbook is killed: `play`, `task`, `result`,
 `failing_task`, `unreachable`, and at the end `stats`. The executor puts them together.
@@ -42,15 +42,11 @@ def shortened(value, most, what):
 
 
 class Results:
-    def __init__(self):
-        self.file = None
-        path = os.environ.get("GATELOG_PLAYBOOK_JSON")
+    def __init__(self, console):
+        self.console = console
         # What is left for results; an eighth stays for what is around them.
         self.room = int(os.environ.get("GATELOG_JSON_BYTES") or 64 << 20) // 8 * 7
         self.frame = self.room // 8
-        if path:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
-            self.file = os.open(path, flags, 0o600)
 
     def write(self, event):
         """Anything but a result; left out where there is no end of plays and tasks."""
@@ -76,6 +72,4 @@ class Results:
         return (json.dumps(event, ensure_ascii=False) + "\n").encode("utf-8", "replace")
 
     def append(self, line):
-        view = memoryview(line)
-        while self.file is not None and view:
-            view = view[os.write(self.file, view):]
+        self.console.result(line)

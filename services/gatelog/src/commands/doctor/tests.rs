@@ -28,6 +28,10 @@ fn good() -> Facts {
         }),
         cgroup_off: true,
         wall: Ok(Wall::User),
+        filters_calls: true,
+        network: Network::Host,
+        foreign_abi: false,
+        inotify: Some((25, 128)),
         disks: vec![DiskFacts {
             what: "the site",
             path: "/srv/ci".into(),
@@ -70,6 +74,9 @@ fn a_good_host_reads_like_this() {
          \x20          cure: set cgroup = \"auto\" in [executor]\n\
          \x20 ok       processes        4096 for each build, by a limit on processes, counted for each sandbox\n\
          \x20 ok       memory           6 GiB for each of 4 builds, of 32 GiB\n\
+         \x20 ok       system calls     those that no job needs are refused, and programs of another processor's\n\
+         \x20 ok       network          this host's: jobs reach what listens on its loopback; network = \"none\" in [executor] keeps them from it\n\
+         \x20 ok       inotify          25 instances for each of 4 builds, of 128\n\
          \n\
          merger\n\
          \x20 ok       git              git version 2.45.0\n\
@@ -106,6 +113,9 @@ fn a_bad_host_reads_like_this() {
          \x20          cure: set cgroup = \"auto\" in [executor]\n\
          \x20 ok       processes        4096 for each build, by a limit on processes, counted for each sandbox\n\
          \x20 ok       memory           6 GiB for each of 4 builds, of 32 GiB\n\
+         \x20 ok       system calls     those that no job needs are refused, and programs of another processor's\n\
+         \x20 ok       network          this host's: jobs reach what listens on its loopback; network = \"none\" in [executor] keeps them from it\n\
+         \x20 ok       inotify          25 instances for each of 4 builds, of 128\n\
          \x20 warning  user             root: a hole in the kernel's sandbox would be a way to the whole host\n\
          \x20          cure: run gatelog as a user of its own (User=gatelog in the systemd unit); nothing it\n\
          \x20                does needs root\n\
@@ -127,7 +137,7 @@ fn a_bad_host_reads_like_this() {
 /// Something broken, what names it, and the exit code where it is the only lack.
 type Case = (fn(&mut Facts), &'static str, &'static str, Code);
 
-const CASES: [Case; 28] = [
+const CASES: [Case; 31] = [
     (
         |f| f.site = Some(("/srv/ci".into(), Some("line 3: unknown key".into()))),
         "unknown key",
@@ -228,6 +238,9 @@ const CASES: [Case; 28] = [
         "User=gatelog",
         Code::Ok,
     ),
+    (|f| f.filters_calls = false, "open to jobs", "CONFIG_SECCOMP_FILTER", Code::Ok),
+    (|f| f.foreign_abi = true, "sockets of all kinds", "remove foreign-abi", Code::Ok),
+    (|f| f.inotify = Some((8, 32)), "8 instances", "max_user_instances=80", Code::Ok),
     (|f| f.slots = 40, "40 builds", "lower slots", Code::Ok),
     (|f| f.limits.memory_bytes = None, "no limit", "job-memory", Code::Ok),
     (|f| f.ports[0].taken = Some(std::io::ErrorKind::AddrInUse), "in use", "set listen under [web]", Code::InUse),
