@@ -40,12 +40,18 @@ pub(crate) struct Repositories {
 type Setting = (String, Option<String>, String, Option<String>);
 
 impl Repositories {
-    /// Those at these places, which no job has seen yet.
-    pub(crate) fn learn(&mut self, places: impl Iterator<Item = PathBuf>) {
-        self.own.extend(places.map(|place| {
+    /// Those at these places, which no job has seen yet. Hooks that whoever made them has put there (git's own examples)
+    /// are removed.
+    ///
+    /// # Errors
+    /// They cannot be removed.
+    pub(crate) fn learn(&mut self, places: impl Iterator<Item = PathBuf>) -> io::Result<()> {
+        for place in places {
+            clear(&place.join(".git/hooks"))?;
             let config = read_limited(&place.join(".git/config"), LARGEST).unwrap_or_default();
-            (place, config)
-        }));
+            self.own.insert(place, config);
+        }
+        Ok(())
     }
 
     /// Takes traps out of them; `work` is the directory they are below. Gives what a person is to be told. No process of
@@ -268,10 +274,9 @@ mod tests {
         fs::create_dir_all(&place).unwrap();
         fs::create_dir_all(folder.path().join("logs")).unwrap();
         git(&place, &["init", "-q", "-b", "main"]);
-        fs::remove_dir_all(place.join(".git/hooks")).unwrap();
         git(&place, &["remote", "add", "origin", "file:///dev/null"]);
         let mut repositories = Repositories::default();
-        repositories.learn([place.clone()].into_iter());
+        repositories.learn([place.clone()].into_iter()).unwrap();
         (folder, place, repositories)
     }
 

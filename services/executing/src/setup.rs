@@ -92,7 +92,8 @@ impl Build {
         let under_test: Vec<PathBuf> =
             checkouts.iter().take(self.spec.projects.len()).map(|one| one.1.clone()).collect();
         self.materialize(checkouts).await?;
-        self.repositories.learn(under_test.into_iter());
+        let learned = self.repositories.learn(under_test.into_iter());
+        learned.map_err(ExecutorError::io("remove hooks in", &self.job_dir.work()))?;
         let playbooks = playbooks::find(&self.spec, &self.job_dir, &places).map_err(error)?;
         let copy = self.job_dir.logs().join(CONSOLE);
         self.console.copy_to(&copy).map_err(ExecutorError::io("write", &copy))?;

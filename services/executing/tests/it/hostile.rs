@@ -512,7 +512,7 @@ async fn what_a_job_hands_over_is_taken_with_care() {
         assert_eq!(outcome.returned.data, Value::Null);
         assert!(text.contains("WARNING: what the job returned is lost"), "{text}");
     }
-    // A way to a file of the host, and results of the playbook that nobody could hold.
+    // A way to a file of the host, and results of the playbook where they once lay, which nobody could hold.
     let traps = shell(
         "ln -sf /etc/shadow {{ zuul.executor.result_data_file }}\n\
          root=$(dirname {{ zuul.executor.work_root }})\n\
@@ -523,7 +523,7 @@ async fn what_a_job_hands_over_is_taken_with_care() {
     let (outcome, text) = site.run(site.spec(&config, &app, &[(Phase::Run, "run.yaml", 0)])).await;
     assert_eq!(outcome.result, BuildResult::Retry(RetryCause::Killed), "{text}");
     let warnings = outcome.warnings.join("\n");
-    assert!(warnings.contains("what the job returned is lost") && warnings.contains("nested more than"), "{warnings}");
+    assert!(warnings.contains("what the job returned is lost") && !warnings.contains("nested more than"), "{warnings}");
     assert!(peak_kib() < 200 << 10, "{} KiB", peak_kib());
     assert!(!text.contains("root:"), "{text}");
     tokio::time::timeout(Duration::from_secs(60), site.executor.sweep()).await.unwrap().unwrap();
