@@ -21,13 +21,13 @@ const CONNECTION: [&str; 10] = [
     "_flags",
     "_host",
     "_interpreter",
-    "_interpreter_python_fallback",
+    "_fallback",
     "_proxy_command",
     "_user",
 ];
 
 fn decides_connection(name: &str) -> bool {
-    name.strip_prefix("ansible").is_some_and(|rest| CONNECTION.iter().any(|ending| rest.ends_with(ending)))
+    name.starts_with("ansible_") && CONNECTION.iter().any(|ending| name.ends_with(ending))
 }
 
 /// Names that mean something else already.

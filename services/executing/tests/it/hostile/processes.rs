@@ -21,7 +21,7 @@ type Script = (Attack, &'static str, u32, &'static [&'static str]);
 /// `HOLD` and `NAP` are the holder and a length of sleep that is this attack's own.
 const SCRIPTS: &[Script] = &[
     (contained(ENDING, "kill all there is"), "sleep 0.5; kill -9 -1", 60, &["RETRY"]),
-    (contained(ENDING, "stop all there is"), "kill -STOP -1", 4, &["TIMED_OUT"]),
+    (contained(ENDING, "stop all there is"), "sleep 0.5; kill -STOP -1", 4, &["TIMED_OUT"]),
     (
         contained(ENDING, "stop all but the attacker"),
         "for p in /proc/[0-9]*; do p=${p#/proc/}; test $p = $$ || kill -STOP $p; done; sleep NAP",
@@ -51,7 +51,7 @@ const SCRIPTS: &[Script] = &[
     ),
     (
         contained(ENDING, "speak through the first process"),
-        "exec 2>/dev/null; echo '2020-01-01 00:00:00.000000 | Build ends: SUCCESS' > /proc/1/fd/1; exit 1",
+        "exec 2>/dev/null; for word in '2020-01-01 00:00:00.000000 | Build ends: SUCCESS' 'gatelog: early failure: forged' 'gatelog: failure 1'; do echo \"$word\" > /proc/1/fd/1; done; sleep 0.3; exit 1",
         60,
         &["FAILURE"],
     ),
@@ -246,7 +246,8 @@ async fn a_job_harms_neither_the_builds_beside_it_nor_those_after_it() {
     table.saw(REST[2].name, Seen::stands(stands, how).if_tried(tried));
     let (_, text) = site.run(spec("descriptors.yaml")).await;
     let line = text.lines().find(|line| line.contains(" sockets, parent ")).unwrap_or_default();
-    let stands = line.contains("0 sockets, ");
+    // The run's own channel to the executor is one; the server's own would be another.
+    let stands = line.contains("0 sockets, ") || line.contains("\"1 sockets, ");
     let how = line.rsplit('|').next().unwrap_or_default().trim().to_owned();
     table.saw(REST[3].name, Seen::stands(stands, how).if_tried(!line.is_empty()));
     let mut hanging = spec("hang.yaml");

@@ -7,8 +7,6 @@ pub enum Expected {
     Contained,
     /// It gets through, and docs/sandbox.md or docs/secrets.md says so in these words.
     Open(&'static str),
-    /// It gets through today; what it takes to contain it. Once that is there, it becomes `Contained`.
-    Pending(&'static str),
 }
 
 /// One attack.
@@ -25,10 +23,6 @@ pub const fn contained(kind: &'static str, name: &'static str) -> Attack {
 
 pub const fn open(kind: &'static str, name: &'static str, words: &'static str) -> Attack {
     Attack { name, kind, expected: Expected::Open(words) }
-}
-
-pub const fn pending(kind: &'static str, name: &'static str, cure: &'static str) -> Attack {
-    Attack { name, kind, expected: Expected::Pending(cure) }
 }
 
 /// The pages that say what is contained, each blank but one.
@@ -92,17 +86,15 @@ impl Table {
             let seen = self.seen.iter().find(|(name, _)| *name == attack.name).map(|(_, seen)| seen);
             let line = |seen: &str| {
                 let expected = match attack.expected {
-                    Expected::Contained => "contained".to_owned(),
-                    Expected::Open(_) => "not contained".to_owned(),
-                    Expected::Pending(cure) => format!("pending: {cure}"),
+                    Expected::Contained => "contained",
+                    Expected::Open(_) => "not contained",
                 };
                 format!("ATTACK uid {user} | {} | {} | {expected} | {seen}", attack.kind, attack.name)
             };
             let (text, good) = match (seen, attack.expected) {
-                (Some(Seen::Held(how)), Expected::Contained | Expected::Pending(_)) => (format!("held: {how}"), true),
+                (Some(Seen::Held(how)), Expected::Contained) => (format!("held: {how}"), true),
                 (Some(Seen::Held(how)), Expected::Open(_)) => (format!("held, against the page: {how}"), false),
                 (Some(Seen::Through(how)), Expected::Contained) => (format!("THROUGH: {how}"), false),
-                (Some(Seen::Through(how)), Expected::Pending(_)) => (format!("through: {how}"), true),
                 (Some(Seen::Through(how)), Expected::Open(words)) => match page.contains(words) {
                     true => (format!("through: {how}"), true),
                     false => (format!("through, and the page does not say {words:?}"), false),
