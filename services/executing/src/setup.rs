@@ -121,6 +121,9 @@ impl Build {
     /// What can be wrong with a spec before anything is done.
     fn check(&self) -> Result<(), Box<Stopped>> {
         variables::check(&self.spec.variables).map_err(error)?;
+        for playbook in &self.spec.playbooks {
+            variables::check_secrets(playbook.secrets.keys().chain(playbook.tokens.keys())).map_err(error)?;
+        }
         let playbook_projects = self.spec.playbooks.iter().flat_map(|playbook| {
             let roles = playbook.roles.iter().map(|role| &role.checkout.project);
             std::iter::once(&playbook.checkout.project).chain(roles)

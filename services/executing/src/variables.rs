@@ -9,20 +9,26 @@ use crate::spec::{Nodeset, Variables};
 /// The variables of one host, by name.
 pub type HostVars = BTreeMap<String, Value>;
 
-/// Names that would let a job choose how and as whom Ansible runs things.
-const CONNECTION: [&str; 11] = [
-    "ansible_connection",
-    "ansible_host",
-    "ansible_python_interpreter",
-    "ansible_shell_executable",
-    "ansible_user",
-    "ansible_remote_user",
-    "ansible_ssh_executable",
-    "ansible_ssh_common_args",
-    "ansible_ssh_extra_args",
-    "ansible_scp_extra_args",
-    "ansible_sftp_extra_args",
+/// Names that would let a job choose how and as whom Ansible runs things, with their endings. Trusted playbooks see a
+/// job's variables, too: by such a one a file of an untrusted repository would become the program, a part of its command
+/// line or the host that is handed their secrets. Ansible knows each under several names (`ansible_become_exe`,
+/// `ansible_sudo_exe`, …), and other plugins have more.
+const CONNECTION: [&str; 10] = [
+    "_args",
+    "_connection",
+    "_exe",
+    "_executable",
+    "_flags",
+    "_host",
+    "_interpreter",
+    "_fallback",
+    "_proxy_command",
+    "_user",
 ];
+
+fn decides_connection(name: &str) -> bool {
+    name.starts_with("ansible_") && CONNECTION.iter().any(|ending| name.ends_with(ending))
+}
 
 /// Names that mean something else already.
 const TAKEN: [&str; 5] = ["zuul", "nodepool", "zuul_node", "unsafe_vars", "zuul_user_dir"];
@@ -32,7 +38,7 @@ pub(crate) fn refused(name: &str) -> Option<&'static str> {
     let starts = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
     if !starts || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
         Some("is no name for a variable: use letters, digits and underscores, beginning with a letter")
-    } else if CONNECTION.contains(&name) {
+    } else if decides_connection(name) {
         Some("decides how Ansible reaches a node, which a job may not: remove it")
     } else if TAKEN.contains(&name) || name.starts_with("zuul_execution_") {
         Some("is set by gatelog: choose another name")
@@ -52,6 +58,14 @@ pub(crate) fn check(variables: &Variables) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Looks at the names of what one playbook is given in secret: another job's configuration may have named it.
+pub(crate) fn check_secrets<'a>(mut names: impl Iterator<Item = &'a String>) -> Result<(), String> {
+    match names.find_map(|name| Some((name, refused(name)?))) {
+        Some((name, why)) => Err(format!("secret {name:?} {why}")),
+        None => Ok(()),
+    }
 }
 
 /// What parent jobs returned, without what cannot be a variable here.
@@ -148,6 +162,14 @@ mod tests {
                 Variables { extra_vars: [(name.to_owned(), Value::Bool(true))].into(), ..Variables::default() };
             let error = check(&variables).unwrap_err();
             assert!(error.contains(name) && error.contains("extra-vars") && error.contains(word), "{error}");
+            let error = check_secrets([name.to_owned()].iter()).unwrap_err();
+            assert!(error.contains(name) && error.contains(word), "{error}");
+        }
+        for name in ["ansible_become_exe", "ansible_sudo_flags", "ansible_ssh_args", "ansible_perl_interpreter"] {
+            assert!(refused(name).is_some(), "{name}");
+        }
+        for name in ["ansible_become", "ansible_become_password", "ansible_network_os", "my_user", "ansibler"] {
+            assert_eq!(refused(name), None, "{name}");
         }
     }
 }

@@ -3,8 +3,14 @@
 //! `GATELOG_TEST_CONSOLE_BYTES=1073741824` lets the loud job write a whole gigabyte.
 //! `GATELOG_TEST_CGROUP=/sys/fs/cgroup/…` names a delegated directory where this process does not live in one alone.
 
+mod bombs;
+mod configurations;
+mod console;
+mod handed;
 mod host;
 mod probes;
+mod processes;
+mod settings;
 mod table;
 mod traps;
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use gatelog_executing::spec::{
@@ -109,7 +110,11 @@ impl Site {
     pub fn spec(&self, config: &str, app: &str, playbooks: &[(Phase, &str, u32)]) -> BuildSpec {
         let number = self.next.get();
         self.next.set(number + 1);
-        spec(number, config, app, playbooks)
+        let mut spec = spec(number, config, app, playbooks);
+        // Tests run beside each other: a build's control group has the build's name, whatever site it is of.
+        static BUILDS: AtomicU32 = AtomicU32::new(1);
+        spec.build.0[..4].copy_from_slice(&BUILDS.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+        spec
     }
 
     pub async fn run(&self, spec: BuildSpec) -> (BuildOutcome, String) {

@@ -55,7 +55,7 @@ impl Host {
         let mut line = String::new();
         answers.read_line(&mut line).unwrap();
         let mut targets: Json = serde_json::from_str(&line).unwrap();
-        let victim = Command::new("sleep").arg(nap(94)).env("CANARY", CANARY).spawn().unwrap();
+        let victim = Command::new("sleep").arg(nap(690)).env("CANARY", CANARY).spawn().unwrap();
         let home = std::env::var("HOME").unwrap_or_else(|_| "/root".into());
         let names =
             std::fs::read_dir(&home).map(|all| all.flatten().map(|entry| entry.file_name()).collect::<Vec<_>>());
@@ -67,7 +67,7 @@ impl Host {
             .filter(|name| ![".cache", ".pyenv", ".local"].contains(&name.as_str()))
             .collect();
         let more = json!({
-            "folder": folder, "own": std::process::id(), "victim": victim.id(), "nap": nap(94), "home": home,
+            "folder": folder, "own": std::process::id(), "victim": victim.id(), "nap": nap(690), "home": home,
             "home_names": names, "playbook": playbook, "queue": name, "key": name, "disk": disk(),
             "secret_reversed": SECRET.chars().rev().collect::<String>(),
         });

@@ -348,11 +348,6 @@ def files_of_init():
 
 
 @probe
-def init_console():
-    return each([1], speak)
-
-
-@probe
 def init_end():
     for number in (signal.SIGSTOP, signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV):
         os.kill(1, number)
@@ -966,12 +961,6 @@ def count_events():
 
 
 @probe
-def watch_by_handle():
-    handle = ctypes.create_string_buffer(struct.pack("Ii", 128, 0) + bytes(128))
-    return syscall(303, -100, b"/usr", handle, ctypes.create_string_buffer(8), 0)
-
-
-@probe
 def virtual_sockets():
     return socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM).fileno()
 
@@ -979,12 +968,6 @@ def virtual_sockets():
 @probe
 def kernel_ciphers():
     return socket.socket(38, socket.SOCK_SEQPACKET, 0).fileno()
-
-
-@probe
-def kernel_tables():
-    # netfilter, by way of netlink.
-    return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12).fileno()
 
 
 # --------------------------------------------------------------------------------------------------

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use gatelog_executing::BuildResult;
+use gatelog_executing::config::Network;
 use gatelog_executing::spec::Phase;
 use gatelog_record::Value;
 use serde_json::{Value as Json, json};
 
 use super::host::{CANARY, Host, SECRET, python};
-use super::table::{Attack, Seen, Table, contained, open, pending};
+use super::table::{Attack, Seen, Table, contained, open};
 use crate::site::{Site, play};
 
 /// Who gets it on the host, so that it is the sandbox that keeps it from a job.
@@ -34,9 +35,11 @@ const OTHER_MOUNT: &[&str] = &["EXDEV", "EPERM"];
 /// By a user who is not mapped, or by one who may not.
 const NO_USER: &[&str] = &["EPERM", "EINVAL"];
 
+/// By the filter of system calls, or by the kernel itself.
+const FILTER: &[&str] = &["ENOSYS", "EPERM", "EACCES", "EAFNOSUPPORT"];
+const NO_KEY: &[&str] = &["EPERM", "ENOKEY", "EACCES", "ENOSYS"];
+
 const NETWORK: &str = "services on loopback and abstract sockets are reached";
-const STAMPS: &str = "so they can write lines with any stamp";
-const SECCOMP: &str = "a filter of system calls";
 
 const FILES: &str = "reading the host's files";
 const PROCESSES: &str = "processes of the host";
@@ -92,7 +95,6 @@ const HOLDING: &[Probe] = &[
     (contained(SECRETS, "inherited-descriptors"), NOT_THERE, Nobody),
     (contained(HOLDERS, "rights-of-init"), NOT_THERE, Nobody),
     (contained(HOLDERS, "files-of-init"), NOT_THERE, Nobody),
-    (open(HOLDERS, "init-console", STAMPS), &[], Nobody),
     (contained(HOLDERS, "init-end"), &["EPERM", "nothing"], Nobody),
 ];
 
@@ -168,12 +170,12 @@ const MACHINE: &[Probe] = &[
 ];
 
 const SHARED: &[Probe] = &[
-    (contained(KEYS, "read-session-keyring"), &["ENOKEY", "EACCES", "ENOSYS"], Nobody),
-    (contained(KEYS, "read-user-keyring"), &["ENOKEY", "EACCES", "ENOSYS"], Anyone),
-    (contained(KEYS, "read-user-session-keyring"), &["ENOKEY", "EACCES", "ENOSYS"], Anyone),
+    (contained(KEYS, "read-session-keyring"), NO_KEY, Nobody),
+    (contained(KEYS, "read-user-keyring"), NO_KEY, Anyone),
+    (contained(KEYS, "read-user-session-keyring"), NO_KEY, Anyone),
     (contained(KEYS, "read-list-of-keys"), &["EACCES", "ENOENT", "nothing"], Anyone),
-    (contained(KEYS, "read-key-by-number"), &["ENOKEY", "EACCES", "ENOSYS"], Anyone),
-    (pending(KEYS, "read-key-by-way-of-the-user-keyring", SECCOMP), &["ENOKEY", "EACCES", "EPERM", "ENOSYS"], Anyone),
+    (contained(KEYS, "read-key-by-number"), NO_KEY, Anyone),
+    (contained(KEYS, "read-key-by-way-of-the-user-keyring"), NO_KEY, Anyone),
     (contained(IPC, "shared-memory-of-the-host"), NOT_THERE, Anyone),
     (contained(IPC, "semaphores-of-the-host"), NOT_THERE, Anyone),
     (contained(IPC, "messages-of-the-host"), NOT_THERE, Anyone),
@@ -182,33 +184,40 @@ const SHARED: &[Probe] = &[
     (contained(NET, "socket-file-of-the-host"), NOT_THERE, Anyone),
     (open(NET, "abstract-socket-of-the-host", NETWORK), &[], Anyone),
     (open(NET, "loopback-of-the-host", NETWORK), &[], Anyone),
-    (contained(NET, "raw-packets"), NOT_ALLOWED, Root),
+    (contained(NET, "raw-packets"), FILTER, Root),
     (contained(NET, "raw-addresses"), NOT_ALLOWED, Root),
     (contained(NET, "change-an-interface"), NOT_ALLOWED, Root),
     (contained(NET, "mark-packets"), NOT_ALLOWED, Root),
 ];
 
 const FILTERED: &[Probe] = &[
-    (pending(CALLS, "io-uring", SECCOMP), &[], Nobody),
-    (pending(CALLS, "userfaultfd", SECCOMP), &[], Nobody),
-    (pending(CALLS, "add-a-key", SECCOMP), &[], Nobody),
-    (pending(CALLS, "fanotify", SECCOMP), &[], Nobody),
-    (pending(CALLS, "secret-memory", SECCOMP), &[], Nobody),
-    (pending(CALLS, "load-bpf", SECCOMP), &[], Nobody),
-    (pending(CALLS, "count-events", SECCOMP), &[], Nobody),
-    (pending(CALLS, "watch-by-handle", SECCOMP), &[], Nobody),
-    (pending(CALLS, "virtual-sockets", SECCOMP), &[], Nobody),
-    (pending(CALLS, "kernel-ciphers", SECCOMP), &[], Nobody),
-    (pending(CALLS, "kernel-tables", SECCOMP), &[], Nobody),
+    (contained(CALLS, "io-uring"), FILTER, Nobody),
+    (contained(CALLS, "userfaultfd"), FILTER, Nobody),
+    (contained(CALLS, "add-a-key"), FILTER, Nobody),
+    (contained(CALLS, "fanotify"), FILTER, Nobody),
+    (contained(CALLS, "secret-memory"), FILTER, Nobody),
+    (contained(CALLS, "load-bpf"), FILTER, Nobody),
+    (contained(CALLS, "count-events"), FILTER, Nobody),
+    (contained(CALLS, "virtual-sockets"), FILTER, Nobody),
+    (contained(CALLS, "kernel-ciphers"), FILTER, Nobody),
 ];
 
 fn probes() -> impl Iterator<Item = &'static Probe> {
     [READING, HOLDING, CHANGING, NAME_SPACES, MACHINE, SHARED, FILTERED].into_iter().flatten()
 }
 
+/// The same as above, where the site's sandboxes have no network; and the probe of each.
+const ALONE: [(Attack, &str); 2] = [
+    (contained(NET, "abstract socket, without a network"), "abstract-socket-of-the-host"),
+    (contained(NET, "loopback, without a network"), "loopback-of-the-host"),
+];
+
 pub fn attacks() -> Vec<Attack> {
-    probes().map(|(attack, ..)| *attack).collect()
+    probes().map(|(attack, ..)| *attack).chain(ALONE.map(|(attack, _)| attack)).collect()
 }
+
+/// Tells the program where all is, and starts it.
+const TASKS: &str = "    - copy:\n        content: \"{{ targets | combine({'job': zuul.executor.work_root | dirname, 'place': zuul.executor.work_root, 'playbook': playbook_dir ~ '/run.yaml', 'ansible': ansible_playbook_python | dirname ~ '/ansible-playbook'}) | to_json }}\"\n        dest: \"{{ zuul.executor.work_root }}/targets.json\"\n    - command: python3 {{ playbook_dir }}/probe.py targets.json NAMES\n      args: {chdir: \"{{ zuul.executor.work_root }}\"}\n";
 
 /// What the program said, by the names of attacks.
 fn heard(text: &str) -> BTreeMap<String, Json> {
@@ -247,8 +256,8 @@ fn controls(host: &Host, place: &std::path::Path) -> BTreeMap<String, Json> {
 async fn commands_of_a_job_reach_nothing_of_the_host() {
     let Some(site) = Site::open("attacks by commands", |_| {}).await else { return };
     let app = site.commit("org/app", &[("app.txt", "app")]);
-    let tasks = "    - copy:\n        content: \"{{ targets | combine({'job': zuul.executor.work_root | dirname, 'place': zuul.executor.work_root, 'playbook': playbook_dir ~ '/run.yaml', 'ansible': ansible_playbook_python | dirname ~ '/ansible-playbook'}) | to_json }}\"\n        dest: \"{{ zuul.executor.work_root }}/targets.json\"\n    - command: python3 {{ playbook_dir }}/probe.py targets.json\n      args: {chdir: \"{{ zuul.executor.work_root }}\"}\n";
-    let config = site.commit("config", &[("probe.py", include_str!("probe.py")), ("run.yaml", &play(tasks))]);
+    let tasks = TASKS.replace("NAMES", "");
+    let config = site.commit("config", &[("probe.py", include_str!("probe.py")), ("run.yaml", &play(&tasks))]);
     let playbook = site.folder.path().join("git/config/run.yaml");
     let mut host = Host::new(&site, &playbook.to_string_lossy());
     let mut spec = site.spec(&config, &app, &[(Phase::Run, "run.yaml", 0)]);
@@ -258,7 +267,7 @@ async fn commands_of_a_job_reach_nothing_of_the_host() {
     let name = rustix::system::uname().nodename().to_owned();
     let (outcome, text) = site.run(spec).await;
     assert_eq!(outcome.result, BuildResult::Success, "{text}");
-    let mut table = Table::new("attacks by commands", attacks());
+    let mut table = Table::new("attacks by commands", probes().map(|(attack, ..)| *attack).collect());
     let said = heard(&text);
     let reached = host.reached();
     let harm = host.harm();
@@ -288,4 +297,27 @@ async fn commands_of_a_job_reach_nothing_of_the_host() {
     failed.iter().for_each(|said| println!("not on the host: {said}"));
     table.close();
     assert!(failed.is_empty(), "what does not succeed on the host proves nothing:\n{}", failed.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_network_not_even_the_sockets_of_the_host_are_reached() {
+    let alone = |config: &mut gatelog_executing::ExecutorConfig| config.network = Network::None;
+    let Some(site) = Site::open("attacks without a network", alone).await else { return };
+    let app = site.commit("org/app", &[("app.txt", "app")]);
+    let names = ALONE.map(|(_, probe)| probe).join(" ");
+    let tasks = TASKS.replace("NAMES", &names);
+    let config = site.commit("config", &[("probe.py", include_str!("probe.py")), ("run.yaml", &play(&tasks))]);
+    let mut host = Host::new(&site, "/nowhere");
+    let mut spec = site.spec(&config, &app, &[(Phase::Run, "run.yaml", 0)]);
+    spec.playbooks[0].trusted = false;
+    spec.variables.vars = [("targets".to_owned(), Value::from_json(&host.targets))].into();
+    let (outcome, text) = site.run(spec).await;
+    assert_eq!(outcome.result, BuildResult::Success, "{text}");
+    let (said, reached) = (heard(&text), host.reached());
+    assert_eq!((reached["abstract"], reached["loopback"]), (0, 0), "somebody was there");
+    let mut table = Table::new("attacks without a network", ALONE.map(|(attack, _)| attack).to_vec());
+    for (attack, probe) in ALONE {
+        table.saw(attack.name, judged(said.get(probe), &["ECONNREFUSED", "ENETUNREACH", "ENOENT"]));
+    }
+    table.close();
 }

@@ -5,10 +5,8 @@
 pub enum Expected {
     /// It is refused, or harms nobody but its own build.
     Contained,
-    /// It gets through, and docs/sandbox.md says so in these words.
+    /// It gets through, and docs/sandbox.md or docs/secrets.md says so in these words.
     Open(&'static str),
-    /// It gets through today; what it takes to contain it. Once that is there, it becomes `Contained`.
-    Pending(&'static str),
 }
 
 /// One attack.
@@ -27,8 +25,12 @@ pub const fn open(kind: &'static str, name: &'static str, words: &'static str) -
     Attack { name, kind, expected: Expected::Open(words) }
 }
 
-pub const fn pending(kind: &'static str, name: &'static str, cure: &'static str) -> Attack {
-    Attack { name, kind, expected: Expected::Pending(cure) }
+/// The pages that say what is contained, each blank but one.
+fn pages() -> String {
+    let docs = std::env::var_os("GATELOG_TEST_DOCS")
+        .map_or_else(|| concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs").into(), std::path::PathBuf::from);
+    let read = |name: &str| std::fs::read_to_string(docs.join(name)).unwrap();
+    format!("{} {}", read("sandbox.md"), read("secrets.md")).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// What an attack that was really tried came to.
@@ -77,25 +79,22 @@ impl Table {
 
     /// Prints all rows; every attack must have ended as expected.
     pub fn close(self) {
-        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/sandbox.md"));
-        let page = page.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+        let page = pages();
         let user = rustix::process::geteuid().as_raw();
         let mut wrong = Vec::new();
         for attack in &self.attacks {
             let seen = self.seen.iter().find(|(name, _)| *name == attack.name).map(|(_, seen)| seen);
             let line = |seen: &str| {
                 let expected = match attack.expected {
-                    Expected::Contained => "contained".to_owned(),
-                    Expected::Open(_) => "not contained".to_owned(),
-                    Expected::Pending(cure) => format!("pending: {cure}"),
+                    Expected::Contained => "contained",
+                    Expected::Open(_) => "not contained",
                 };
                 format!("ATTACK uid {user} | {} | {} | {expected} | {seen}", attack.kind, attack.name)
             };
             let (text, good) = match (seen, attack.expected) {
-                (Some(Seen::Held(how)), Expected::Contained | Expected::Pending(_)) => (format!("held: {how}"), true),
+                (Some(Seen::Held(how)), Expected::Contained) => (format!("held: {how}"), true),
                 (Some(Seen::Held(how)), Expected::Open(_)) => (format!("held, against the page: {how}"), false),
                 (Some(Seen::Through(how)), Expected::Contained) => (format!("THROUGH: {how}"), false),
-                (Some(Seen::Through(how)), Expected::Pending(_)) => (format!("through: {how}"), true),
                 (Some(Seen::Through(how)), Expected::Open(words)) => match page.contains(words) {
                     true => (format!("through: {how}"), true),
                     false => (format!("through, and the page does not say {words:?}"), false),

@@ -7,7 +7,7 @@ use gatelog_executing::spec::Phase;
 use gatelog_record::Value;
 
 use super::host::SECRET;
-use super::table::{Attack, Seen, Table, contained, open, pending};
+use super::table::{Attack, Seen, Table, contained, open};
 use crate::site::{Site, play};
 
 const LOADED: &str = "code that Ansible would load";
@@ -15,8 +15,7 @@ const FOUND: &str = "files that programs of a trusted playbook look for";
 const FACTS: &str = "facts for a trusted playbook";
 const OURS: &str = "leftovers in the executor's way";
 
-/// Containment of what the programs of a trusted playbook (git, bash, Python) find.
-const SCREENED: &str = "a home and checkouts of a trusted playbook's own";
+const BESIDE: &str = "in a directory of the job import its files";
 const DEFAULTS: &str = "takes the place of a default of a trusted role";
 
 /// An attack, and the script that sets the trap. What springs says `SPRUNG-$T`. `$W` is the work tree, `$H` the home,
@@ -93,28 +92,22 @@ const TRAPS: &[Trap] = &[
         "T=$T setsid nohup sh -c 'while sleep 0.1; do test -e $0/later && echo SPRUNG-$T >> $0/sprung; done' $W >/dev/null 2>&1 &",
     ),
     (
-        pending(FOUND, "git configuration in the home", SCREENED),
+        contained(FOUND, "git configuration in the home"),
         "printf '[core]\\n\\tfsmonitor = %s\\n' $(hook) > $H/.gitconfig",
     ),
     (
-        pending(FOUND, "git configuration of a checkout", SCREENED),
+        contained(FOUND, "git configuration of a checkout"),
         "git -C $S config filter.evil.clean $(hook); echo '* filter=evil' > $S/.gitattributes; git -C $S add .; touch $S/app.txt",
     ),
+    (contained(FOUND, "git hook of a checkout"), "mkdir -p $S/.git/hooks; cp $(hook) $S/.git/hooks/post-checkout"),
+    (contained(FOUND, "bash profile in the home"), "hook > $H/.bash_profile"),
+    (contained(FOUND, "bash start file in the home"), "hook > $H/.bashrc"),
+    (open(FOUND, "Python module beside", BESIDE), "printf 'import os\\nos.system(\"%s\")\\n' $(hook) > $W/colorsys.py"),
     (
-        pending(FOUND, "git hook of a checkout", SCREENED),
-        "mkdir -p $S/.git/hooks; cp $(hook) $S/.git/hooks/post-checkout",
-    ),
-    (pending(FOUND, "bash profile in the home", SCREENED), "hook > $H/.bash_profile"),
-    (pending(FOUND, "bash start file in the home", SCREENED), "hook > $H/.bashrc"),
-    (
-        pending(FOUND, "Python module beside", SCREENED),
-        "printf 'import os\\nos.system(\"%s\")\\n' $(hook) > $W/colorsys.py",
-    ),
-    (
-        pending(FOUND, "Python start file in the home", SCREENED),
+        contained(FOUND, "Python start file in the home"),
         "mkdir -p $Q; echo \"import os; os.environ.get('PASSWORD') and os.system('$(hook)')\" > $Q/usercustomize.py",
     ),
-    (pending(FOUND, "curl configuration in the home", SCREENED), "echo \"write-out = SPRUNG-$T\" > $H/.curlrc"),
+    (contained(FOUND, "curl configuration in the home"), "echo \"write-out = SPRUNG-$T\" > $H/.curlrc"),
 ];
 
 /// These do not go together with those above.
