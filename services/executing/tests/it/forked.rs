@@ -77,6 +77,7 @@ async fn probed(way: &str, server: bool) -> Option<(Json, String)> {
         ],
     );
     let mut spec = site.spec(&config, &app, &[(Phase::Run, "run.yaml", 0)]);
+    let number = spec.build.to_string();
     spec.playbooks[0].secrets =
         BTreeMap::from([("password".to_owned(), Value::Str("not {{ a }} template".into()))]).into();
     let build = site.executor.prepare(spec, site.workspace()).await.unwrap();
@@ -92,7 +93,7 @@ async fn probed(way: &str, server: bool) -> Option<(Json, String)> {
     let line = line.trim_start_matches(|c| c != '"').trim_end_matches([',', ' ']);
     let said: String = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {text}"));
     let place = site.folder.path().canonicalize().unwrap().display().to_string();
-    let found: Json = serde_json::from_str(&said.replace(&place, "SITE")).unwrap();
+    let found: Json = serde_json::from_str(&said.replace(&place, "SITE").replace(&number, "BUILD")).unwrap();
     Some((found, text))
 }
 

@@ -21,11 +21,11 @@ type Script = (Attack, &'static str, u32, &'static [&'static str]);
 /// `HOLD` and `NAP` are the holder and a length of sleep that is this attack's own.
 const SCRIPTS: &[Script] = &[
     (contained(ENDING, "kill all there is"), "sleep 0.5; kill -9 -1", 60, &["RETRY"]),
-    (contained(ENDING, "stop all there is"), "sleep 0.5; kill -STOP -1", 4, &["TIMED_OUT"]),
+    (contained(ENDING, "stop all there is"), "sleep 0.5; kill -STOP -1", 15, &["TIMED_OUT"]),
     (
         contained(ENDING, "stop all but the attacker"),
         "for p in /proc/[0-9]*; do p=${p#/proc/}; test $p = $$ || kill -STOP $p; done; sleep NAP",
-        4,
+        15,
         &["TIMED_OUT"],
     ),
     (contained(ENDING, "kill the holder"), "sleep NAP & kill -9 HOLD; sleep NAP", 60, &["RETRY"]),
@@ -40,13 +40,13 @@ const SCRIPTS: &[Script] = &[
     (
         contained(ENDING, "stop Ansible"),
         "p=$PPID; while test $p -gt 3; do q=$(awk '{print $4}' /proc/$p/stat); kill -STOP $p; p=$q; done; sleep NAP",
-        4,
+        15,
         &["TIMED_OUT"],
     ),
     (
         contained(ENDING, "ignore all signals"),
         "trap '' TERM HUP INT QUIT USR1 USR2 PIPE; while :; do sleep NAP; done",
-        4,
+        15,
         &["TIMED_OUT"],
     ),
     (
