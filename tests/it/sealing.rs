@@ -127,6 +127,15 @@ const KEY: &str = include_str!("../../services/secrets/tests/golden/key.pem");
 const PUBLIC: &str = include_str!("../../services/secrets/tests/golden/key.pub");
 const IN_REPOSITORY: &str = "canary-in-repository-{{ 7 * 7 }}";
 
+/// That as it is, in base64 at each alignment, in hexadecimal.
+const FORMS: [&str; 5] = [
+    "canary-in-repository",
+    "Y2FuYXJ5LWluLXJlcG9zaXRvcn",
+    "NhbmFyeS1pbi1yZXBvc2l0b3J5",
+    "jYW5hcnktaW4tcmVwb3NpdG9ye",
+    "63616e6172792d696e",
+];
+
 /// Jobs of the config project; `SECRET` is what `gatelog encrypt` printed.
 const PUBLISHER: &str = r"
 - job:
@@ -267,6 +276,24 @@ fn a_secret_in_a_repository_reaches_its_playbook_and_nothing_else() {
         assert!(report.text.contains(words), "{words:?} is not in the report:\n{}", report.text);
     }
     server.wait_idle();
+    // What the server has said to whoever asked, and what it has told of itself.
+    let mut said: Vec<String> = ["builds", "buildsets", "status", "jobs", "config-errors", "events"]
+        .map(|list| format!("/api/tenant/test/{list}"))
+        .into_iter()
+        .chain(
+            builds
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|one| format!("/api/tenant/test/build/{}", one["uuid"].as_str().unwrap())),
+        )
+        .filter_map(|path| Some(server.get(&path)?.body))
+        .collect();
+    said.push(server.log());
+    assert!(said.len() > 8 && said.iter().any(|body| body.contains("careless")), "{} answers", said.len());
+    for form in FORMS {
+        assert!(!said.iter().any(|body| body.contains(form)), "{form:?} was told");
+    }
     server.stop();
     let made =
         site.events("gate.inputs").into_iter().filter(|input| input.to_string().contains("secret-undecipherable"));
@@ -274,15 +301,7 @@ fn a_secret_in_a_repository_reaches_its_playbook_and_nothing_else() {
     let (code, _, err) = site.gatelog(&["replay", "verify"]);
     assert_eq!(code, 0, "{err}");
 
-    // As it is, in base64 at each alignment, in hexadecimal.
-    let forms = [
-        "canary-in-repository",
-        "Y2FuYXJ5LWluLXJlcG9zaXRvcn",
-        "NhbmFyeS1pbi1yZXBvc2l0b3J5",
-        "jYW5hcnktaW4tcmVwb3NpdG9ye",
-        "63616e6172792d696e",
-    ];
-    nowhere_in_clear(&site, &forms.map(str::as_bytes), true);
+    nowhere_in_clear(&site, &FORMS.map(str::as_bytes), true);
     // Which attempt was given it is on the log.
     let given: Vec<String> = site
         .events("gate.events")

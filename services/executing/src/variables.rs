@@ -30,6 +30,19 @@ fn decides_connection(name: &str) -> bool {
     name.starts_with("ansible_") && CONNECTION.iter().any(|ending| name.ends_with(ending))
 }
 
+/// The user as whom a node is to run a task: one of the names above, and harmless as long as it is a user's name. With
+/// anything else in it, it would be words for the shell of whoever runs Ansible.
+const BECOME_USER: &str = "ansible_become_user";
+
+/// Whether this is the name of a user as Linux has them, and no template.
+fn is_user(value: &Value) -> bool {
+    value.as_str().is_some_and(|name| {
+        name.len() <= 32
+            && name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
+    })
+}
+
 /// Names that mean something else already.
 const TAKEN: [&str; 5] = ["zuul", "nodepool", "zuul_node", "unsafe_vars", "zuul_user_dir"];
 
@@ -53,7 +66,9 @@ pub(crate) fn check(variables: &Variables) -> Result<(), String> {
     let groups = variables.group_vars.values().map(|map| ("group-vars", map));
     let hosts = variables.host_vars.values().map(|map| ("host-vars", map));
     for (place, map) in own.into_iter().chain(groups).chain(hosts) {
-        if let Some((name, why)) = map.keys().find_map(|name| Some((name, refused(name)?))) {
+        let plain = |(name, value): &(&String, &Value)| name.as_str() == BECOME_USER && is_user(value);
+        let mut others = map.iter().filter(|one| !plain(one)).map(|(name, _)| name);
+        if let Some((name, why)) = others.find_map(|name| Some((name, refused(name)?))) {
             return Err(format!("variable {name:?} in {place} {why}"));
         }
     }
@@ -164,6 +179,14 @@ mod tests {
             assert!(error.contains(name) && error.contains("extra-vars") && error.contains(word), "{error}");
             let error = check_secrets([name.to_owned()].iter()).unwrap_err();
             assert!(error.contains(name) && error.contains(word), "{error}");
+        }
+        let user = |text: &str| {
+            let vars = [(BECOME_USER.to_owned(), Value::Str(text.to_owned()))].into();
+            check(&Variables { vars, ..Variables::default() })
+        };
+        assert_eq!((user("postgres"), user("_apt-1.x")), (Ok(()), Ok(())));
+        for bad in ["root; touch /tmp/x", "{{ name }}", "-i", "", "a b", "$(id)"] {
+            assert!(user(bad).is_err_and(|error| error.contains(BECOME_USER)), "{bad:?}");
         }
         for name in ["ansible_become_exe", "ansible_sudo_flags", "ansible_ssh_args", "ansible_perl_interpreter"] {
             assert!(refused(name).is_some(), "{name}");
