@@ -148,7 +148,7 @@ impl Build {
         if !self.executor.config.keep_job_dirs {
             self.executor.discard(&self.job_dir);
         }
-        if let Some(group) = self.group.and_then(Arc::into_inner) {
+        if let Some(group) = self.group {
             tokio::task::spawn_blocking(move || group.remove());
         }
         BuildOutcome {

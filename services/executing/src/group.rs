@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -175,8 +176,8 @@ impl Group {
         gone
     }
 
-    /// Kills everything in the group and removes it.
-    pub(crate) fn remove(self) {
+    /// Kills everything in the group and removes it. Whoever else has it can do nothing with it any more.
+    pub(crate) fn remove(&self) {
         let until = Instant::now() + DEATH;
         while Instant::now() < until {
             self.kill();
@@ -194,8 +195,11 @@ impl Drop for Group {
     fn drop(&mut self) {
         if self.directories().iter().any(|directory| directory.exists()) {
             self.kill();
-            // What is still dying is removed by the next sweep.
-            let _ = self.remove_directories();
+            if !self.remove_directories() {
+                // What is in it is dying. Whoever drops it may have no time.
+                let group = ManuallyDrop::new(Group::found(&self.delegated, self.name.clone()));
+                std::thread::spawn(move || group.remove());
+            }
         }
     }
 }
