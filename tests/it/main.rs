@@ -26,5 +26,6 @@ mod replay;
 mod results;
 mod returned;
 mod sealing;
+mod settings;
 mod story;
 mod tokens;

@@ -16,6 +16,7 @@ mod job_logs;
 mod logs;
 mod operators;
 mod patience;
+mod patient_blobs;
 mod presence;
 mod remembering;
 mod renewals;

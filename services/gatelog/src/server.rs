@@ -28,6 +28,7 @@ use crate::audit::notary;
 use crate::config::{SiteConfig, StopSection};
 use crate::logs::{self, Known, OpenError, SitePaths};
 use crate::patience::Patient;
+use crate::patient_blobs::PatientBlobs;
 use crate::presence::{Component, SIGN_EVERY, Signer, State};
 use crate::roles::{CAPACITY, Folded, GATE, Process, Role, Roles, connections, executor, follow, launcher, merger};
 use crate::roles::{scheduler, web};
@@ -242,6 +243,7 @@ impl Server {
             log: opened.log,
             patient,
             refusing: opened.refusing,
+            keeping: Arc::new(PatientBlobs::new(Arc::clone(&opened.blobs), Arc::clone(stop))),
             blobs: opened.blobs,
             job_logs,
             keyring,

@@ -84,6 +84,16 @@ impl Fresh {
     }
 }
 
+/// How people reach the API, for links in reports.
+#[derive(Clone, Copy, Debug)]
+pub struct WebRoot<'a> {
+    /// The address.
+    pub url: &'a str,
+    /// Whether it is the same after another start: it is set, or the port that is listened on is. One that is not
+    /// is no reason to configure all tenants anew.
+    pub lasts: bool,
+}
+
 /// Reads the tenant file, and compares it with the newest on the intake (`newest`: its version and blob). Jobs of tenants
 /// that name no version of Ansible get `default_ansible`.
 pub fn load(
@@ -92,7 +102,7 @@ pub fn load(
     connections: &Connections,
     blobs: &dyn Blobs,
     newest: Option<(u64, BlobHash)>,
-    web_root: &str,
+    web_root: WebRoot<'_>,
 ) -> Result<Loaded, TenantFileError> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|source| TenantFileError::Read { path: name.clone(), source })?;
@@ -111,11 +121,15 @@ pub fn load(
     }
     let failed = |error: &dyn std::error::Error| TenantFileError::Keep(chain(error));
     let included = read_included(path, &specs);
-    // A change of a file that is included is a change of the tenant file, and so is one of the site's default version.
-    let text = match default_ansible {
-        DEFAULT_RELEASE => text,
-        other => format!("{text}\n# default-ansible-version: {other}"),
-    };
+    // A change of a file that is included is a change of the tenant file, and so is one of a setting that tenants have from
+    // the site.
+    let mut text = text;
+    if default_ansible != DEFAULT_RELEASE {
+        text.push_str(&format!("\n# default-ansible-version: {default_ansible}"));
+    }
+    if web_root.lasts {
+        text.push_str(&format!("\n# web-root: {}", web_root.url));
+    }
     let whole = included.iter().fold(text, |whole, (name, text)| format!("{whole}\n# {name}\n{text}"));
     let file = blobs.put(whole.as_bytes()).map_err(|error| failed(&error))?;
     if newest.is_some_and(|(_, known)| known == file) {
@@ -140,7 +154,7 @@ pub fn load(
             version,
             settings: blob,
             projects,
-            web_root: web_root.to_owned(),
+            web_root: web_root.url.to_owned(),
         });
     }
     let id = InputId::new(format!("tenant-file/{version}/{file}"));

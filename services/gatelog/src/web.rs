@@ -27,12 +27,15 @@ pub fn site(
     let capacity = Timeline::new(Arc::clone(&process.log), CAPACITY, rungs(CAPACITY));
     let (signer, needed) = (Arc::clone(&process.signer), process.roles.missing());
     let own: Vec<Role> = process.roles.iter().collect();
-    let refusing = Arc::clone(&process.refusing);
+    let (refusing, keeping) = (Arc::clone(&process.refusing), Arc::clone(&process.keeping));
     let health = move || {
         let mut parts: Vec<PartHealth> = writers.iter().map(|writer| health(writer)).collect();
         // A writer only knows when it has something to append: what comes from outside is refused before that.
         if let Some(detail) = refusing().or_else(|| signer.cut_off()) {
             parts.push(PartHealth { part: "log".to_owned(), well: false, state: "yellow".to_owned(), detail });
+        }
+        if let Some(detail) = keeping.trouble() {
+            parts.push(PartHealth { part: "blobs".to_owned(), well: false, state: "yellow".to_owned(), detail });
         }
         parts.extend(web::elsewhere(&signer, &needed));
         parts.extend(web::paused(&signer, &own));

@@ -46,6 +46,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::SiteConfig;
 use crate::logs::{Refusing, SitePaths};
+use crate::patient_blobs::PatientBlobs;
 use crate::presence::Signer;
 use crate::server::{StartError, part, thread};
 
@@ -163,6 +164,8 @@ pub struct Process {
     pub refusing: Refusing,
     /// Its blobs.
     pub blobs: Arc<dyn Blobs>,
+    /// The same for those who work for the gate: what is put waits until it can be kept.
+    pub keeping: Arc<PatientBlobs>,
     /// What jobs left in their log directories, where this process keeps or reads it.
     pub job_logs: Option<LogStore>,
     /// The keys.
@@ -194,7 +197,7 @@ impl Process {
         Ok(Repositories {
             mirrors: Arc::new(mirrors),
             connections: connections.clone(),
-            blobs: Arc::clone(&self.blobs),
+            blobs: Arc::<PatientBlobs>::clone(&self.keeping),
             begun: Arc::default(),
         })
     }

@@ -19,7 +19,7 @@ use crate::renewals::Renewals;
 use crate::returned_life::ReturnedLife;
 use crate::routing::IntakeRouter;
 use crate::server::{StartError, part};
-use crate::tenants;
+use crate::tenants::{self, WebRoot};
 
 /// Starts it. The host must be stopped by whoever started it.
 pub fn host(process: &Process) -> Result<Host, StartError> {
@@ -31,12 +31,14 @@ pub fn route(process: &Process, gate: &Host, connections: &Connections) -> Resul
     let receiver: Arc<dyn Receiver> = Arc::clone(gate.published()) as _;
     let place = process.paths.routing();
     let mut router = IntakeRouter::open(Arc::clone(&process.patient), receiver, place).map_err(part("intake"))?;
-    let Some(web_root) = &process.web_root else {
+    let Some(url) = &process.web_root else {
         return Err(StartError::Part {
             part: "scheduler",
             message: "reports link to pages, and this process has no role web; set root under [web]".into(),
         });
     };
+    let web = &process.config.web;
+    let web_root = WebRoot { url, lasts: web.root.is_some() || web.listen.port() != 0 };
     let file = process.site.join(&process.config.tenant_file);
     let default_ansible = &process.config.scheduler.default_ansible_version;
     let loaded = tenants::load(&file, default_ansible, connections, &*process.blobs, router.newest(), web_root)?;
