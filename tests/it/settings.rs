@@ -1,7 +1,7 @@
 //! Settings that an operator changes: each counts after a restart.
 
 use crate::harness::projects::{CONFIG, PROJECT};
-use crate::harness::{Site, host};
+use crate::harness::{Site, eventually, host};
 
 #[test]
 fn links_in_reports_lead_to_the_address_that_is_set_now() {
@@ -17,8 +17,10 @@ fn links_in_reports_lead_to_the_address_that_is_set_now() {
         server.wait_configured();
         site.push("project", name, name, &[(&format!("{name}.txt"), "x")]);
         assert_eq!(server.wait_verdict("check", "project", name), "SUCCESS", "{}", server.log());
-        let texts: Vec<String> = site.reports("project", name).into_iter().map(|report| report.text).collect();
-        assert!(texts.iter().any(|text| text.contains(&format!("{root}/t/test/build/"))), "{root}: {texts:?}");
+        let report = eventually("the report is delivered", || {
+            site.reports("project", name).into_iter().find(|report| report.text.contains("/build/"))
+        });
+        assert!(report.text.contains(&format!("{root}/t/test/build/")), "{root}: {}", report.text);
         server.wait_idle();
         server.stop();
         loaded.push(site.events("intake").iter().filter(|record| record["kind"] == "intake.tenant-file").count());

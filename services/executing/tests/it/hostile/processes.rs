@@ -19,27 +19,28 @@ const SERVER: &str = "the fork server";
 type Script = (Attack, &'static str, u32, &'static [&'static str]);
 
 /// `HOLD` and `NAP` are the holder and a length of sleep that is this attack's own.
+// Some wait before they stop or kill: their mark comes to the console by processes that are hit.
 const SCRIPTS: &[Script] = &[
     (contained(ENDING, "kill all there is"), "sleep 0.5; kill -9 -1", 60, &["RETRY"]),
     (contained(ENDING, "stop all there is"), "sleep 0.5; kill -STOP -1", 15, &["TIMED_OUT"]),
     (
         contained(ENDING, "stop all but the attacker"),
-        "for p in /proc/[0-9]*; do p=${p#/proc/}; test $p = $$ || kill -STOP $p; done; sleep NAP",
+        "sleep 0.5; for p in /proc/[0-9]*; do p=${p#/proc/}; test $p = $$ || kill -STOP $p; done; sleep NAP",
         15,
         &["TIMED_OUT"],
     ),
-    (contained(ENDING, "kill the holder"), "sleep NAP & kill -9 HOLD; sleep NAP", 60, &["RETRY"]),
+    (contained(ENDING, "kill the holder"), "sleep NAP & sleep 0.5; kill -9 HOLD; sleep NAP", 60, &["RETRY"]),
     (contained(ENDING, "stop the holder"), "kill -STOP HOLD", 60, &["SUCCESS"]),
     (contained(ENDING, "kill the first process"), "kill -9 1; kill -TERM 1; kill -STOP 1", 60, &["SUCCESS"]),
     (
         contained(ENDING, "kill Ansible"),
-        "sleep NAP & p=$PPID; while test $p -gt 3; do q=$(awk '{print $4}' /proc/$p/stat); kill -9 $p; p=$q; done",
+        "sleep NAP & sleep 0.5; p=$PPID; while test $p -gt 3; do q=$(awk '{print $4}' /proc/$p/stat); kill -9 $p; p=$q; done",
         60,
         &["RETRY", "FAILURE"],
     ),
     (
         contained(ENDING, "stop Ansible"),
-        "p=$PPID; while test $p -gt 3; do q=$(awk '{print $4}' /proc/$p/stat); kill -STOP $p; p=$q; done; sleep NAP",
+        "sleep 0.5; p=$PPID; while test $p -gt 3; do q=$(awk '{print $4}' /proc/$p/stat); kill -STOP $p; p=$q; done; sleep NAP",
         15,
         &["TIMED_OUT"],
     ),
