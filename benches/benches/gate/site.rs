@@ -138,8 +138,8 @@ impl Site {
         );
         std::fs::write(&file, tenant)?;
         let connections = &repositories.connections;
-        let loaded =
-            tenants::load(&file, DEFAULT_RELEASE, connections, &*blobs, router.newest(), "https://gate.example.com")?;
+        let web_root = tenants::WebRoot { url: "https://gate.example.com", lasts: true };
+        let loaded = tenants::load(&file, DEFAULT_RELEASE, connections, &*blobs, router.newest(), web_root)?;
         if let Some(problem) = loaded.problems.first() {
             return Err(format!("the tenant file: {problem}").into());
         }
