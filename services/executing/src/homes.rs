@@ -29,6 +29,10 @@ const MOST: usize = 10_000;
 /// The largest file that comes from a home that is trusted less.
 const LARGEST: u64 = 16 << 20;
 
+/// Bytes that one playbook's home gives to each other home: the executor copies them, and a file may say that it is far
+/// larger than what it takes on disk.
+const MOST_BYTES: u64 = 256 << 20;
+
 /// Who shares a home.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Sharing {
@@ -100,8 +104,12 @@ impl Homes {
             self.known.insert(sharing.clone(), Home::default());
             if *sharing != Sharing::Trusted && self.known.contains_key(&Sharing::Trusted) {
                 let trusted = self.place(&Sharing::Trusted);
-                for path in looked_at(&trusted)?.0.keys() {
-                    copy(&trusted, &place, path, u64::MAX)?;
+                let mut room = MOST_BYTES;
+                for (path, look) in looked_at(&trusted)?.0 {
+                    if let Err(error) = fits(&mut room, &look).and_then(|()| copy(&trusted, &place, &path, MOST_BYTES))
+                    {
+                        told.push(format!("{path:?} of the home directory is not brought along: {error}"));
+                    }
                 }
             }
         }
@@ -139,20 +147,28 @@ impl Homes {
         let Some(home) = self.known.get_mut(sharing) else { return Ok(told) };
         let before = std::mem::replace(&mut home.given, files);
         let gone = before.keys().filter(|path| all && !home.given.contains_key(*path));
-        let changed = home.given.iter().filter(|(path, look)| before.get(*path) != Some(look)).map(|(path, _)| path);
-        let changed: Vec<&PathBuf> = changed.collect();
+        let changed: Vec<(&PathBuf, &Look)> =
+            home.given.iter().filter(|(path, look)| before.get(*path) != Some(look)).collect();
         for to in less {
             for path in gone.clone() {
                 remove(&to, path)?;
             }
-            for path in &changed {
-                if let Err(error) = copy(&place, &to, path, u64::MAX) {
+            let mut room = MOST_BYTES;
+            for (path, look) in &changed {
+                if let Err(error) = fits(&mut room, look).and_then(|()| copy(&place, &to, path, MOST_BYTES)) {
                     told.push(format!("{path:?} of the home directory is not given to later playbooks: {error}"));
                 }
             }
         }
         Ok(told)
     }
+}
+
+/// Takes the size of a file from the room there is.
+fn fits(room: &mut u64, look: &Look) -> io::Result<()> {
+    let left = room.checked_sub(look.1);
+    *room = left.unwrap_or(*room);
+    left.map(|_| ()).ok_or_else(|| io::Error::other(format!("a home gives {MOST_BYTES} bytes at most")))
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {
@@ -330,6 +346,21 @@ mod tests {
         assert_eq!(place.seen(&Sharing::Others, ".config/tool").as_deref(), Some("theirs"));
         // A link comes along as a link: what it leads to is looked for in the sandbox.
         assert!(fs::symlink_metadata(place.homes.place(&Sharing::Trusted).join("kept")).unwrap().is_symlink());
+    }
+
+    #[test]
+    fn files_that_say_they_are_large_do_not_fill_the_disk_of_this_host() {
+        let mut place = Place::new();
+        let one = secrets("example.org/one");
+        place.homes.open(&one, &BTreeSet::new()).unwrap();
+        for name in ["a", "b", "c"] {
+            let file = fs::File::create(place.homes.place(&one).join(name)).unwrap();
+            file.set_len(MOST_BYTES / 2 + 1).unwrap();
+        }
+        fs::write(place.homes.place(&one).join("small"), "x").unwrap();
+        let told = place.homes.close(&one).unwrap();
+        assert!(told.len() == 2 && told.iter().all(|told| told.contains("not given to later playbooks")), "{told:?}");
+        assert_eq!(place.seen(&Sharing::Others, "small").as_deref(), Some("x"));
     }
 
     #[test]
