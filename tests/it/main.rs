@@ -28,4 +28,5 @@ mod returned;
 mod sealing;
 mod settings;
 mod story;
+mod timers;
 mod tokens;

@@ -159,6 +159,8 @@ family! {
         0x0150 "gate.accessed" 1 Accessed(gate::Accessed);
         /// Something became of the blobs with what a build returned.
         0x0151 "gate.returned-changed" 1 ReturnedChanged(gate::ReturnedChanged);
+        /// The timers of a tenant are others than before.
+        0x0160 "gate.timers-changed" 1 TimersChanged(gate::TimersChanged);
     }
 }
 

@@ -70,6 +70,8 @@ family! {
         0x8130 "gate.in.access-told" 1 AccessTold(gate::AccessTold);
         /// What is to become, or became, of the blobs with what a build returned.
         0x8131 "gate.in.returned-told" 1 ReturnedTold(gate::ReturnedTold);
+        /// A timer came due.
+        0x8140 "gate.in.timer-ticked" 1 TimerTicked(gate::TimerTicked);
     }
 }
 

@@ -150,6 +150,7 @@ impl Index {
                         (event.project.clone(), event.change.clone().unwrap_or_else(|| event.git_ref.clone()))
                     }
                     TriggerCause::Asked(asked) => (asked.change.project.clone(), asked.change.change.clone()),
+                    TriggerCause::Timer(ticked) => (ticked.timer.project.clone(), ticked.timer.branch.clone()),
                 };
                 let name = ChangeName { tenant: waiting.tenant.clone(), project, change };
                 self.changes.entry(name.clone()).or_default().events.push(at);

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use gatelog_record::draft::gate::{
     AccessTold, ChangesWanted, ConfigScope, EnqueueAsked, FactsPurpose, FreezeOutcome, Frozen, Given, ItemEnqueued,
-    LayoutMade, LayoutOutcome, Prepared, ReturnedChange, ReturnedStep, Subject, Submitted, TriggerCause, TriggerIntake,
-    WaitChanged, WaitSubject,
+    LayoutMade, LayoutOutcome, Prepared, ReturnedChange, ReturnedStep, Subject, Submitted, TimerName, TimerTicked,
+    TriggerCause, TriggerIntake, WaitChanged, WaitSubject,
 };
 use gatelog_record::draft::intake::ForgeEvent;
 use gatelog_record::event::{CapacityEvent, GateEvent, PartitionEvent};
@@ -186,6 +186,7 @@ impl Names {
                 let what = match &waiting.cause {
                     TriggerCause::Forge(received) => forge_event(&received.event),
                     TriggerCause::Asked(asked) => enqueue_asked(asked),
+                    TriggerCause::Timer(ticked) => timer_ticked(ticked),
                 };
                 match waiting.needs_facts {
                     true => format!("{what}; it waits for facts about its change"),
@@ -375,6 +376,11 @@ impl Names {
                 format!("attempt {} of {} is given {}", opened.attempt, self.build(opened.build), given(&opened.given))
             }
             GateEvent::Accessed(event) => access(&event.told),
+            GateEvent::TimersChanged(changed) => {
+                let timers = |timers: &[TimerName]| count(timers.len(), "timer");
+                let (added, removed) = (timers(&changed.added), timers(&changed.removed));
+                format!("tenant {}: {added} of its layout came, {removed} went", changed.tenant)
+            }
             GateEvent::ReturnedChanged(event) => returned(&self.build(event.build), &event.change),
             GateEvent::BuildResumed(resumed) => format!("{} goes on", self.build(resumed.build)),
             GateEvent::WaitChanged(changed) => self.wait(changed),
@@ -589,6 +595,7 @@ impl Names {
                 format!("it is asked that tenant {} is configured anew: {}", asked.tenant, asked.reason)
             }
             GateInput::AccessTold(told) => access(told),
+            GateInput::TimerTicked(ticked) => timer_ticked(ticked),
             GateInput::ReturnedTold(told) => {
                 let build = self.build(told.build);
                 match told.step {
@@ -703,6 +710,20 @@ fn enqueue_asked(asked: &EnqueueAsked) -> String {
 fn parameters(given: &BTreeMap<String, Value>) -> String {
     let told: Vec<String> = given.iter().map(|(name, value)| format!("{name}={value}")).collect();
     if told.is_empty() { String::new() } else { format!(", with {}", told.join(", ")) }
+}
+
+/// The tick of a timer: which, when it was due, and for how many others it stands.
+fn timer_ticked(ticked: &TimerTicked) -> String {
+    let TimerName { pipeline, project, branch, time, .. } = &ticked.timer;
+    let jitter = match ticked.due.millis_since(ticked.tick) / 1_000 {
+        0 => String::new(),
+        seconds => format!(" and {seconds} s of jitter"),
+    };
+    let missed = match ticked.missed {
+        0 => String::new(),
+        missed => format!(", also for {} that nobody told", count(missed as usize, "earlier tick")),
+    };
+    format!("the timer `{time}` of {pipeline} was due at {}{jitter}{missed}: {project} {branch}", ticked.tick)
 }
 
 fn forge_event(event: &ForgeEvent) -> String {

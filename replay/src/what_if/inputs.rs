@@ -1,6 +1,7 @@
 //! The inputs near a moment that a what-if may be asked about.
 
 use gatelog_event_log::Log;
+use gatelog_record::draft::gate::TimerName;
 use gatelog_record::input::GateInput;
 use gatelog_record::{Domain, EventRef, Input, Partition, Stream, Timestamp};
 use serde::Serialize;
@@ -94,6 +95,10 @@ fn said(input: &Input) -> Option<(String, String)> {
             (asked.tenant.clone(), format!("promote {} in {}", changes.join(", "), asked.pipeline))
         }
         GateInput::IntakeAsked(asked) => (asked.tenant.clone(), format!("outside events: {:?}", asked.triggers)),
+        GateInput::TimerTicked(ticked) => {
+            let TimerName { pipeline, project, branch, time, .. } = &ticked.timer;
+            (ticked.tenant.clone(), format!("timer `{time}` of {pipeline} for {branch} of {project}"))
+        }
         GateInput::AttemptFinished(done) => {
             let word = done.result.word();
             (

@@ -509,6 +509,7 @@ fn is_outside(input: &Input) -> bool {
                 | GateInput::AutoholdAsked(_)
                 | GateInput::AutoholdDeleteAsked(_)
                 | GateInput::ReconfigureAsked(_)
+                | GateInput::TimerTicked(_)
         ),
         Input::Capacity(input) => matches!(
             input,

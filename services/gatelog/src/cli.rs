@@ -91,6 +91,8 @@ pub enum Command {
     Stop(processes::StopArgs),
     /// Show who is there: the processes of a site, their roles and how they are
     Components(processes::ComponentsArgs),
+    /// Show the timers: which branches enter which pipelines by the calendar, and when next
+    Timers(processes::TimersArgs),
     /// Let an executor take no new builds, or take them again
     #[command(subcommand, arg_required_else_help = true)]
     Executor(processes::ExecutorCommand),
@@ -653,6 +655,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         }
         Command::Stop(args) => stop::run(&cli.site, args),
         Command::Components(args) => commands::components::show(&cli.site, args),
+        Command::Timers(args) => commands::timers::show(&cli.site, args),
         Command::Executor(command) => commands::components::executor(&cli.site, command),
         Command::Merger(command) => commands::components::merger(&cli.site, command),
         Command::Log(LogCommand::Level(args)) => commands::log_level::run(&cli.site, args),

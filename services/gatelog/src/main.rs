@@ -28,6 +28,7 @@ mod serve;
 mod server;
 mod show;
 mod tenants;
+mod timers;
 mod web;
 mod what_ifs;
 

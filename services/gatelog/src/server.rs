@@ -322,6 +322,7 @@ impl Server {
         if let Some(gate) = self.inside.as_ref().and_then(|inside| inside.gate.as_ref()) {
             self.threads.push(scheduler::route(process, gate, &known.connections)?);
             self.threads.push(scheduler::renew(process, gate, &known.connections)?);
+            self.threads.push(scheduler::tick(process, gate)?);
             self.threads.push(scheduler::end_returned(process)?);
             self.threads.extend(scheduler::sign(process)?);
         }

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use gatelog_calendar::Calendar;
 use gatelog_effects::connection::chain;
 use gatelog_replay::Timeline;
 use gatelog_secrets::{KeyOwner, SshOwner};
@@ -84,6 +85,8 @@ pub fn site(
             sandbox: OnceLock::new(),
         }),
         operators: Arc::new(SiteOperators { log: Arc::clone(&process.log), keyring: Arc::clone(&process.keyring) }),
+        // Checked as the settings were read.
+        calendar: process.config.scheduler.calendar().unwrap_or_else(|_| Calendar::local()),
         drivers: process.config.connection.keys().map(|name| (name.clone(), "git".to_owned())).collect(),
         streams: usize::try_from(process.config.web.streams.get()).unwrap_or(usize::MAX),
         websocket_url: process.config.web.websocket_url.clone(),

@@ -58,6 +58,7 @@ mod shape;
 pub mod site;
 mod status;
 mod stream;
+mod timers;
 mod tokens;
 pub mod what_if;
 

@@ -28,7 +28,7 @@ use crate::site::Site;
 use crate::status::Pieces;
 use crate::{
     builds, buildsets, capacity, configuration, console, followed, health, job_logs, keys, newest, operators, page,
-    status, stream, tokens, what_if,
+    status, stream, timers, tokens, what_if,
 };
 
 /// The longest path and query, in bytes.
@@ -190,6 +190,10 @@ fn reads() -> Paths {
             "/api/tenant/{tenant}/semaphores",
             of_tenant!(Live, &[], |reading: R<'_, '_>, tenant: &String, _| configuration::semaphores(reading, tenant)),
         )
+        .read(
+            "/api/tenant/{tenant}/timers",
+            of_tenant!(Live, &[], |reading: R<'_, '_>, tenant: &String, _| timers::timers(reading, tenant)),
+        )
 }
 
 /// What every answer has, and what is the same for every path.
@@ -263,6 +267,7 @@ async fn map(State(app): Shared, RawQuery(query): RawQuery) -> Result<Json<Value
         "projects": "/api/tenant/{tenant}/projects",
         "pipelines": "/api/tenant/{tenant}/pipelines",
         "semaphores": "/api/tenant/{tenant}/semaphores",
+        "timers": "/api/tenant/{tenant}/timers",
         "builds": "/api/tenant/{tenant}/builds",
         "build": "/api/tenant/{tenant}/build/{uuid}",
         "console": "/api/tenant/{tenant}/build/{uuid}/console",

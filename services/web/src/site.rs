@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gatelog_calendar::Calendar;
 use gatelog_capacity_state::Capacity;
 use gatelog_event_log::Blobs;
 use gatelog_gate_state::Gate;
@@ -55,6 +56,8 @@ pub struct Site {
     pub what_ifs: Arc<dyn WhatIfs>,
     /// The driver of each connection.
     pub drivers: BTreeMap<String, String>,
+    /// The calendar by which timers are due.
+    pub calendar: Calendar,
     /// How many streams and waits are open at once; more are refused.
     pub streams: usize,
     /// Where clients reach websockets, if not where they reach the API. Zuul: `[web] websocket_url`.

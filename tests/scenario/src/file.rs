@@ -52,7 +52,7 @@ pub struct Scenario {
 }
 
 fn known(name: &str) -> bool {
-    const STEPS: [&str; 23] = [
+    const STEPS: [&str; 24] = [
         "push",
         "patchset",
         "approve",
@@ -76,6 +76,7 @@ fn known(name: &str) -> bool {
         "batch",
         "settle",
         "tick",
+        "timer",
     ];
     STEPS.contains(&name)
 }

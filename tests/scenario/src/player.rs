@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use gatelog_gate_state::live::BuildState;
+use gatelog_gate_state::live::{BuildState, TimerKey};
 use gatelog_merging::{Mirrors, MirrorsConfig};
 use gatelog_record::draft::capacity::LeaseAsked;
 use gatelog_record::draft::gate::{
     AttemptFinished, AttemptPaused, AttemptStarted, BuildResult, ChangeKey, DequeueAsked, EnqueueAsked, PromoteAsked,
-    TenantLoaded, TenantProject,
+    TenantLoaded, TenantProject, TimerTicked,
 };
 use gatelog_record::draft::intake::TenantFile;
 use gatelog_record::draft::partition::OutboxDelivered;
@@ -233,6 +233,7 @@ impl Player<'_> {
             "promote" => self.promote(step),
             "batch" => step.steps.iter().try_for_each(|inner| self.take(inner)),
             "branch" | "delete_branch" | "tag" => self.move_ref(step),
+            "timer" => self.timer(step),
             "tick" => {
                 let seconds = step.text("").and_then(|text| text.parse().ok()).unwrap_or(0);
                 let moment = self.shell.now.plus_seconds(seconds);
@@ -240,6 +241,24 @@ impl Player<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// A timer of a pipeline comes due for a branch of a project.
+    fn timer(&mut self, step: &Step) -> Result<(), String> {
+        let named = |key: &str| step.text(key).ok_or_else(|| format!("which {key}?"));
+        let (pipeline, project) = (named("pipeline")?, canonical(&named("project")?));
+        let branch = step.text("branch").unwrap_or_else(|| "master".to_owned());
+        let fits = |key: &&TimerKey| {
+            let timer = &key.timer;
+            (&timer.pipeline, &timer.project, &timer.branch) == (&pipeline, &project, &branch)
+        };
+        let timers = &self.shell.live.gate.timers.rows;
+        let Some((key, row)) = timers.iter().find(|(key, _)| fits(key)) else {
+            return Err(format!("{pipeline} has no timer for {project} {branch}"));
+        };
+        let (TimerKey { tenant, timer }, count) = (key.clone(), row.count);
+        let ticked = TimerTicked { tenant, timer, count, tick: self.shell.now, due: self.shell.now, missed: 0 };
+        self.shell.say(TENANT, GateInput::TimerTicked(ticked))
     }
 
     fn snapshot(&mut self, step: &Step) -> Result<(), String> {

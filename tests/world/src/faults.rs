@@ -43,6 +43,8 @@ pub enum Fault {
     RouterAckLost,
     /// A timer is told twice.
     TimerTwice,
+    /// The tick of a pipeline's timer is told twice.
+    TickTwice,
     /// A timer is told late.
     TimerLate,
     /// The machine's clock jumps.
@@ -75,7 +77,7 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 33] = [
+    pub const ALL: [Fault; 34] = [
         Fault::WriterDies,
         Fault::WriterDiesSnapshot,
         Fault::EventAckLost,
@@ -95,6 +97,7 @@ impl Fault {
         Fault::RouterForgets,
         Fault::RouterAckLost,
         Fault::TimerTwice,
+        Fault::TickTwice,
         Fault::TimerLate,
         Fault::ClockJumps,
         Fault::EffectsDie,

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use gatelog_capacity_state::{CapacityLive, LeaseState, Pause};
 use gatelog_gate_state::live::{BuildState, GateLive, WaitKey};
-use gatelog_record::draft::gate::{BuildResult, ItemResult, ReportAction, SubmitOutcome, WaitSubject};
+use gatelog_record::draft::gate::{BuildResult, ItemResult, ReportAction, SubmitOutcome, TriggerCause, WaitSubject};
 use gatelog_record::event::{CapacityEvent, GateEvent, PartitionEvent};
 use gatelog_record::{Event, EventRecord, ItemId, LeaseId, Timestamp, WorkId};
 use gatelog_tables::Maps;
 
+use crate::calendar::Ticks;
 use crate::faults::Coverage;
 use crate::forge::{Forge, local};
 
@@ -34,6 +35,7 @@ pub struct Laws {
     starts: BTreeMap<String, Timestamp>,
     /// The start of each worker that is here, or was until it started again.
     here: BTreeMap<String, String>,
+    ticks: Ticks,
     /// Projects and the commits that the gate believes to have merged there.
     pub merged: Vec<(String, String)>,
 }
@@ -46,13 +48,29 @@ impl Laws {
     pub fn gate(&mut self, live: &GateLive<Maps>, record: &EventRecord, met: &mut Coverage) -> Result<(), String> {
         *met.events.entry(record.event.name()).or_default() += 1;
         match &record.event {
-            Event::Gate(event) => self.gate_event(live, event, met),
+            Event::Gate(event) => {
+                self.timers(record, event)?;
+                self.gate_event(live, event, met)
+            }
             Event::Partition(event) => {
                 own_event(event, met);
                 Ok(())
             }
             Event::Capacity(_) => Err(format!("the gate's events hold {}", record.event.name())),
         }
+    }
+
+    fn timers(&mut self, record: &EventRecord, event: &GateEvent) -> Result<(), String> {
+        match event {
+            GateEvent::TimersChanged(changed) => self.ticks.changed(changed, record.recorded_at),
+            GateEvent::TriggerWaiting(waiting) => {
+                if let TriggerCause::Timer(ticked) = &waiting.cause {
+                    self.ticks.taken(ticked)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     fn gate_event(&mut self, live: &GateLive<Maps>, event: &GateEvent, met: &mut Coverage) -> Result<(), String> {

@@ -8,6 +8,7 @@
 //! ([`Script`]), so that [`play`] shows it again. That faults are found at all is shown with some that are planted in
 //! the rules ([`Plant`]).
 
+mod calendar;
 pub mod carrying;
 pub mod content;
 mod disturb;

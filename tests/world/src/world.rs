@@ -12,6 +12,7 @@ use gatelog_rules_capacity::CapacityRules;
 use gatelog_rules_gate::GateRules;
 use gatelog_tables::Maps;
 
+use crate::calendar::Clockwork;
 use crate::carrying::{Fate, INTAKE, Lane, Mail, Routing, Sender, fate};
 use crate::content::short;
 use crate::effects::{Doing, Effects, Tools, Trouble, Witness};
@@ -23,7 +24,7 @@ use crate::marked::{MARK, Marked, Plant, Undone};
 use crate::random::Random;
 use crate::script::Turn;
 use crate::workers::{Around, Worker};
-use crate::{disturb, people, site};
+use crate::{calendar, disturb, people, site};
 
 /// The gate's partition.
 pub const GATE: Partition = Partition { domain: Domain::Gate, index: 0 };
@@ -137,6 +138,7 @@ pub struct World {
     pub(crate) tenant_version: u64,
     pub(crate) proposed: u32,
     pub(crate) asked: u32,
+    pub(crate) clockwork: Clockwork,
     pub(crate) told_timers: std::collections::BTreeMap<(Partition, String), (u64, i64)>,
     /// How often capacity was told that a start of a worker is silent, and when last.
     pub(crate) told_silent: std::collections::BTreeMap<String, (u32, i64)>,
@@ -208,6 +210,7 @@ impl World {
             tenant_version: 0,
             proposed: 0,
             asked: 0,
+            clockwork: Clockwork::new()?,
             told_timers: Default::default(),
             told_silent: Default::default(),
             forget: (false, false, false),
@@ -636,7 +639,7 @@ impl World {
         if held_back {
             self.coverage.fault(Fault::TimerLate);
         }
-        let Some((partition, timer, set_by, row)) = due else { return Ok(None) };
+        let Some((partition, timer, set_by, row)) = due else { return calendar::tell(self) };
         self.told_timers.insert((partition, timer.clone()), (set_by, now));
         let id = format!("timer:{timer}@{}", row.due_at.0);
         let told = format!("timer {timer} of {partition} is due");

@@ -5,6 +5,7 @@ mod configuration;
 mod holds;
 mod queueing;
 mod returned;
+mod timers;
 mod waiting;
 
 use gatelog_record::event::GateEvent;
@@ -100,6 +101,7 @@ impl<B: Backing> GateLive<B> {
             GateEvent::AutoholdEnded(event) => gate.autohold_ended(event),
 
             GateEvent::ReturnedChanged(event) => gate.returned_changed(record, event),
+            GateEvent::TimersChanged(event) => gate.timers_changed(record, event),
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use gatelog_record::EventRecord;
 use gatelog_record::draft::gate::{
-    ChangesForgotten, ChangesObserved, ChangesWanted, FactsPurpose, IntakeChanged, TriggerSettled, TriggerWaiting,
-    WaitChanged, WorkResent,
+    ChangesForgotten, ChangesObserved, ChangesWanted, FactsPurpose, IntakeChanged, TriggerCause, TriggerSettled,
+    TriggerWaiting, WaitChanged, WorkResent,
 };
 use gatelog_tables::{Backing, FoldRefused, Table, TableExt};
 
@@ -78,6 +78,9 @@ impl<B: Backing> GateTables<B> {
     }
 
     pub(super) fn trigger_waiting(&mut self, record: &EventRecord, event: &TriggerWaiting) -> Result<(), FoldRefused> {
+        if let TriggerCause::Timer(ticked) = &event.cause {
+            self.timer_ticked(ticked)?;
+        }
         self.triggers.insert(
             (event.tenant.clone(), event.trigger),
             TriggerRow {

@@ -104,6 +104,7 @@ impl<B: Backing> GateRead<B> {
             | GateEvent::HoldEnded(_)
             | GateEvent::AutoholdEnded(_)
             | GateEvent::ArtifactsNoted(_)
+            | GateEvent::TimersChanged(_)
             | GateEvent::WorkResent(_) => Ok(()),
         }
     }
@@ -782,6 +783,7 @@ fn about(event: &GateEvent) -> (Option<ItemId>, Option<gatelog_record::BuildId>)
         | GateEvent::QueueReordered(_)
         | GateEvent::QueueAsked(_)
         | GateEvent::FailuresCounted(_)
+        | GateEvent::TimersChanged(_)
         | GateEvent::WorkResent(_) => (None, None),
     }
 }

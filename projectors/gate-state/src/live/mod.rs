@@ -4,6 +4,7 @@ mod building;
 mod configuration;
 mod queueing;
 mod returned;
+mod timers;
 mod waiting;
 
 pub use building::{
@@ -18,6 +19,7 @@ pub use queueing::{
     Phase, ProblemKind, QueueRow, Queues, subject_name,
 };
 pub use returned::{Returned, ReturnedRow, ReturnedState};
+pub use timers::{TimerKey, TimerRow, Timers};
 pub use waiting::{ChangeRow, Changes, PendingRow, PendingWork, TriggerRow, Triggers, WaitKey, WaitRow, Waits, Work};
 
 use gatelog_partition_state::PartitionTables;
@@ -68,6 +70,8 @@ gatelog_tables::tables! {
         chains: Chains,
         /// Blobs with what builds returned.
         returned: Returned,
+        /// What enters pipelines by the calendar.
+        timers: Timers,
     }
 }
 

@@ -32,6 +32,24 @@ pub struct ComponentsArgs {
     pub json: bool,
 }
 
+/// `timers`
+#[derive(Clone, Debug, Args)]
+#[command(after_help = concat_examples!(
+    "  gatelog timers --dir /srv/ci                       every timer of every tenant, and when it is due next",
+    "  gatelog timers --dir /srv/ci --tenant acme --branches"
+))]
+pub struct TimersArgs {
+    /// Of this tenant alone
+    #[arg(long)]
+    pub tenant: Option<String>,
+    /// Show each branch of each timer
+    #[arg(long)]
+    pub branches: bool,
+    /// Print JSON: by tenant, what GET /api/tenant/{tenant}/timers answers
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// What can be done with executors. Zuul: `zuul-executor pause` and `unpause`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum ExecutorCommand {

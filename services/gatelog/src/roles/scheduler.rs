@@ -20,6 +20,7 @@ use crate::returned_life::ReturnedLife;
 use crate::routing::IntakeRouter;
 use crate::server::{StartError, part};
 use crate::tenants::{self, WebRoot};
+use crate::timers::TimerTicks;
 
 /// Starts it. The host must be stopped by whoever started it.
 pub fn host(process: &Process) -> Result<Host, StartError> {
@@ -65,6 +66,18 @@ pub fn renew(process: &Process, gate: &Host, connections: &Connections) -> Resul
     };
     let stop = Arc::clone(&process.stop);
     process.thread("renewals", move || renewals.run(&stop))
+}
+
+/// Tells the gate which timers of pipelines are due.
+pub fn tick(process: &Process, gate: &Host) -> Result<JoinHandle<()>, StartError> {
+    let ticks = TimerTicks {
+        gate: Folded { projection: process.gate.projection.clone(), published: process.gate.published.clone() },
+        owner: Arc::clone(gate.published()),
+        log: Arc::clone(&process.log),
+        calendar: process.config.scheduler.calendar().map_err(part("scheduler"))?,
+    };
+    let stop = Arc::clone(&process.stop);
+    process.thread("timers", move || ticks.run(&stop))
 }
 
 /// Ends what builds returned in blobs of their own, by the site's setting.

@@ -161,6 +161,8 @@ impl Decision<'_> {
         let Some(row) = self.gate().triggers.row(&(tenant.to_owned(), trigger)) else { return Ok(false) };
         let received = match &row.cause {
             TriggerCause::Asked(_) => return Ok(true),
+            // Branches enter by a timer, and no change.
+            TriggerCause::Timer(_) => return Ok(false),
             TriggerCause::Forge(received) => received,
         };
         let Some(layout) = self.layout(tenant)? else { return Ok(false) };
@@ -242,6 +244,7 @@ fn names_of(cause: &TriggerCause) -> Option<(&str, &str)> {
             event.change.as_deref().map(|change| (event.project.as_str(), change))
         }
         TriggerCause::Asked(asked) => Some((&asked.change.project, &asked.change.change)),
+        TriggerCause::Timer(_) => None,
     }
 }
 

@@ -190,7 +190,8 @@ impl Decision<'_> {
         }
         self.enable_pipelines(&made.tenant)?;
         self.lay_queues(&made.tenant)?;
-        self.renew_windows(&made.tenant, windows)
+        self.renew_windows(&made.tenant, windows)?;
+        self.renew_timers(&made.tenant)
     }
 
     /// With a new layout what is still in a queue counts as having entered it anew.

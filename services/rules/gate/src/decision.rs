@@ -125,6 +125,7 @@ impl<'a> Decision<'a> {
             GateInput::ReconfigureAsked(asked) => self.reconfigure_asked(asked),
             GateInput::SecretsOpened(opened) => self.secrets_opened(opened),
             GateInput::ReturnedTold(told) => self.returned_told(told),
+            GateInput::TimerTicked(ticked) => self.timer_ticked(ticked),
             GateInput::PrepareDone(done) => self.prepare_done(done),
             GateInput::FreezeDone(done) => self.freeze_done(done),
             GateInput::AttemptStarted(started) => self.attempt_started(started),
@@ -140,6 +141,7 @@ impl<'a> Decision<'a> {
         if self.tenant(tenant).is_none() {
             return Ok(());
         }
+        self.arm_timers(tenant)?;
         for _ in 0..MAX_ROUNDS {
             let before = self.deciding.events().len();
             self.configure(tenant)?;
@@ -283,5 +285,6 @@ fn tenant_named(input: &GateInput) -> Option<&str> {
         GateInput::ReconfigureAsked(body) => &body.tenant,
         GateInput::SecretsOpened(body) => &body.tenant,
         GateInput::ReturnedTold(body) => &body.tenant,
+        GateInput::TimerTicked(body) => &body.tenant,
     })
 }

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gatelog_record::draft::gate::EnqueueAsked;
+use gatelog_record::draft::gate::{EnqueueAsked, TimerName};
 use gatelog_record::{Value, codec};
 use gatelog_rules_config::freeze::matchers::{BranchMatcher, stanza_matcher};
 use gatelog_rules_config::objects::parameter::{self, Parameter};
 use gatelog_rules_config::objects::queue::{Queue, QueueType};
-use gatelog_rules_config::{FreezeSubject, Layout, Pipeline, Shared};
+use gatelog_rules_config::{FreezeSubject, Layout, Pipeline, Shared, timers};
 
 /// How changes of a project without a word about it are merged.
 const DEFAULT_MERGE_MODE: &str = "merge";
@@ -23,6 +23,7 @@ pub struct LayoutView {
     max_dependencies: Option<u64>,
     /// By project and pipeline; of one that is declared for several branches in different ways, each.
     parameters: BTreeMap<(String, String), Vec<Parameter>>,
+    timers: BTreeSet<TimerName>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -125,7 +126,17 @@ impl LayoutView {
                 }
             }
         }
+        let named = |timer: timers::Timer| {
+            let timers::Timer { pipeline, project, branch, time, dereference, .. } = timer;
+            TimerName { pipeline, project, branch, time, dereference }
+        };
+        view.timers = timers::of_layout(layout).into_iter().map(named).collect();
         view
+    }
+
+    /// The timers: which branches enter which pipelines by the calendar.
+    pub fn timers(&self) -> &BTreeSet<TimerName> {
+        &self.timers
     }
 
     /// What somebody who asks for a branch or tag gives for the parameters that its project declares for the pipeline, on

@@ -42,6 +42,7 @@ pub mod routing;
 mod rules;
 mod submit;
 mod tenant_file;
+mod timers;
 mod touched;
 mod triggers;
 mod waits;

@@ -246,6 +246,7 @@ impl Decision<'_> {
             | GateEvent::SecretsGiven(_)
             | GateEvent::Accessed(_)
             | GateEvent::ReturnedChanged(_)
+            | GateEvent::TimersChanged(_)
             // The item leaves next.
             | GateEvent::ArtifactsNoted(_) => {}
         }

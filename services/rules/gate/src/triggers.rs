@@ -46,6 +46,8 @@ pub(crate) fn lane(cause: &TriggerCause) -> Lane<'_> {
         }
         // Somebody who asks waits for nobody.
         TriggerCause::Asked(asked) => (&asked.connection, &asked.change.project, None),
+        // Nor does the calendar.
+        TriggerCause::Timer(ticked) => ("", &ticked.timer.project, None),
     }
 }
 
@@ -89,7 +91,7 @@ impl Decision<'_> {
     /// Whether a trigger may not be dealt with for the time being. What somebody asks for is not held up.
     pub(crate) fn is_paused(&self, tenant: &str, cause: &TriggerCause) -> bool {
         let open = self.tenant(tenant).is_none_or(|row| row.triggers == TriggerIntake::Open);
-        !open && matches!(cause, TriggerCause::Forge(_))
+        !open && !matches!(cause, TriggerCause::Asked(_))
     }
 
     /// Somebody asks to enqueue a change.
@@ -100,7 +102,7 @@ impl Decision<'_> {
         self.wait(&asked.tenant, TriggerCause::Asked(asked.clone()))
     }
 
-    fn wait(&mut self, tenant: &str, cause: TriggerCause) -> Result<(), Refusal> {
+    pub(crate) fn wait(&mut self, tenant: &str, cause: TriggerCause) -> Result<(), Refusal> {
         if self.waiting(tenant).count() >= MAX_WAITING {
             return self.nothing("too-many-triggers-wait");
         }
@@ -112,6 +114,7 @@ impl Decision<'_> {
             }),
             // A ref is where it is; nobody need be asked.
             TriggerCause::Asked(asked) if is_ref(&asked.change) => None,
+            TriggerCause::Timer(_) => None,
             TriggerCause::Asked(asked) => Some((asked.connection.clone(), asked.change.clone())),
         };
         self.emit(GateEvent::TriggerWaiting(TriggerWaiting {
@@ -171,6 +174,7 @@ impl Decision<'_> {
         }
         match &row.cause {
             TriggerCause::Asked(asked) => self.settle_asked(tenant, layout, trigger, asked),
+            TriggerCause::Timer(ticked) => Ok(vec![self.settle_ticked(layout, trigger, ticked)?]),
             TriggerCause::Forge(received) => {
                 let event = &received.event;
                 let subject = match self.subject_of(tenant, event)? {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use gatelog_record::Timestamp;
 use serde_json::Value as Json;
 
 use super::frame::{Content, Frame, Tab};
@@ -14,6 +15,7 @@ use crate::estimate::Estimate;
 use crate::query::Query;
 use crate::reading::Reading;
 use crate::status::{Document, Item, Job, Pipeline, Queue};
+use crate::timers;
 
 /// The most places of a window that are drawn one by one.
 const DRAWN: usize = 40;
@@ -27,6 +29,15 @@ pub(crate) struct Beside {
     by_git: bool,
     kept: Html,
     lately: Html,
+    /// Of each pipeline with timers, when one is due next.
+    timers: BTreeMap<String, Html>,
+}
+
+impl Beside {
+    /// When a pipeline begins by the calendar next; nothing where it does not.
+    fn due(&self, pipeline: &str) -> Html {
+        self.timers.get(pipeline).cloned().unwrap_or_default()
+    }
 }
 
 /// Looks up what the queues do not tell.
@@ -35,7 +46,14 @@ pub(crate) fn beside(reading: &Reading<'_>, frame: &Frame, tenant: &str) -> Resu
         by_git: reading.app.site.drivers.values().any(|driver| driver == "git"),
         kept: asked::kept(reading, frame, tenant)?,
         lately: lists::lately(reading, frame, tenant)?,
+        timers: timers::next_of_pipelines(reading, tenant)?.into_iter().map(due_next).collect(),
     })
+}
+
+/// When a pipeline begins by the calendar next.
+fn due_next((pipeline, (time, at)): (String, (String, Timestamp))) -> (String, Html) {
+    let next = words::moment_ms(crate::shape::ms(at));
+    (pipeline, html!(r#" <span class="muted small">timer <code>{}</code>, next {}</span>"#, time, next))
 }
 
 pub(crate) fn page(
@@ -75,7 +93,7 @@ pub(crate) fn page(
     // What is going on comes first; pipelines without items make one line each.
     let (busy, idle): (Vec<&Pipeline>, Vec<&Pipeline>) = pipelines.iter().partition(|pipeline| items_of(pipeline) > 0);
     for pipeline in busy {
-        pipeline_section(&mut main, frame, pipeline, &wanted);
+        pipeline_section(&mut main, frame, pipeline, &wanted, beside);
     }
     if !idle.is_empty() {
         let mut rows = Html::new();
@@ -83,11 +101,12 @@ pub(crate) fn page(
             let pipeline = &pipeline.json;
             put!(
                 rows,
-                r#"<li data-key="idle-{}"><h2>{}</h2> {} <span class="muted">{}</span><a class="end" href="{}">past buildsets</a></li>"#,
+                r#"<li data-key="idle-{}"><h2>{}</h2> {} <span class="muted">{}</span>{}<a class="end" href="{}">past buildsets</a></li>"#,
                 text(pipeline, "name"),
                 text(pipeline, "name"),
                 manager(pipeline),
                 text(pipeline, "description"),
+                beside.due(text(pipeline, "name")),
                 frame.to_with("/buildsets", &[("pipeline", text(pipeline, "name"))])
             );
         }
@@ -195,20 +214,21 @@ fn manager(pipeline: &Json) -> Html {
     }
 }
 
-fn pipeline_section(out: &mut Html, frame: &Frame, pipeline: &Pipeline, wanted: &Wanted) {
+fn pipeline_section(out: &mut Html, frame: &Frame, pipeline: &Pipeline, wanted: &Wanted, beside: &Beside) {
     let name = text(&pipeline.json, "name");
     if !pipeline.items().any(|item| wanted.fits(name, item)) {
         return;
     }
     put!(
         out,
-        r#"<section class="pipeline card" data-key="pipeline-{}" aria-label="Pipeline {}"><header><h2>{}</h2> {} <span class="count">{}</span><span class="muted desc">{}</span><a class="end" href="{}">past buildsets</a></header>"#,
+        r#"<section class="pipeline card" data-key="pipeline-{}" aria-label="Pipeline {}"><header><h2>{}</h2> {} <span class="count">{}</span><span class="muted desc">{}</span>{}<a class="end" href="{}">past buildsets</a></header>"#,
         name,
         name,
         name,
         manager(&pipeline.json),
         items_of(pipeline),
         text(&pipeline.json, "description"),
+        beside.due(name),
         frame.to_with("/buildsets", &[("pipeline", name)])
     );
     for queue in &pipeline.queues {

@@ -449,6 +449,7 @@ impl Served {
             authenticators: Arc::new(authenticators),
             operators: Arc::new(NoOperators),
             what_ifs: Arc::new(WhatIfsOfTheStory),
+            calendar: gatelog_calendar::Calendar::named("UTC").unwrap(),
             drivers: BTreeMap::from([("forge".to_owned(), "git".to_owned())]),
             streams,
             websocket_url: None,

@@ -56,10 +56,19 @@ const TABLE: &[(&str, &[&str], Outside)] = &[
     ("services/log-files", &[RECORD], Any),
     ("services/executing", &["log-schema/*", "services/log-files"], Any),
     ("services/secrets", &[RECORD], Any),
+    ("services/calendar", &[RECORD, "services/rules/config"], Only(&["jiff", "thiserror"])),
     // Reads, and appends requests; decides nothing.
     (
         "services/web",
-        &["log-schema/*", "projectors/*", "services/rules/config", "services/secrets", "services/log-files", "replay"],
+        &[
+            "log-schema/*",
+            "projectors/*",
+            "services/calendar",
+            "services/rules/config",
+            "services/secrets",
+            "services/log-files",
+            "replay",
+        ],
         Any,
     ),
     (

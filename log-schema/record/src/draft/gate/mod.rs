@@ -10,6 +10,7 @@ mod preparing;
 mod queueing;
 mod returned;
 mod subjects;
+mod timers;
 mod triggers;
 
 pub use access::*;
@@ -21,4 +22,5 @@ pub use preparing::*;
 pub use queueing::*;
 pub use returned::*;
 pub use subjects::*;
+pub use timers::*;
 pub use triggers::*;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::subjects::{ChangeFacts, ChangeKey, ProjectBranch, Subject};
+use super::timers::TimerTicked;
 use crate::id::{ItemId, WorkId};
 use crate::value::Value;
 
@@ -114,6 +115,8 @@ pub enum TriggerCause {
     Forge(TriggerReceived),
     /// Somebody asked.
     Asked(EnqueueAsked),
+    /// A timer came due.
+    Timer(TimerTicked),
 }
 
 /// A trigger waits: for facts, for the configuration, or for another of its project and branch.

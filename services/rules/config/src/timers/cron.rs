@@ -227,6 +227,11 @@ impl TimerSpec {
         }
     }
 
+    /// Whether it is due in every hour of a day: such a timer follows the hours that there are, and no time of day.
+    pub fn is_every_hour(&self) -> bool {
+        (0..24).all(|hour| self.hour.has(hour))
+    }
+
     /// The first time after `now` at which it is due, jitter left out; none when there is none any more.
     pub fn next_after(&self, now: Civil) -> Option<Civil> {
         let mut day = now;

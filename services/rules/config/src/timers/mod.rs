@@ -32,17 +32,15 @@ pub struct Timer {
     pub dereference: bool,
 }
 
-impl Timer {
-    /// How many seconds after the time it says this branch is due, from 0 to the jitter: the same on every machine and
-    /// after every start, as long as tenant, project and branch are called the same.
-    pub fn delay(&self, tenant: &str) -> u32 {
-        // FNV-1a: any function that spreads names will do.
-        let bytes = [tenant, &self.project, &self.branch].into_iter().flat_map(|text| text.bytes().chain([0]));
-        let hash =
-            bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-        // The upper half is the better mixed one.
-        u32::try_from((hash >> 32) % (u64::from(self.spec.jitter) + 1)).unwrap_or(0)
-    }
+/// How many seconds after the time it says a branch is due, from 0 to the jitter: the same on every machine and after
+/// every start, as long as tenant, project and branch are called the same. Zuul: drawn once for these three.
+pub fn delay(tenant: &str, project: &str, branch: &str, jitter: u32) -> u32 {
+    // FNV-1a: any function that spreads names will do.
+    let bytes = [tenant, project, branch].into_iter().flat_map(|text| text.bytes().chain([0]));
+    let hash =
+        bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    // The upper half is the better mixed one.
+    u32::try_from((hash >> 32) % (u64::from(jitter) + 1)).unwrap_or(0)
 }
 
 /// The timers of a tenant. Zuul: every branch that is loaded of every project that names the pipeline, in a stanza for
@@ -76,7 +74,7 @@ pub fn of_layout(layout: &Layout) -> Vec<Timer> {
 }
 
 /// Each `time` of a pipeline, with its `dereference`.
-fn times(pipeline: &Pipeline) -> impl Iterator<Item = (&str, bool)> {
+pub fn times(pipeline: &Pipeline) -> impl Iterator<Item = (&str, bool)> {
     pipeline.filters(CONNECTION).iter().filter_map(|filter| {
         let dereference = filter.get("dereference").and_then(Value::as_bool).unwrap_or(false);
         Some((filter.get("time").and_then(Value::as_str)?, dereference))

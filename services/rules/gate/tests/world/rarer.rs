@@ -1,7 +1,9 @@
 //! Words that few stories need.
 
+use gatelog_gate_state::live::{TimerKey, TimerRow};
 use gatelog_record::draft::gate::{
-    AccessTold, BuildResult, Given, ReturnedBlob, ReturnedKept, ReturnedStep, ReturnedTold, SecretsOpened,
+    AccessTold, BuildResult, Given, ReturnedBlob, ReturnedKept, ReturnedStep, ReturnedTold, SecretsOpened, TimerName,
+    TimerTicked,
 };
 use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, Value};
@@ -147,8 +149,39 @@ impl Story {
                 }
                 Ok(())
             }
+            ["the", "timer", "of", pipeline, "ticks", "for", project, branch] => {
+                let (key, row) = self.timer(pipeline, project, branch)?;
+                self.tick(key, row.count)
+            }
+            // Another process told the same tick.
+            ["the", "last", "tick", "of", pipeline, "comes", "again", "for", project, branch] => {
+                let (key, row) = self.timer(pipeline, project, branch)?;
+                self.tick(key, row.count.saturating_sub(1))
+            }
+            ["a", "timer", "that", "is", "gone", "ticks", "for", project, branch] => {
+                let (pipeline, time) = ("gone".to_owned(), "0 0 * * *".to_owned());
+                let (project, branch) = (canonical(project), (*branch).to_owned());
+                let timer = TimerName { pipeline, project, branch, time, dereference: false };
+                self.tick(TimerKey { tenant: TENANT.into(), timer }, 0)
+            }
             _ => Err(format!("nobody understands {:?}", words.join(" "))),
         }
+    }
+
+    fn timer(&self, pipeline: &str, project: &str, branch: &str) -> Result<(TimerKey, TimerRow), String> {
+        let named = |key: &&TimerKey| {
+            let timer = &key.timer;
+            timer.pipeline == pipeline && timer.project == canonical(project) && timer.branch == branch
+        };
+        let timers = &self.world.live.gate.timers.rows;
+        let key = timers.keys().find(named).ok_or("there is no such timer")?;
+        Ok((key.clone(), timers.get(key).copied().ok_or("there is no such timer")?))
+    }
+
+    fn tick(&mut self, key: TimerKey, count: u64) -> Result<(), String> {
+        let (tick, TimerKey { tenant, timer }) = (self.world.now, key);
+        let ticked = TimerTicked { tenant, timer, count, tick, due: tick.plus_seconds(7), missed: 2 };
+        self.world.say(TENANT, GateInput::TimerTicked(ticked))
     }
 
     fn attribute(&mut self, change: &str, key: &str, value: Option<Value>) -> Result<(), String> {
@@ -163,6 +196,15 @@ impl Story {
     /// Expectations that few stories have.
     pub fn expect_rarer(&self, words: &[&str]) -> Result<(), String> {
         match words {
+            ["timers", rest @ ..] => {
+                let timers = self.world.live.gate.timers.rows.keys().map(|key| {
+                    let (project, timer) = (Forge::short(&key.timer.project), &key.timer);
+                    format!("{}:{}:{project}", timer.pipeline, timer.branch)
+                });
+                let expected = if rest == ["none"] { Vec::new() } else { rest.to_vec() };
+                let found: Vec<String> = timers.collect();
+                equal("timers", expected, found.iter().map(String::as_str).collect())
+            }
             ["tested", change, "in", pipeline, "on", rest @ ..] => {
                 let (_, row) = self.item(change, Some(pipeline))?;
                 let steps = row.buildset.and_then(|set| self.world.live.gate.chains.rows.get(&set));

@@ -1,0 +1,103 @@
+//! The timers of a tenant: which branches enter which pipelines by the calendar, and when next.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use gatelog_calendar::{Next, Told, look};
+use gatelog_gate_state::live::{GateLive, TimerKey, TimerRow, Timers};
+use gatelog_record::Timestamp;
+use gatelog_record::draft::gate::TimerName;
+use gatelog_rules_config::timers::cron::TimerSpec;
+use gatelog_rules_config::timers::{delay, times};
+use gatelog_tables::{Backing, Table};
+use serde_json::{Value as Json, json};
+
+use crate::error::ApiError;
+use crate::reading::{Live, Reading};
+use crate::shape::ms;
+
+/// One branch of a timer.
+type Branch = (TimerName, TimerRow);
+
+/// `timers`: for each `time` of each pipeline, when it is due next, and for which branches. Times are those after the
+/// moment that is asked about; one before it is late.
+pub(crate) fn timers(reading: &Reading<'_>, tenant: &str) -> Result<Json, ApiError> {
+    reading.need_tenant(tenant)?;
+    let rows = match reading.live() {
+        Live::Now(live) => rows(live, tenant)?,
+        Live::Then(live) => rows(&*live, tenant)?,
+    };
+    let mut groups: BTreeMap<(String, String, bool), Vec<Branch>> = BTreeMap::new();
+    for (timer, row) in rows {
+        let group = (timer.pipeline.clone(), timer.time.clone(), timer.dereference);
+        groups.entry(group).or_default().push((timer, row));
+    }
+    let zone = reading.app.site.calendar.zone();
+    let groups = groups.into_iter().map(|((pipeline, time, dereference), branches)| {
+        let spec = TimerSpec::parse(&time).ok();
+        let next = |branch: &Branch| next(reading, tenant, spec.as_ref(), branch);
+        json!({
+            "pipeline": pipeline,
+            "time": time,
+            "time_zone": zone,
+            "dereference": dereference,
+            "jitter": spec.as_ref().map_or(0, |spec| spec.jitter),
+            "next_ms": branches.iter().filter_map(next).min().map(ms),
+            "last_ms": branches.iter().filter_map(|(_, row)| row.last).max().map(ms),
+            "branches": branches.iter().map(|branch| json!({
+                "project": branch.0.project,
+                "branch": branch.0.branch,
+                "next_ms": next(branch).map(ms),
+                "last_ms": branch.1.last.map(ms),
+                "since_ms": ms(branch.1.since),
+                "ticks": branch.1.count,
+            })).collect::<Vec<_>>(),
+        })
+    });
+    Ok(groups.collect())
+}
+
+/// When a branch of a timer is due next, its jitter included.
+fn next(reading: &Reading<'_>, tenant: &str, spec: Option<&TimerSpec>, branch: &Branch) -> Option<Timestamp> {
+    let (spec, (timer, row)) = (spec?, branch);
+    let delay = delay(tenant, &timer.project, &timer.branch, spec.jitter);
+    let told = Told { since: row.since, last: row.last };
+    match look(&reading.app.site.calendar, spec, delay, told, reading.now) {
+        Next::Due(tick) => Some(tick.due),
+        Next::At(moment) => Some(moment),
+        Next::Never => None,
+    }
+}
+
+/// Of each pipeline with timers, the `time` that is due next, and when, jitter left out.
+pub(crate) fn next_of_pipelines(
+    reading: &Reading<'_>,
+    tenant: &str,
+) -> Result<BTreeMap<String, (String, Timestamp)>, ApiError> {
+    let Some(layout) = reading.layout(tenant)? else { return Ok(BTreeMap::new()) };
+    let calendar = &reading.app.site.calendar;
+    let next = |time: &str| {
+        let next = calendar.next_after(&TimerSpec::parse(time).ok()?, reading.now)?;
+        Some((next, time.to_owned()))
+    };
+    let next = layout.pipelines_in_order().filter_map(|pipeline| {
+        let (at, time) = times(pipeline).filter_map(|(time, _)| next(time)).min()?;
+        Some((pipeline.name.clone(), (time, at)))
+    });
+    Ok(next.collect())
+}
+
+fn rows<B: Backing>(live: &GateLive<B>, tenant: &str) -> Result<Vec<Branch>, ApiError> {
+    let none = String::new;
+    let first = TimerName { pipeline: none(), project: none(), branch: none(), time: none(), dereference: false };
+    let first = TimerKey { tenant: tenant.to_owned(), timer: first };
+    let mut found = Vec::new();
+    for entry in Table::<Timers>::range(&live.gate.timers, Bound::Included(&first), Bound::Unbounded)? {
+        let (key, row) = entry?;
+        if key.tenant != tenant {
+            break;
+        }
+        found.push((key.timer, *row));
+    }
+    Ok(found)
+}
