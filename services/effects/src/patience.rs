@@ -36,7 +36,8 @@ impl Vain {
             }
             Ok((outcome, _)) => match outcome.result {
                 Verdict::Retry(RetryCause::NoRoom { lack, begun }) => {
-                    let said = outcome.detail.clone().unwrap_or_else(|| "a playbook failed".to_owned());
+                    let task = outcome.failing_task.as_ref().map(|task| format!("task {:?} failed", task.task));
+                    let said = outcome.detail.clone().or(task).unwrap_or_else(|| "a playbook failed".to_owned());
                     Some(Vain { lack, said, begun })
                 }
                 _ => None,

@@ -92,12 +92,13 @@ impl Room {
                 if of.len() > NAMED {
                     names.push("…");
                 }
+                let wait = if of.len() == 1 { "piece of work waits" } else { "pieces of work wait" };
                 let detail = format!(
-                    "{}: {lack}; for {} s {} waits for that ({}): {}; {}: what waits goes on by itself, and no change is \
-                     judged by it",
+                    "{}: {lack}; {} {wait} for that, the first for {} s ({}): {}; {}: what waits goes on by itself, and no \
+                     change is judged by it",
                     lack.code(),
-                    first.since.elapsed().as_secs(),
                     of.len(),
+                    first.since.elapsed().as_secs(),
                     names.join(", "),
                     first.said,
                     lack.cure()
@@ -147,7 +148,7 @@ mod tests {
         for part in ["server-disk-full: ", "(build 1)", "/srv/x", "make room", "no change is judged"] {
             assert!(detail.contains(part), "{detail}");
         }
-        assert!(told[1].detail.contains("4 waits for that (build 2, build 3, build 4, …)"), "{}", told[1].detail);
+        assert!(told[1].detail.contains("(build 2, build 3, build 4, …)"), "{}", told[1].detail);
         one.again(Lack::Inodes, "still");
         drop(more);
         let told = room.troubles();

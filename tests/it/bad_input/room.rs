@@ -104,27 +104,27 @@ fn full(directory: &str, options: &str, reason: &str, take: fn(&Room<'_>)) {
 
 #[test]
 fn a_full_disk_under_mirrors_judges_no_change() {
-    full("mirrors", "size=4m", "server-disk-full", Room::fill);
+    full("mirrors", "size=4m", "server-disk-full", |room| room.fill());
 }
 
 #[test]
 fn a_full_disk_under_nodes_judges_no_change() {
-    full("nodes", "size=4m", "server-disk-full", Room::fill);
+    full("nodes", "size=4m", "server-disk-full", |room| room.fill());
 }
 
 #[test]
 fn a_full_disk_under_consoles_judges_no_change() {
-    full("logs", "size=4m", "server-disk-full", Room::fill);
+    full("logs", "size=4m", "server-disk-full", |room| room.fill());
 }
 
 #[test]
 fn a_full_disk_under_job_directories_judges_no_change() {
-    full("builds", "size=16m", "server-disk-full", Room::fill);
+    full("builds", "size=16m", "server-disk-full", |room| room.fill());
 }
 
 #[test]
 fn a_file_system_without_inodes_judges_no_change() {
-    full("builds", "size=64m,nr_inodes=4000", "server-inodes-used-up", Room::use_up_inodes);
+    full("builds", "size=64m,nr_inodes=4000", "server-inodes-used-up", |room| room.use_up_inodes());
 }
 
 #[test]
@@ -223,6 +223,9 @@ fn file_descriptors_that_are_used_up_judge_no_change() {
         let limit = format!("--nofile={most}:");
         Command::new("prlimit").args(["--pid", &pid, &limit]).status().is_ok_and(|status| status.success())
     };
+    let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let before = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+    let before = before.split_whitespace().next().unwrap().to_owned();
     let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
     // Enough for whoever asks how it is.
     if !limit(&(open + 4).to_string()) {
@@ -233,7 +236,7 @@ fn file_descriptors_that_are_used_up_judge_no_change() {
     site.approve("project", "during");
     println!("{test}: {}", waits_for(&server, "server-file-descriptors-used-up"));
     std::thread::sleep(Duration::from_secs(3));
-    assert!(limit("65536"));
+    assert!(limit(&before));
     for pipeline in ["check", "gate"] {
         assert_eq!(server.wait_verdict(pipeline, "project", "during"), "SUCCESS", "{pipeline}: {}", server.log());
     }
@@ -322,7 +325,7 @@ fn an_executor_with_a_disk_that_is_nearly_full_takes_no_builds_says_why_and_take
     let governed = text.replace(UNGOVERNED, &UNGOVERNED.replace("min-avail-hdd = 0", "min-avail-hdd = 50"));
     assert_ne!(governed, text);
     site.write("gatelog.toml", &governed);
-    let Some(room) = Room::new(test, &site, "builds", 32) else { return };
+    let Some(room) = Room::shared(test, &site, &["builds", "nodes", "logs"], "size=32m") else { return };
     std::fs::write(room.path().join("ballast"), vec![0; 20 << 20]).unwrap();
     let server = room.start();
     server.wait_configured();
@@ -334,7 +337,6 @@ fn an_executor_with_a_disk_that_is_nearly_full_takes_no_builds_says_why_and_take
     contains(&out, &["takes no builds: executor-disk-low", "min-avail-hdd = 50", "make room", "0 slots"]);
     let (_, out, _) = room.gatelog(&["doctor", "--role", "executor"]);
     contains(&out, &["executor-disk-low"]);
-    assert_eq!(server.json("/api/tenant/test/builds?change=master/change").as_array().map(Vec::len), Some(0));
     assert_eq!(server.verdict("check", "project", "change"), None);
     std::fs::remove_file(room.path().join("ballast")).unwrap();
     assert_eq!(server.wait_verdict("check", "project", "change"), "SUCCESS", "{}", server.log());

@@ -62,8 +62,11 @@ fn render(document: &Json, style: Style, now_ms: i64) -> Vec<String> {
             if let Some(zone) = one["zone"].as_str() {
                 notes.push(format!("zone {}", clean(zone)));
             }
-            for held in one["held"].as_array().into_iter().flatten().filter(|_| role == "executor") {
-                notes.push(format!("takes no builds: {}: {}", text(&held["code"]), text(&held["detail"])));
+            let held = one["held"].as_array().into_iter().flatten().filter(|_| role == "executor");
+            let held: Vec<String> =
+                held.map(|held| format!("{}: {}", text(&held["code"]), text(&held["detail"]))).collect();
+            if !held.is_empty() {
+                notes.push(format!("takes no builds: {}", held.join("; ")));
             }
             if one["pause"].is_object() {
                 notes.push(paused(&one["pause"], now_ms));
