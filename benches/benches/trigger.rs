@@ -83,7 +83,7 @@ impl Site {
         std::fs::write(
             root.join("gatelog.toml"),
             format!(
-                "[web]\nlisten = \"127.0.0.1:0\"\n[executor]\nslots = 2\nansible-any-version = true\nansible-playbook = \"{}\"\n\
+                "[web]\nlisten = \"127.0.0.1:0\"\n[executor]\nslots = 2\nansible-any-version = true\nmin-avail-hdd = 0\nmin-avail-inodes = 0\nmin-avail-mem = 0\nload-multiplier = 0\nansible-playbook = \"{}\"\n\
                  [connection.forge]\ndriver = \"git\"\nroot = \"forge\"\ncanonical-hostname = \"{HOST}\"\n",
                 site.wrapper().display()
             ),

@@ -4,6 +4,7 @@ mod damage;
 mod disk;
 mod git;
 mod jobs;
+mod room;
 mod terminal;
 mod yaml;
 

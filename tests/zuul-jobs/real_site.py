@@ -213,6 +213,7 @@ class Site:
         (self.site / "variables.json").write_text(json.dumps(variables))
         (self.site / "gatelog.toml").write_text(
             f"[web]\nlisten = \"127.0.0.1:0\"\n[executor]\nslots = {self.slots}\n"
+            "min-avail-hdd = 0\nmin-avail-inodes = 0\nmin-avail-mem = 0\nload-multiplier = 0\n"
             f"ansible-root = {json.dumps(str(self.ansible_root))}\nvariables = \"variables.json\"\n"
             f"trusted-rw-paths = {json.dumps([str(self.logserver)])}\ntrusted-ro-paths = {json.dumps(shown)}\n"
             f"untrusted-ro-paths = {json.dumps(shown)}\n"

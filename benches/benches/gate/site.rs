@@ -123,6 +123,7 @@ impl Site {
             log: Arc::clone(&log),
             now: clock::now,
             partition: GATE,
+            room: Arc::default(),
         };
         let work = GateWork { projection: gate_fold.projection(), published: gate_fold.published() };
         let duties = [Duty::Merge, Duty::Compute, Duty::Submit, Duty::Review];

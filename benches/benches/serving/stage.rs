@@ -134,7 +134,7 @@ impl Stage {
         std::fs::write(
             dir.join("gatelog.toml"),
             format!(
-                "[web]\nlisten = \"127.0.0.1:0\"\n[executor]\nslots = {slots}\nunsandboxed = true\nansible-any-version = true\ncgroup = \"off\"\n\
+                "[web]\nlisten = \"127.0.0.1:0\"\n[executor]\nslots = {slots}\nunsandboxed = true\nansible-any-version = true\nmin-avail-hdd = 0\nmin-avail-inodes = 0\nmin-avail-mem = 0\nload-multiplier = 0\ncgroup = \"off\"\n\
                  job-memory = \"none\"\njob-pids = \"none\"\njob-disk = \"none\"\nansible-playbook = \"{}\"\n{}",
                 waits.display(),
                 connection(&root.join("forge"))

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use gatelog_gate_state::Work;
 use gatelog_record::draft::gate::{FreezeDone, LayoutMade, PrepareDone, ReportDone, SubmitDone};
 use gatelog_record::input::GateInput;
 use gatelog_record::{EventRef, InputId, InputRecord, ItemId, Partition, Stream, Timestamp, WorkId};
+use gatelog_room::{Lack, Pause, Room, Waiting};
 use gatelog_secrets::Keyring;
 
 use crate::chain::Chain;
@@ -20,7 +21,7 @@ use crate::connection::{Connections, chain};
 use crate::git::Repositories;
 use crate::share::Share;
 use crate::together::Together;
-use crate::{config_read, freeze, layout, prepare, review};
+use crate::{config_read, freeze, layout, prepare, review, room};
 
 /// A row of pending work that may be done now.
 #[derive(Clone, Debug)]
@@ -114,6 +115,8 @@ pub struct Tools {
     pub now: fn() -> Timestamp,
     /// The gate's partition.
     pub partition: Partition,
+    /// Knows what waits until this host has room.
+    pub room: Arc<Room>,
 }
 
 /// Runs the reconciler for these duties until `stop` is set; of what is pending, it does its share. Returns its threads.
@@ -124,7 +127,7 @@ pub fn spawn(
     share: Share,
     stop: Arc<AtomicBool>,
 ) -> std::io::Result<Vec<JoinHandle<()>>> {
-    let taken: Taken = Arc::default();
+    let (taken, resting): (Taken, Resting) = Default::default();
     let mut threads = Vec::new();
     let (telling, tellings) = sync_channel::<Telling>(UNTOLD);
     threads.push(std::thread::Builder::new().name("effects-told".into()).spawn({
@@ -138,15 +141,16 @@ pub fn spawn(
         lanes.insert(lane, sender);
         for index in 0..lane.threads() {
             let (tools, telling, receiver) = (tools.clone(), telling.clone(), Arc::clone(&receiver));
-            let source = Arc::clone(&source);
+            let (source, resting) = (Arc::clone(&source), resting.clone());
             let name = format!("effects-{lane:?}-{index}").to_lowercase();
-            let work = move || work_lane(&tools, lane, &*source, &telling, &receiver);
+            let work = move || work_lane(&tools, lane, &*source, &resting, &telling, &receiver);
             threads.push(std::thread::Builder::new().name(name).spawn(work)?);
         }
     }
     let scan = std::thread::Builder::new().name("effects-scan".into());
     threads.push(scan.spawn(move || {
         while !stop.load(Ordering::Relaxed) {
+            resting.wake(&taken);
             let known = taken.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let Pending { position, there, mut new } = source.due((tools.now)(), &known);
             for row in &new {
@@ -160,6 +164,7 @@ pub fn spawn(
             let mut taken_now = taken.lock().unwrap_or_else(PoisonError::into_inner);
             // What is no longer in the table was answered, and the answer was taken.
             taken_now.retain(|key| there.contains(key));
+            resting.keep_only(&there);
             for row in new {
                 let key = (row.work, row.attempt);
                 if let Some(sender) = lanes.get(&lane_of(&row.request))
@@ -186,6 +191,59 @@ fn lane_of(work: &Work) -> Duty {
 
 /// What was taken up, and in which sending of it.
 type Taken = Arc<Mutex<BTreeSet<(WorkId, u32)>>>;
+
+/// Work that failed because this host has no room: it has no outcome, and is done again after a while, however often.
+#[derive(Clone, Default)]
+struct Resting(Arc<Mutex<BTreeMap<(WorkId, u32), Rest>>>);
+
+struct Rest {
+    /// When it is taken up again; `None`: it is under way.
+    until: Option<Instant>,
+    pause: Pause,
+    told: Waiting,
+}
+
+impl Resting {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(WorkId, u32), Rest>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lays a piece of work aside for a while.
+    fn rest(&self, room: &Arc<Room>, due: &Due, lack: Lack, said: String) {
+        let mut resting = self.lock();
+        let rest = resting.entry((due.work, due.attempt)).or_insert_with(|| Rest {
+            until: None,
+            pause: Pause::default(),
+            told: room.wait(format!("{} {}", due.request.kind(), due.work), lack, said.clone()),
+        });
+        rest.told.again(lack, said);
+        rest.until = Some(Instant::now() + rest.pause.take());
+    }
+
+    /// It has an outcome.
+    fn over(&self, due: &Due) {
+        self.lock().remove(&(due.work, due.attempt));
+    }
+
+    /// Lets the scan find what has rested for long enough.
+    fn wake(&self, taken: &Taken) {
+        let mut resting = self.lock();
+        if resting.is_empty() {
+            return;
+        }
+        let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
+        for (key, rest) in resting.iter_mut() {
+            if rest.until.take_if(|until| *until <= Instant::now()).is_some() {
+                taken.remove(key);
+            }
+        }
+    }
+
+    /// Of what is no longer pending nothing waits.
+    fn keep_only(&self, there: &BTreeSet<(WorkId, u32)>) {
+        self.lock().retain(|key, _| there.contains(key));
+    }
+}
 
 /// An outcome on its way to the log. Nobody works less for waiting until it is there: outcomes of one lane share a sync.
 struct Telling {
@@ -222,6 +280,7 @@ fn work_lane(
     tools: &Tools,
     lane: Duty,
     source: &dyn WorkSource,
+    resting: &Resting,
     telling: &SyncSender<Telling>,
     receiver: &Mutex<Receiver<Due>>,
 ) {
@@ -236,17 +295,17 @@ fn work_lane(
         let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(due) = next else { return };
         let began = Instant::now();
-        let mut done: Vec<Done> = perform_one(&collecting, source, due).into_iter().collect();
+        let mut done: Vec<Done> = perform_one(&collecting, source, resting, due).into_iter().collect();
         // Whoever else waits for work has the lock.
         while done.len() < most
             && began.elapsed() < GROUP_FOR
             && let Some(due) = receiver.try_lock().ok().and_then(|receiver| receiver.try_recv().ok())
         {
-            done.extend(perform_one(&collecting, source, due));
+            done.extend(perform_one(&collecting, source, resting, due));
         }
         if let Err(error) = together.write() {
             tracing::warn!(error = %chain(&error), "blobs could not be written; the work is done again, each for itself");
-            done = done.into_iter().filter_map(|done| perform_one(tools, source, done.due)).collect();
+            done = done.into_iter().filter_map(|done| perform_one(tools, source, resting, done.due)).collect();
         }
         for done in done {
             if telling.send(tell(tools, done)).is_err() {
@@ -269,16 +328,23 @@ fn steps(work: &Work) -> [&'static str; 3] {
     }
 }
 
-/// Does a piece of work. `None` where it has no outcome: it is sent again when its deadline passes.
-fn perform_one(tools: &Tools, source: &dyn WorkSource, due: Due) -> Option<Done> {
+/// Does a piece of work. `None` where it has no outcome: it is done again after a while if this host had no room for it,
+/// and sent again when its deadline passes.
+fn perform_one(tools: &Tools, source: &dyn WorkSource, resting: &Resting, due: Due) -> Option<Done> {
     let [before, ..] = steps(&due.request);
     failpoint::pass(before);
     let perform = || perform(tools, source, &due);
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(perform)).ok();
-    let Some(input) = outcome else {
+    let Some(mut input) = outcome else {
         tracing::error!(work = %due.work, "an effect panicked; its work is sent again when its deadline passes");
         return None;
     };
+    if let Some((lack, said)) = room::lack(&mut input, &[tools.repositories.mirrors.root(), &std::env::temp_dir()]) {
+        resting.rest(&tools.room, &due, lack, said);
+        return None;
+    }
+    resting.over(&due);
+    let input = room::hide(input);
     let id = InputId::new(format!("work/{}/{}", due.work, due.attempt));
     let record = InputRecord::new(id, due.tenant.clone(), (tools.now)(), input)
         .caused_by(EventRef { partition: tools.partition, sequence: due.requested_by });

@@ -24,7 +24,9 @@ use gatelog_record::{
     BlobHash, BuildId, BuildsetId, EventRef, Input, InputId, InputRecord, LeaseId, NodeId, Partition, Stream,
     Timestamp, Value,
 };
+use gatelog_room::{Room, without_paths};
 use gatelog_secrets::Keyring;
+use tokio::sync::Semaphore;
 
 use crate::artifacts::Found;
 use crate::chain::{self, Chain};
@@ -153,6 +155,10 @@ pub struct Worker {
     pub labels: Vec<String>,
     /// How tokens of secrets are issued.
     pub tokens: TokenSettings,
+    /// Knows what waits until this host has room.
+    pub room: Arc<Room>,
+    /// Who may set up a build now. Zuul: `max_starting_builds`.
+    pub starting: Arc<Semaphore>,
 }
 
 enum Run {
@@ -284,7 +290,7 @@ impl Worker {
     ) {
         let began = (self.now)();
         failpoint::pass("build/leased");
-        let outcome = self.run(&lease, &source, &control).await;
+        let outcome = self.run_with_room(&lease, &source, &control).await;
         failpoint::pass("build/over");
         if control.aborted() == Some(AbortReason::Shutdown) {
             // The next start is another incarnation, and capacity tells.
@@ -314,7 +320,7 @@ impl Worker {
         }
     }
 
-    async fn run(
+    pub(crate) async fn run(
         &self,
         lease: &Held,
         source: &Arc<dyn LeaseSource>,
@@ -327,13 +333,18 @@ impl Worker {
             setup.await.map_err(|_| Failed::again("setting the attempt up panicked"))??;
         failpoint::pass("build/set-up");
         let place = Arc::new(place);
+        let turn = tokio::select! {
+            turn = Arc::clone(&self.starting).acquire_owned() => turn.ok(),
+            _ = control.wait() => return Err(Failed::given_up()),
+        };
         let workspace = MirrorWorkspace::new(self.repositories.clone(), spec.refs.clone()).with_issuer(issuer);
         let workspace = Arc::new(workspace);
-        let build = self
+        let mut build = self
             .executor
             .prepare(spec.build(attempt), workspace)
             .await
             .map_err(|error| Failed::again(chain(&error)))?;
+        build.keep_until_set_up(turn);
         failpoint::pass("build/prepared");
         let inner = build.control();
         let outer = control.clone();
@@ -408,7 +419,7 @@ impl Worker {
             self.tell_owner(lease, "started", GateInput::AttemptStarted(started));
             while !source.may_begin(lease.build, lease.attempt) {
                 if control.is_aborted() {
-                    return Err(Failed::again("it was given up before it began"));
+                    return Err(Failed::given_up());
                 }
                 std::thread::sleep(Duration::from_millis(100));
             }
@@ -503,12 +514,16 @@ impl Worker {
         };
         match outcome {
             Err(Failed { message, again, no_node }) => {
+                let told = without_paths(&message);
+                if told != message {
+                    tracing::warn!(build = %lease.build, attempt = lease.attempt, error = message, "no attempt could be made");
+                }
                 finished.result = match (again, no_node) {
                     (_, true) => BuildResult::Unreachable,
                     (true, false) => BuildResult::Retry,
                     (false, false) => BuildResult::Error,
                 };
-                finished.detail = Some(message);
+                finished.detail = Some(told);
             }
             Ok((outcome, place)) => {
                 finished.result = result(&outcome.result);
@@ -521,7 +536,7 @@ impl Worker {
                 if finished.log_url.is_none() && !web_root.is_empty() {
                     finished.log_url = Some(format!("{web_root}/t/{}/build/{}", lease.tenant, lease.build));
                 }
-                let sealed = self.sealed(place.buildset, &outcome.returned).unwrap_or_else(|error| {
+                let sealed = self.sealed_with_room(lease, place.buildset, &outcome.returned).unwrap_or_else(|error| {
                     // In clear it must not go anywhere; without it a child would miss it.
                     finished.result = BuildResult::Error;
                     finished.detail = Some(format!("secret_data could not be sealed: {error}"));
@@ -620,6 +635,10 @@ impl Failed {
         Failed { message: message.into(), again: true, no_node: false }
     }
 
+    pub(crate) fn given_up() -> Failed {
+        Failed::again("it was given up before it began")
+    }
+
     pub(crate) fn without_node(message: impl Into<String>) -> Failed {
         Failed { message: message.into(), again: true, no_node: true }
     }
@@ -662,6 +681,20 @@ fn result(verdict: &Verdict) -> BuildResult {
 }
 
 fn detail(outcome: &BuildOutcome) -> Option<String> {
+    match &outcome.result {
+        // The executor's own words may name its own places.
+        Verdict::Retry(RetryCause::SetupFailed) => {
+            let told = outcome.detail.as_deref().map(without_paths);
+            if told != outcome.detail {
+                tracing::warn!(error = outcome.detail, log_dir = %outcome.log_dir.display(), "a build could not be set up");
+            }
+            return told;
+        }
+        Verdict::Retry(RetryCause::NoRoom { lack, .. }) => {
+            return Some(format!("the worker had no room ({lack}) whenever the job ran there"));
+        }
+        _ => {}
+    }
     // What a build was ended for says more than the task it happened to be at.
     if let Verdict::Failure(
         FailureCause::OutputLimit

@@ -16,9 +16,9 @@ use crate::agent_keys::{PATIENCE, SshAgent};
 use crate::agent_proxy::{Keyrings, Side, listen, serve};
 use crate::agent_wire::SUCCESS;
 use crate::build::Build;
-use crate::outcome::{BuildResult, RetryCause};
+use crate::outcome::BuildResult;
 use crate::sandbox::{Mount, Profile};
-use crate::setup::Stopped;
+use crate::setup::{Stopped, failed};
 use crate::spec::SshIdentity;
 use crate::toolchain::on_path;
 
@@ -135,9 +135,9 @@ impl Build {
                 "the path of a socket cannot be as long as {path}: give the site a shorter one"
             )));
         }
-        Agent::start(program, directory, file, keys).await.map(Some).map_err(|reason| {
-            let reason = format!("the build's SSH agent cannot be had: {reason}");
-            Box::new((BuildResult::Retry(RetryCause::SetupFailed), reason))
-        })
+        Agent::start(program, directory, file, keys)
+            .await
+            .map(Some)
+            .map_err(|reason| failed(format!("the build's SSH agent cannot be had: {reason}")))
     }
 }

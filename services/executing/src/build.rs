@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use gatelog_log_files::manifest::RESULTS;
 use gatelog_record::{Timestamp, Value};
+use gatelog_room::{Lack, without_paths};
 use serde::Deserialize;
 use tokio::time::Instant;
 
@@ -26,7 +27,7 @@ use crate::outcome::{
 };
 use crate::play::Played;
 use crate::playbooks::PlaybookInPlace;
-use crate::setup::Ready;
+use crate::setup::{Ready, failed};
 use crate::spec::{BuildSpec, Phase, SecretExposure, Timeouts};
 use crate::variables;
 use crate::workspace::Workspace;
@@ -55,6 +56,8 @@ pub struct Build {
     pub(crate) repositories: Repositories,
     /// What is hidden wherever the build writes.
     pub(crate) mask: Arc<Mask>,
+    /// Dropped once its first playbook can start.
+    pub(crate) until_set_up: Option<Box<dyn Send + Sync>>,
 }
 
 /// What is known of a build while it goes on.
@@ -65,6 +68,8 @@ struct Progress {
     detail: Option<String>,
     warnings: Vec<String>,
     home: HomeWarnings,
+    /// What this host lacked when a playbook failed.
+    lack: Option<Lack>,
 }
 
 /// What a playbook that runs after the job's own work is told of it.
@@ -92,6 +97,11 @@ impl Build {
         self.control.clone()
     }
 
+    /// Keeps this until the first playbook can start: whoever lets few builds be set up at once takes turns with it.
+    pub fn keep_until_set_up(&mut self, turn: impl Send + Sync + 'static) {
+        self.until_set_up = Some(Box::new(turn));
+    }
+
     /// Runs the build to its end. Ends in bounded time: every phase has its limit.
     pub async fn run(mut self) -> BuildOutcome {
         let started = now();
@@ -107,10 +117,12 @@ impl Build {
             }
             Err(stopped) => Err(stopped),
         };
+        self.until_set_up = None;
         let (result, returned) = match ready {
             Ok(ready) => Box::pin(self.phases(&ready, &mut progress)).await,
             Err(stopped) => {
                 let (result, detail) = *stopped;
+                let result = self.not_for_want_of_room(result);
                 progress.detail = Some(detail);
                 (result, Returned::default())
             }
@@ -133,7 +145,12 @@ impl Build {
             progress.warnings.push("the build has written a secret, which is hidden".to_owned());
         }
         if let Some(detail) = progress.detail.as_ref().filter(|_| progress.playbooks.is_empty()) {
-            self.console.say(detail);
+            let own = matches!(result, BuildResult::Retry(RetryCause::SetupFailed | RetryCause::NoRoom { .. }));
+            self.console.say(&if own { without_paths(detail) } else { detail.clone() });
+        }
+        if let BuildResult::Retry(RetryCause::NoRoom { lack, .. }) = result {
+            self.console
+                .say(&format!("This host has no room ({lack}): this says nothing of the job, which begins again"));
         }
         let logs = self.keep_logs(&mut progress.warnings).await;
         progress.warnings.iter_mut().for_each(|warning| *warning = self.mask.text(warning));
@@ -168,8 +185,9 @@ impl Build {
         let mut json = match JsonOutput::create(self.log_dir.join(RESULTS)) {
             Ok(json) => json,
             Err(error) => {
-                progress.detail = Some(format!("cannot write job-output.json: {error}"));
-                return (BuildResult::Retry(RetryCause::SetupFailed), Returned::default());
+                let (result, detail) = *failed(format!("cannot write job-output.json: {error}"));
+                progress.detail = Some(detail);
+                return (result, Returned::default());
             }
         };
         let of = |phase: Phase| ready.playbooks.iter().filter(move |playbook| playbook.spec.phase == phase);
@@ -192,6 +210,7 @@ impl Build {
                 break;
             }
         }
+        verdict = self.without_room(verdict, progress);
         // Zuul: what was known to fail does not succeed after all.
         if verdict.is_none()
             && let Some(why) = self.control.failing()
@@ -205,6 +224,7 @@ impl Build {
         if self.control.aborted() != Some(AbortReason::Shutdown) {
             self.console.allow_at_least((limits.console_bytes / 4).max(LAST_WORDS));
             verdict = self.post(ready, deepest, verdict, &mut json, progress).await;
+            verdict = self.without_room(verdict, progress);
         }
         for playbook in of(Phase::Cleanup) {
             if self.control.aborted() == Some(AbortReason::Shutdown) {
@@ -212,11 +232,11 @@ impl Build {
             }
             self.console.allow_at_least(LAST_WORDS);
             let deadline = Instant::now() + limits.cleanup;
-            let (task, detail) = (progress.failing_task.clone(), progress.detail.clone());
+            let (task, detail, lack) = (progress.failing_task.clone(), progress.detail.clone(), progress.lack);
             let after = After::of(&verdict);
             self.one(playbook, ready, Some(after), deadline, &mut json, progress).await;
             // What happens here counts for nothing.
-            (progress.failing_task, progress.detail) = (task, detail);
+            (progress.failing_task, progress.detail, progress.lack) = (task, detail, lack);
         }
         let returned = self.returned(&mut progress.warnings);
         // Once: earlier looks would tell them before the job had said its last.
@@ -224,6 +244,36 @@ impl Build {
             warn(&mut progress.warnings, warning);
         }
         (verdict.unwrap_or(BuildResult::Success), returned.without_redactions())
+    }
+
+    /// The set-up ended so. Of a host without room nothing is believed: what cannot be opened easily passes for what is not
+    /// there. What a program of the set-up said may be the job's doing.
+    fn not_for_want_of_room(&self, result: BuildResult) -> BuildResult {
+        let retry = |lack, begun| BuildResult::Retry(RetryCause::NoRoom { lack, begun });
+        match result {
+            BuildResult::Retry(RetryCause::NoRoom { lack, begun }) => {
+                retry(lack.told_apart(self.executor.places()), begun)
+            }
+            BuildResult::Retry(_) | BuildResult::Error(_) => {
+                self.executor.lack().map_or(result, |lack| retry(lack, true))
+            }
+            result => result,
+        }
+    }
+
+    /// The same verdict, but not one on the job where this host had no room when a playbook failed. What others were told
+    /// will fail is not repeated.
+    fn without_room(&self, verdict: Option<BuildResult>, progress: &Progress) -> Option<BuildResult> {
+        let Some(lack) = progress.lack.filter(|_| self.control.failing().is_none()) else { return verdict };
+        let begun = progress.playbooks.iter().any(|run| run.ending != PlaybookEnding::NoSandbox);
+        match verdict {
+            Some(
+                BuildResult::Failure(FailureCause::Run | FailureCause::RetryForbidden)
+                | BuildResult::PostFailure
+                | BuildResult::Retry(_),
+            ) => Some(BuildResult::Retry(RetryCause::NoRoom { lack, begun })),
+            verdict => verdict,
+        }
     }
 
     /// Waits for the jobs that need this one, if it asks for that. Zuul: `zuul.pause`; only what succeeded so far does.
@@ -330,10 +380,12 @@ impl Build {
             return PlaybookEnding::Aborted;
         }
         self.look_at_home(playbook, progress);
-        let will_retry = after.is_some_and(|after| after.again) && self.spec.attempt < self.spec.max_attempts;
+        let left = self.spec.attempt < self.spec.max_attempts || progress.lack.is_some();
+        let will_retry = after.is_some_and(|after| after.again) && left;
         let course = Course { index: playbook.index, success: after.map(|after| after.success), will_retry };
         let played = self.play(playbook, ready, &course, deadline, json, &mut progress.warnings);
-        let Played { run, failing_task, detail } = Box::pin(played).await;
+        let Played { run, failing_task, detail, lack } = Box::pin(played).await;
+        progress.lack = progress.lack.or(lack);
         let ending = run.ending;
         progress.playbooks.push(run);
         if progress.failing_task.is_none() {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use gatelog_log_files::manifest::{CONSOLE, RESULTS};
 use gatelog_record::BuildId;
+use gatelog_room::Lack;
 
 use crate::agent::{self, Agent};
 use crate::ansible;
@@ -289,6 +290,7 @@ impl Executor {
             log_dir,
             registration,
             mask,
+            until_set_up: None,
         })
     }
 
@@ -335,6 +337,17 @@ impl Executor {
             Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty) => Err(error),
             _ => Ok(()),
         })
+    }
+
+    /// What this host lacks now of what builds are made with: room where their directories and consoles are, and file
+    /// descriptors.
+    pub fn lack(&self) -> Option<Lack> {
+        self.inner.lack()
+    }
+
+    /// Where builds write: their directories, and their consoles.
+    pub fn places(&self) -> [&Path; 2] {
+        self.inner.places()
     }
 
     /// The attempts that run here.
@@ -427,6 +440,20 @@ impl Inner {
 
     fn running(&self) -> std::sync::MutexGuard<'_, BTreeMap<(BuildId, u32), (ConsoleReader, BuildControl)>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn places(&self) -> [&Path; 2] {
+        [&self.config.root, &self.config.logs_root]
+    }
+
+    /// See [`Executor::lack`].
+    pub(crate) fn lack(&self) -> Option<Lack> {
+        Lack::now(self.places())
+    }
+
+    /// What is lacking by the words of an error of this executor's own.
+    pub(crate) fn lack_told(&self, text: &str) -> Option<Lack> {
+        Lack::of_text(text).map(|lack| lack.told_apart(self.places()))
     }
 
     fn log_dir(&self, build: BuildId, attempt: u32) -> PathBuf {

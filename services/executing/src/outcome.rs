@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use gatelog_record::Timestamp;
+use gatelog_room::Lack;
 use serde::{Deserialize, Serialize};
 
 pub use crate::returned::Returned;
@@ -60,6 +61,13 @@ pub enum RetryCause {
     Unreachable,
     /// Something on this host killed Ansible (out of memory, an operator).
     Killed,
+    /// This host had no room. `begun`: playbooks of the job had begun. Whoever counts attempts does not count this one.
+    NoRoom {
+        /// What was lacking.
+        lack: Lack,
+        /// Whether a playbook of the job had begun.
+        begun: bool,
+    },
 }
 
 impl BuildResult {

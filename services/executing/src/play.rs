@@ -14,6 +14,7 @@ use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gatelog_log_files::manifest::RESULTS;
+use gatelog_room::{Lack, without_paths};
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -61,6 +62,8 @@ pub(crate) struct Played {
     pub(crate) failing_task: Option<FailingTask>,
     /// What went wrong before or beside Ansible.
     pub(crate) detail: Option<String>,
+    /// What this host lacks, where that may be why the playbook failed.
+    pub(crate) lack: Option<Lack>,
 }
 
 /// How a process ended, and what it complained of beside the callback.
@@ -92,15 +95,14 @@ impl Build {
         self.console.say(&format!("{} START: {name}", spec.phase.label()));
         let started = now();
         let results = ansible::results_file(&self.job_dir);
-        let ended = match self.run_process(playbook, ready, course, deadline).await {
-            Ok(ended) => ended,
-            Err(error) => Ended {
-                ending: PlaybookEnding::NoSandbox,
-                said: Some(error.to_string()),
-                breach: None,
-                failures: BTreeMap::new(),
-                empty: false,
-            },
+        let (ended, own) = match self.run_process(playbook, ready, course, deadline).await {
+            Ok(ended) => (ended, None),
+            Err(error) => {
+                let said = error.to_string();
+                let own = self.executor.lack_told(&said);
+                let (ending, breach, failures) = (PlaybookEnding::NoSandbox, None, BTreeMap::new());
+                (Ended { ending, said: Some(said), breach, failures, empty: false }, own)
+            }
         };
         let left = if ended.empty { 0 } else { kill_marked(self.job_dir.root(), HUNT).await };
         if left > 0 {
@@ -162,8 +164,11 @@ impl Build {
             PlaybookEnding::Failed(_) | PlaybookEnding::NoSandbox if !has_results => ended.said,
             _ => None,
         };
+        let lack = own.or_else(|| self.lack_at(ending));
         if let Some(detail) = &detail {
-            self.console.say(detail);
+            // Its own words may name its own places.
+            let told = if ending == PlaybookEnding::NoSandbox { without_paths(detail) } else { detail.clone() };
+            self.console.say(&told);
         }
         if ending != PlaybookEnding::NoSandbox {
             let cut = Cut { result: ending.console_word(), detail: detail.as_deref() };
@@ -190,7 +195,24 @@ impl Build {
             PlaybookEnding::Ok => None,
             _ => document.failing_task.map(|task| task.at(&ended.failures)),
         };
-        Played { run, failing_task, detail }
+        Played { run, failing_task, detail, lack }
+    }
+
+    /// What this host lacks now that a playbook has ended so, where it may have ended so for that. What a job used up that
+    /// was its own (its limits, `/tmp`) is not asked for.
+    fn lack_at(&self, ending: PlaybookEnding) -> Option<Lack> {
+        match ending {
+            PlaybookEnding::Failed(_)
+            | PlaybookEnding::Unreachable
+            | PlaybookEnding::Killed(_)
+            | PlaybookEnding::NoSandbox => self.lack(),
+            _ => None,
+        }
+    }
+
+    /// What this host lacks now where the build writes.
+    fn lack(&self) -> Option<Lack> {
+        self.executor.lack().or_else(|| self.places().iter().find_map(|place| Lack::at(place)))
     }
 
     /// The process, from its start to its end.
@@ -466,7 +488,8 @@ impl Build {
 
     /// Puts lines on the console. Gives how the playbook must end, if it must.
     fn show(&self, lines: &mut Lines, out: &mut Vec<u8>) -> Option<PlaybookEnding> {
-        if let Some(why) = lines.failing.take() {
+        // On a host without room it may not fail after all: then nobody is told before it has ended.
+        if let Some(why) = lines.failing.take().filter(|_| self.lack().is_none()) {
             self.control.note_failing(self.mask.text(&why));
         }
         lines.count(self.console.lines());

@@ -279,6 +279,10 @@ impl Beginning {
             Err(error) if matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) => {
                 Ok(false)
             }
+            // The system says the same of a wait that is over and of process numbers that are used up.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(io::Error::new(io::ErrorKind::TimedOut, "the sandbox takes too long to begin"))
+            }
             Err(error) => Err(error),
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use gatelog_log_files::manifest::CONSOLE;
 use gatelog_record::Value;
+use gatelog_room::Lack;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -48,8 +49,14 @@ pub(crate) type Stopped = (BuildResult, String);
 
 impl From<ExecutorError> for Box<Stopped> {
     fn from(error: ExecutorError) -> Self {
-        Box::new((BuildResult::Retry(RetryCause::SetupFailed), error.to_string()))
+        failed(error.to_string())
     }
+}
+
+/// Something of this executor's own failed, with these words.
+pub(crate) fn failed(reason: String) -> Box<Stopped> {
+    let cause = Lack::of_text(&reason).map(|lack| RetryCause::NoRoom { lack, begun: false });
+    Box::new((BuildResult::Retry(cause.unwrap_or(RetryCause::SetupFailed)), reason))
 }
 
 fn error(reason: String) -> Box<Stopped> {
@@ -195,7 +202,7 @@ impl Build {
                 Ok(Err(reason @ (WorkspaceError::Missing { .. } | WorkspaceError::Unusable { .. }))) => {
                     Err(error(reason.to_string()))
                 }
-                Ok(Err(reason)) => Err(Box::new((BuildResult::Retry(RetryCause::SetupFailed), reason.to_string()))),
+                Ok(Err(reason)) => Err(failed(reason.to_string())),
                 Err(panic) => Err(Box::new((BuildResult::Retry(RetryCause::SetupFailed), panic.to_string()))),
             },
             _ = self.control.wait() => {
@@ -240,7 +247,7 @@ impl Build {
             result = all => match result {
                 Ok(()) => return Ok(()),
                 Err(reason @ (WorkspaceError::Missing { .. } | WorkspaceError::Unusable { .. })) => error(reason.to_string()),
-                Err(reason) => Box::new((BuildResult::Retry(RetryCause::SetupFailed), reason.to_string())),
+                Err(reason) => failed(reason.to_string()),
             },
             _ = self.control.wait() => Box::new((BuildResult::Aborted, "stopped while the workspace was prepared".into())),
             () = tokio::time::sleep(limits.setup) => Box::new((

@@ -11,6 +11,7 @@ use serde::Deserialize;
 mod audit;
 mod auth;
 mod executor;
+mod governors;
 mod job_logs;
 mod oidc;
 mod scheduler;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use gatelog_event_log::{BlobError, Blobs};
 use gatelog_record::BlobHash;
+use gatelog_room::Lack;
 
 /// How long the first wait is; doubled each time up to [`LONGEST`].
 const FIRST: Duration = Duration::from_millis(50);
@@ -39,7 +40,7 @@ impl PatientBlobs {
     pub fn trouble(&self) -> Option<String> {
         let waiting = self.waiting();
         (waiting.count > 0).then(|| {
-            format!("work waits until its blobs can be written: {}; make room: it then goes on by itself", waiting.said)
+            format!("work waits until its blobs can be kept: {}; make room: it then goes on by itself", waiting.said)
         })
     }
 
@@ -58,12 +59,20 @@ impl PatientBlobs {
         answer
     }
 
+    /// Reading fails for want of room, too: of file descriptors or memory. Any other failure is told at once.
+    fn read_until<T>(&self, read: impl Fn(&dyn Blobs) -> Result<T, BlobError>) -> Result<T, BlobError> {
+        match read(&*self.blobs) {
+            Err(BlobError::Store { message, .. }) if Lack::of_text(&message).is_some() => self.put_until(read),
+            answer => answer,
+        }
+    }
+
     fn again<T>(&self, mut error: BlobError, put: impl Fn(&dyn Blobs) -> Result<T, BlobError>) -> Result<T, BlobError> {
         let (mut pause, mut said) = (FIRST, None::<Instant>);
         while !self.stop.load(Ordering::Relaxed) {
             self.waiting().said = error.to_string();
             if said.is_none_or(|said| said.elapsed() >= SAID_EVERY) {
-                tracing::warn!(%error, "a blob cannot be kept; it is tried again until it is");
+                tracing::warn!(%error, "a blob cannot be kept or read; it is tried again until it is");
                 said = Some(Instant::now());
             }
             std::thread::sleep(pause);
@@ -87,11 +96,11 @@ impl Blobs for PatientBlobs {
     }
 
     fn get(&self, hash: &BlobHash) -> Result<Vec<u8>, BlobError> {
-        self.blobs.get(hash)
+        self.read_until(|blobs| blobs.get(hash))
     }
 
     fn has(&self, hash: &BlobHash) -> Result<bool, BlobError> {
-        self.blobs.has(hash)
+        self.read_until(|blobs| blobs.has(hash))
     }
 
     fn list(&self) -> Result<Vec<BlobHash>, BlobError> {

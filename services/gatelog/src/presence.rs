@@ -18,6 +18,7 @@ use gatelog_record::{InputId, InputRecord, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
+use crate::governors::Held;
 use crate::roles::Role;
 
 /// How often a process gives a sign.
@@ -71,6 +72,9 @@ pub struct Component {
     pub paused: Vec<Role>,
     /// How many builds it runs at once.
     pub slots: u32,
+    /// Why its executor takes no builds now; nothing: it does.
+    #[serde(default)]
+    pub held: Vec<Held>,
     /// The zone of its executor.
     #[serde(default)]
     pub zone: Option<String>,
@@ -108,6 +112,7 @@ impl Component {
             draining: false,
             paused: Vec::new(),
             slots: number("slots"),
+            held: serde_json::from_value(told["held"].clone()).unwrap_or_default(),
             zone: text("zone"),
             allow_unzoned: told["allow_unzoned"].as_bool().unwrap_or(true),
             started_at: told["started_at"].as_i64().unwrap_or_default(),
@@ -329,6 +334,7 @@ mod tests {
             draining: false,
             paused: Vec::new(),
             slots: 0,
+            held: Vec::new(),
             zone: None,
             allow_unzoned: true,
             started_at: 0,

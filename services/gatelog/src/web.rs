@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use gatelog_calendar::Calendar;
 use gatelog_effects::connection::chain;
 use gatelog_replay::Timeline;
+use gatelog_room::{Lack, Trouble};
 use gatelog_secrets::{KeyOwner, SshOwner};
 use gatelog_store::{Layout as StoreLayout, RungDir};
 use gatelog_web::auth::Authenticators;
@@ -29,6 +30,7 @@ pub fn site(
     let (signer, needed) = (Arc::clone(&process.signer), process.roles.missing());
     let own: Vec<Role> = process.roles.iter().collect();
     let (refusing, keeping) = (Arc::clone(&process.refusing), Arc::clone(&process.keeping));
+    let room = Arc::clone(&process.room);
     let health = move || {
         let mut parts: Vec<PartHealth> = writers.iter().map(|writer| health(writer)).collect();
         // A writer only knows when it has something to append: what comes from outside is refused before that.
@@ -40,6 +42,14 @@ pub fn site(
         }
         parts.extend(web::elsewhere(&signer, &needed));
         parts.extend(web::paused(&signer, &own));
+        parts.extend(web::governed(&signer));
+        parts.iter_mut().for_each(name_lack);
+        // Beside what cannot be written at all, what waits for it is only a consequence; it is told all the same.
+        let told = |trouble: Trouble| {
+            let (part, state) = ("room".to_owned(), "yellow".to_owned());
+            PartHealth { part, well: false, state, detail: trouble.detail }
+        };
+        parts.extend(room.troubles().into_iter().map(told));
         parts
     };
     let (present, leaving) = (Arc::clone(&process.signer), Arc::clone(&process.signer));
@@ -91,6 +101,14 @@ pub fn site(
         streams: usize::try_from(process.config.web.streams.get()).unwrap_or(usize::MAX),
         websocket_url: process.config.web.websocket_url.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
+/// Puts the code of what this host lacks before the words of the system, where a part is unwell for that.
+fn name_lack(part: &mut PartHealth) {
+    let lack = Lack::of_text(&part.detail).filter(|lack| !part.well && !part.detail.contains(lack.code()));
+    if let Some(lack) = lack {
+        part.detail = format!("{}: {}", lack.code(), part.detail);
     }
 }
 

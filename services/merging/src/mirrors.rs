@@ -237,6 +237,11 @@ impl Mirrors {
         Ok(connection.join(format!("{}.git", directory_name(&project.name))))
     }
 
+    /// The directory that holds the mirrors.
+    pub fn root(&self) -> &Path {
+        &self.config.root
+    }
+
     /// Removes a mirror, so that the next fetch makes a new one: the cure for a damaged one. The
     /// commits prepared in it are lost; preparing again gives the same ids.
     ///

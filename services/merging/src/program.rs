@@ -187,7 +187,7 @@ impl<'a> Place<'a> {
         let (out, complaint) = (child.stdout.take(), child.stderr.take());
         let child = Arc::new(Mutex::new(child));
         let watch = Watch::new(&child);
-        let complaint = std::thread::spawn(move || {
+        let reader = move || {
             let mut text = Vec::new();
             // What is not read of it is of no use, and git must not wait for a reader.
             if let Some(complaint) = complaint {
@@ -196,7 +196,16 @@ impl<'a> Place<'a> {
                 let _ = std::io::copy(&mut complaint.into_inner(), &mut std::io::sink());
             }
             String::from_utf8_lossy(&text).trim().to_owned()
-        });
+        };
+        let complaint = match std::thread::Builder::new().spawn(reader) {
+            Ok(complaint) => complaint,
+            Err(error) => {
+                // Nobody would read what git says.
+                let _ = child.lock().kill();
+                let _ = child.lock().wait();
+                return Err(failed("cannot start a thread that reads what git says", &error));
+            }
+        };
         let mut text = Vec::new();
         let read = out.map_or(Ok(0), |out| out.take(ANSWER_MAX).read_to_end(&mut text));
         let ended = child.lock().wait();
@@ -215,12 +224,16 @@ impl Watch {
     fn new(child: &Arc<Mutex<Child>>) -> Watch {
         let (sender, receiver) = mpsc::sync_channel::<()>(1);
         let child = Arc::clone(child);
-        std::thread::spawn(move || {
+        // Without a thread for it git is not watched: on a host that has none to spare that is better than no answer.
+        let watching = std::thread::Builder::new().spawn(move || {
             if receiver.recv_timeout(LONGEST) == Err(mpsc::RecvTimeoutError::Timeout) {
                 tracing::warn!(seconds = LONGEST.as_secs(), "git takes too long and is killed");
                 let _ = child.lock().kill();
             }
         });
+        if let Err(error) = watching {
+            tracing::warn!(%error, "a git is not watched");
+        }
         Watch(sender)
     }
 }

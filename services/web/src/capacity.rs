@@ -169,6 +169,10 @@ fn told(component: &Component) -> Value {
     if let (Some(zone), Some(map)) = (&component.zone, told.as_object_mut()) {
         map.insert("zone".into(), json!(zone));
     }
+    if let Some(map) = told.as_object_mut().filter(|_| !component.held.is_empty()) {
+        let held = component.held.iter().map(|(code, detail)| json!({ "code": code, "detail": detail }));
+        map.insert("held".into(), held.collect());
+    }
     told
 }
 

@@ -275,6 +275,8 @@ pub struct Component {
     pub level: u32,
     /// The zone of its executor, if it has one and is in one.
     pub zone: Option<String>,
+    /// Why its executor takes no builds now, each with a code; nothing: it does.
+    pub held: Vec<(String, String)>,
     /// When it was started, by its own clock.
     pub started_at: Timestamp,
     /// How long ago it gave its last sign.

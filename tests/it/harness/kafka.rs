@@ -9,7 +9,7 @@ use std::time::Duration;
 use gatelog_kafka_broker::{Broker, shared};
 use gatelog_log_kafka::{KafkaConfig, KafkaLog};
 
-use super::{Files, HOST, Server, Site, eventually};
+use super::{Files, HOST, Server, Site, UNGOVERNED, eventually};
 
 /// The roles of the process that serves the site's own directory.
 pub const SCHEDULER: &str = "connections,scheduler,launcher,web";
@@ -81,7 +81,7 @@ impl KafkaSite {
     pub fn toml(&self, name: &str, shared: &str, forge: &str) -> String {
         let KafkaSite { brokers, prefix, copies: (replication, min_insync), properties, .. } = self;
         format!(
-            "name = \"{name}\"\n[web]\nlisten = \"127.0.0.1:0\"\n[executor]\nslots = 2\nansible-any-version = true\n[log]\nrung-every = 25\n\
+            "name = \"{name}\"\n[web]\nlisten = \"127.0.0.1:0\"\n[executor]\nslots = 2\nansible-any-version = true\n{UNGOVERNED}[log]\nrung-every = 25\n\
              [log.kafka]\nbrokers = \"{brokers}\"\nprefix = \"{prefix}\"\nreplication = {replication}\n\
              min-insync = {min_insync}\n[log.kafka.properties]\n{properties}[shared]\ndir = \"{shared}\"\n\
              [connection.forge]\ndriver = \"git\"\nroot = \"{forge}\"\ncanonical-hostname = \"{HOST}\"\npoll-ms = 300\n"

@@ -40,6 +40,9 @@ pub struct Site {
 /// Files of a project: path and content.
 pub type Files<'a> = &'a [(&'a str, &'a str)];
 
+/// Keys of `[executor]`: however full or busy the machine is on which tests run, builds are taken.
+pub const UNGOVERNED: &str = "min-avail-hdd = 0\nmin-avail-inodes = 0\nmin-avail-mem = 0\nload-multiplier = 0\n";
+
 impl Site {
     /// A site with these projects; the first is its config project.
     pub fn new(projects: &[(&str, Files<'_>)]) -> Site {
@@ -50,7 +53,7 @@ impl Site {
         site.write(
             "gatelog.toml",
             &format!(
-                "[web]\nlisten = \"127.0.0.1:0\"\n[executor]\nslots = 2\nansible-any-version = true\n[log]\nrung-every = 25\n\
+                "[web]\nlisten = \"127.0.0.1:0\"\n[executor]\nslots = 2\nansible-any-version = true\n{UNGOVERNED}[log]\nrung-every = 25\n\
                  [connection.forge]\ndriver = \"git\"\nroot = \"forge\"\ncanonical-hostname = \"{HOST}\"\npoll-ms = 300\n"
             ),
         );

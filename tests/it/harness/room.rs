@@ -20,13 +20,23 @@ impl Room<'_> {
     /// Mounts so many megabytes on a directory of a site; `None`, and why, where this host does not
     /// allow it. Tried without privileges first.
     pub fn new<'s>(test: &str, site: &'s Site, directory: &str, megabytes: u32) -> Option<Room<'s>> {
-        let path = site.path().join(directory);
-        std::fs::create_dir_all(&path).unwrap();
-        let script = "mount -t tmpfs -o size=\"$1\" tmpfs \"$2\" && echo mounted && exec sleep 100000";
+        Room::shared(test, site, &[directory], &format!("size={megabytes}m"))
+    }
+
+    /// Mounts one small file system, with these options, on several directories of a site: what fills one of them fills
+    /// all.
+    pub fn shared<'s>(test: &str, site: &'s Site, directories: &[&str], options: &str) -> Option<Room<'s>> {
+        let paths: Vec<PathBuf> = directories.iter().map(|directory| site.path().join(directory)).collect();
+        paths.iter().for_each(|path| std::fs::create_dir_all(path).unwrap());
+        // The first has all of it, and for each of the others a directory that is shown there.
+        let script = "mount -t tmpfs -o \"$1\" tmpfs \"$2\" && first=\"$2\" && shift 2 && for place; do \
+             part=\"$first/$(basename \"$place\")\" && mkdir \"$part\" && mount --bind \"$part\" \"$place\" || exit 1; \
+             done && echo mounted && exec sleep 100000";
+        let directory = directories[0];
         for (unshare, enter) in [("-Urm", &["-U", "-m", "--preserve-credentials"][..]), ("-m", &["-m"])] {
             let mut holder = Command::new("unshare")
-                .args([unshare, "sh", "-c", script, "sh", &format!("{megabytes}m")])
-                .arg(&path)
+                .args([unshare, "sh", "-c", script, "sh", options])
+                .args(&paths)
                 .stdin(Stdio::null())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::null())
@@ -95,6 +105,32 @@ impl Room<'_> {
         Path::new("/proc").join(self.holder.id().to_string()).join("root").join(site).join(&self.directory)
     }
 
+    /// Runs a program where the small file system is seen; whether it ended well.
+    pub fn run(&self, program: &str, arguments: &[&str]) -> bool {
+        self.command(program).args(arguments).status().is_ok_and(|status| status.success())
+    }
+
+    /// Fills it but for so many KiB, or less where the site itself writes meanwhile.
+    pub fn fill_but(&self, kib: u64) {
+        let free = |path: &Path| {
+            let found = Command::new("df").args(["--output=avail", "-k"]).arg(path).output().unwrap();
+            let text = String::from_utf8_lossy(&found.stdout).into_owned();
+            text.lines().nth(1).unwrap().trim().parse::<u64>().unwrap()
+        };
+        let taken = free(&self.path()).saturating_sub(kib);
+        let _ = std::fs::write(self.path().join(FILLER), vec![0; usize::try_from(taken << 10).unwrap()]);
+    }
+
+    /// Makes empty files until there can be no more.
+    pub fn use_up_inodes(&self) {
+        let place = self.path().join(FILLER);
+        std::fs::create_dir(&place).unwrap();
+        let mut number = 0;
+        while std::fs::write(place.join(number.to_string()), "").is_ok() {
+            number += 1;
+        }
+    }
+
     /// Fills it to the last byte.
     pub fn fill(&self) {
         use std::io::Write;
@@ -106,7 +142,8 @@ impl Room<'_> {
 
     /// Makes room again.
     pub fn empty(&self) {
-        std::fs::remove_file(self.path().join(FILLER)).unwrap();
+        let filler = self.path().join(FILLER);
+        if filler.is_dir() { std::fs::remove_dir_all(filler) } else { std::fs::remove_file(filler) }.unwrap();
     }
 }
 

@@ -62,6 +62,12 @@ fn render(document: &Json, style: Style, now_ms: i64) -> Vec<String> {
             if let Some(zone) = one["zone"].as_str() {
                 notes.push(format!("zone {}", clean(zone)));
             }
+            let held = one["held"].as_array().into_iter().flatten().filter(|_| role == "executor");
+            let held: Vec<String> =
+                held.map(|held| format!("{}: {}", text(&held["code"]), text(&held["detail"]))).collect();
+            if !held.is_empty() {
+                notes.push(format!("takes no builds: {}", held.join("; ")));
+            }
             if one["pause"].is_object() {
                 notes.push(paused(&one["pause"], now_ms));
             }
@@ -140,7 +146,7 @@ mod tests {
         let document = json!({
             "executor": [
                 { "hostname": "east", "state": "paused", "version": "0.1.0", "level": 1, "started_ms": 40_000,
-                  "last_sign_ms": 2_000, "slots": 4, "used": 1,
+                  "last_sign_ms": 2_000, "slots": 4, "used": 1, "held": [{ "code": "executor-disk-low", "detail": "3 % is free" }],
                   "pause": { "reason": "its disk\u{1b} is full", "by": "ann (local)", "since_ms": 95_000 } },
                 { "hostname": "lost", "state": "stopped", "version": null, "slots": 2, "used": 2 }
             ],
@@ -151,7 +157,8 @@ mod tests {
             render(&document, Style::Plain, 100_000),
             [
                 "role      name  state   gatelog  level  since",
-                "executor  east  paused  0.1.0    1      1m 00s  1 of 4 slots in use; paused by ann (local) 5s ago: its \
+                "executor  east  paused  0.1.0    1      1m 00s  1 of 4 slots in use; takes no builds: \
+                 executor-disk-low: 3 % is free; paused by ann (local) 5s ago: its \
                  disk\u{fffd} is full",
                 "executor  lost  gone                            2 of 2 slots in use",
                 "web       west  silent  0.0.9    0      1m 40s  no sign for 1m 35s",

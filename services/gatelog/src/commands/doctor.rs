@@ -24,6 +24,7 @@ use super::failure::{Code, Failure};
 use super::output::Output;
 use crate::cli::{DoctorArgs, SiteArgs};
 use crate::config::{ConnectionConfig, ExecutorSection, FILE, SchedulerSection, SiteConfig};
+use crate::governors::{Governors, Held, Measured};
 use crate::logs::{self, SitePaths};
 use crate::show::{Paint, Style, clean};
 
@@ -149,6 +150,8 @@ pub struct Facts {
     pub releases: Vec<(&'static Release, Served)>,
     /// The version that jobs get where nobody says otherwise.
     pub default_release: String,
+    /// Why no builds would be taken now.
+    pub held: Vec<Held>,
     /// What is wrong with the paths that the settings show to builds, and the cure.
     pub paths: Option<(String, String)>,
     /// git's version.
@@ -337,6 +340,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     all.push(ansible(facts));
     all.extend(facts.releases.iter().map(|(release, served)| release_of(facts, release, served)));
     all.extend(facts.paths.iter().map(|(found, cure)| not_ok(Level::Lack, ("executor", "paths"), found, cure)));
+    all.extend(limits::governors(facts));
     all.push(limits::groups(facts));
     all.push(limits::wall(facts));
     all.push(limits::memory(facts));
@@ -641,6 +645,7 @@ impl Facts {
             ansible_named: settings.ansible_playbook.is_some(),
             releases: probe.versions,
             default_release: default_release.default_ansible_version,
+            held: Governors::new(section.bounds()).look(&Measured::here(&place)),
             paths: section.unusable_path(&place, &private),
             git: version_of("git"),
             has_git_connection,

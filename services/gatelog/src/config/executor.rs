@@ -9,6 +9,8 @@ use gatelog_executing::{
 };
 use serde::Deserialize;
 
+use super::governors::Decimal;
+
 /// Where builds run.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -91,6 +93,24 @@ pub struct ExecutorSection {
     /// Seconds that pre-run and run take together at most, also for jobs that allow themselves more or name none.
     #[serde(default = "default_job_timeout")]
     pub job_timeout: u64,
+    /// Of each file system that builds write to, so many hundredths must be free, or no build is taken; 0: nobody looks.
+    /// Zuul: `min_avail_hdd`.
+    #[serde(default = "five_percent")]
+    pub min_avail_hdd: Decimal,
+    /// The same of its inodes. Zuul: `min_avail_inodes`.
+    #[serde(default = "five_percent")]
+    pub min_avail_inodes: Decimal,
+    /// The same of this host's memory, or of that of gatelog's control group where it has a limit. Zuul: `min_avail_mem`.
+    #[serde(default = "five_percent")]
+    pub min_avail_mem: Decimal,
+    /// While the load of the last minute is more than so many times the number of processors, no build is taken; 0: nobody
+    /// looks. Zuul: `load_multiplier`.
+    #[serde(default = "default_load_multiplier")]
+    pub load_multiplier: Decimal,
+    /// How many builds are set up at once (workspace, inventory); 0: all. Twice the number of processors if not set. Zuul:
+    /// `max_starting_builds`.
+    #[serde(default)]
+    pub max_starting_builds: Option<u32>,
     /// Where the kernel keeps the limits of builds: `"auto"` (the control group gatelog is in, if it was delegated),
     /// `"off"` (a watch in gatelog keeps them), or a delegated directory of a cgroup2 file system,
     /// or one of the tree of memory or pids in version 1 (those at the same place in the other trees are used, too).
@@ -136,6 +156,14 @@ fn default_job_timeout() -> u64 {
     Limits::default().run.as_secs()
 }
 
+fn five_percent() -> Decimal {
+    Decimal::whole(5)
+}
+
+fn default_load_multiplier() -> Decimal {
+    Decimal::thousandths(2500)
+}
+
 fn default_cgroup() -> String {
     "auto".into()
 }
@@ -179,6 +207,11 @@ impl Default for ExecutorSection {
             job_output: default_job_output(),
             job_output_rate: default_job_output_rate(),
             job_timeout: default_job_timeout(),
+            min_avail_hdd: five_percent(),
+            min_avail_inodes: five_percent(),
+            min_avail_mem: five_percent(),
+            load_multiplier: default_load_multiplier(),
+            max_starting_builds: None,
             cgroup: default_cgroup(),
             listen: default_console_listen(),
             address: None,
@@ -294,6 +327,9 @@ impl ExecutorSection {
                 "allow-unzoned = true under [executor] without a zone".to_owned(),
                 "set zone, or remove allow-unzoned: an executor without a zone runs what is for none".to_owned(),
             ));
+        }
+        if let Some(ungovernable) = self.ungovernable() {
+            return Some(ungovernable);
         }
         if !matches!(self.cgroup.as_str(), "auto" | "off") && !self.cgroup.starts_with('/') {
             return Some((

@@ -14,6 +14,8 @@ use super::outcome::{ChangeOutcome, Outcome, ProcessOutcome, TestedAgain};
 use super::projects::{CHANGES, Change, Developer, HOST, PROJECTS};
 use super::screen::Screen;
 use crate::client::Client;
+use crate::config::ExecutorSection;
+use crate::governors::{Governors, Measured};
 use crate::roles::Roles;
 use crate::server::{Server, ServerOptions};
 use crate::show::Paint;
@@ -123,6 +125,10 @@ struct Story<'a> {
 
 impl Story<'_> {
     fn tell(&mut self) -> anyhow::Result<(Server, Outcome)> {
+        for held in Governors::new(ExecutorSection::default().bounds()).look(&Measured::here(self.site)) {
+            self.screen
+                .say(&format!("This machine has little left: {}. The demo goes on; a site would wait.", held.detail));
+        }
         self.screen.chapter("Three projects: a library, an application that uses it, their configuration");
         let developer = self.found_projects()?;
         self.began = Instant::now();

@@ -66,6 +66,7 @@ pub fn effects(
         log: Arc::clone(&process.log),
         now: crate::clock::now,
         partition: GATE,
+        room: Arc::clone(&process.room),
     };
     let work = GateWork { projection: process.gate.projection.clone(), published: process.gate.published.clone() };
     let peers: Arc<dyn Peers> = Arc::clone(&process.signer) as _;

@@ -17,8 +17,10 @@ use gatelog_record::input::CapacityInput;
 use gatelog_record::{InputId, InputRecord, Stream};
 use gatelog_store::SharedProjection;
 use gatelog_tables::{Table, TableExt};
+use tokio::sync::Semaphore;
 
 use super::{CAPACITY, Process};
+use crate::governors::{Governors, Held, Measured};
 use crate::presence::{MUTE_AFTER, SIGN_EVERY, Signer};
 use crate::server::{StartError, draw, part};
 use gatelog_effects::sources::WorkerLeases;
@@ -125,6 +127,8 @@ pub fn start(
             issuer: process.config.web.root.as_deref().map(issuer),
             rotate_every: process.config.oidc.rotate_every(),
         },
+        room: Arc::clone(&process.room),
+        starting: Arc::new(Semaphore::new(section.starting_builds())),
     };
     let leases: Arc<dyn LeaseSource> = Arc::new(WorkerLeases {
         capacity: process.capacity.projection.clone(),
@@ -187,19 +191,23 @@ fn cloud(process: &Process) -> Result<Arc<dyn Cloud>, StartError> {
 fn announcing(process: &Process, incarnation: &Incarnation, address: String) -> Result<JoinHandle<()>, StartError> {
     let (log, stop, incarnation) = (Arc::clone(&process.log), Arc::clone(&process.stop), incarnation.clone());
     let (capacity, signer) = (process.capacity.projection.clone(), Arc::clone(&process.signer));
-    let (name, section) = (process.name.clone(), process.config.executor.clone());
+    let (name, section, site) = (process.name.clone(), process.config.executor.clone(), process.site.clone());
+    let mut governors = Governors::new(section.bounds());
     process.thread("announcing", move || {
         let mut count = 0_u64;
         while !stop.load(Ordering::Relaxed) {
             let (start, started_at) = incarnation.get();
-            // Who drains offers nothing: what it has goes on.
+            // Who drains, or whose host has too little, offers nothing: what it has goes on.
             let draining = signer.own().draining;
+            let held = governors.look(&Measured::here(&site));
+            let is_held = !held.is_empty();
+            tell_held(&signer, held);
             let offer = WorkerSeen {
                 worker: name.clone(),
                 incarnation: start.clone(),
                 started_at,
                 address: address.clone(),
-                slots: if draining { 0 } else { section.slots },
+                slots: if draining || is_held { 0 } else { section.slots },
                 labels: section.labels.clone(),
             };
             let view = capacity.view();
@@ -228,6 +236,21 @@ fn announcing(process: &Process, incarnation: &Incarnation, address: String) -> 
             }
         }
     })
+}
+
+/// Says why no builds are taken, if that has changed.
+fn tell_held(signer: &Signer, held: Vec<Held>) {
+    let codes = |held: &[Held]| held.iter().map(|one| one.code.clone()).collect::<Vec<_>>();
+    let before = codes(&signer.own().held);
+    if before != codes(&held) {
+        match held.is_empty() {
+            true => tracing::info!("builds are taken again"),
+            false => held.iter().for_each(|one| {
+                tracing::warn!(reason = one.code, "no builds are taken: {}", one.detail);
+            }),
+        }
+    }
+    signer.change(|own| own.held = held);
 }
 
 /// Takes the worker for dead when it cannot give a sign for too long, before capacity does and has its builds run

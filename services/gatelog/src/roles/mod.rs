@@ -35,6 +35,7 @@ use gatelog_gate_state::Gate;
 use gatelog_log_files::LogStore;
 use gatelog_merging::{Mirrors, MirrorsConfig};
 use gatelog_record::{Domain, Partition};
+use gatelog_room::Room;
 use gatelog_runner::Published;
 use gatelog_secrets::Keyring;
 use gatelog_store::{Layout as StoreLayout, RungDir, SharedProjection};
@@ -166,6 +167,8 @@ pub struct Process {
     pub blobs: Arc<dyn Blobs>,
     /// The same for those who work for the gate: what is put waits until it can be kept.
     pub keeping: Arc<PatientBlobs>,
+    /// Knows what waits until this host has room.
+    pub room: Arc<Room>,
     /// What jobs left in their log directories, where this process keeps or reads it.
     pub job_logs: Option<LogStore>,
     /// The keys.

@@ -107,6 +107,7 @@ pub fn components(signer: &Signer) -> Vec<gatelog_web::Component> {
         paused: component.paused.iter().map(|role| role.name().to_owned()).collect(),
         level: component.level,
         zone: component.zone,
+        held: component.held.into_iter().map(|held| (held.code, held.detail)).collect(),
         silent: age >= SILENT_AFTER,
         name: component.name,
         version: component.version,
@@ -157,6 +158,26 @@ pub fn paused(signer: &Signer, own: &[Role]) -> Vec<gatelog_web::PartHealth> {
     own.iter().filter_map(|role| all_paused(&seen, *role)).collect()
 }
 
+/// Which executors take no builds because their hosts have too little. A load that passes is no trouble.
+pub fn governed(signer: &Signer) -> Vec<gatelog_web::PartHealth> {
+    let seen = signer.last_seen();
+    let executors = seen
+        .iter()
+        .filter(|(one, age)| *age < SILENT_AFTER && one.roles.contains(&Role::Executor) && !one.held.is_empty());
+    executors
+        .map(|(one, _)| {
+            let told: Vec<String> = one.held.iter().map(|held| format!("{}: {}", held.code, held.detail)).collect();
+            let well = one.held.iter().all(|held| held.passing);
+            gatelog_web::PartHealth {
+                part: format!("executor {}", one.name),
+                well,
+                state: if well { "busy" } else { "yellow" }.to_owned(),
+                detail: format!("takes no builds: {}", told.join("; ")),
+            }
+        })
+        .collect()
+}
+
 fn all_paused(seen: &[(Component, Duration)], role: Role) -> Option<gatelog_web::PartHealth> {
     let mut there = seen
         .iter()
@@ -198,6 +219,7 @@ mod tests {
             draining: false,
             paused: Vec::new(),
             slots: 0,
+            held: Vec::new(),
             zone: None,
             allow_unzoned: true,
             started_at: 0,
@@ -217,6 +239,41 @@ mod tests {
     }
 
     #[test]
+    fn an_executor_that_is_governed_is_no_trouble_only_where_that_passes_by_itself() {
+        let presence = Arc::new(MemoryPresence::new(|| Duration::ZERO));
+        let held = |code: &str, passing| crate::governors::Held { code: code.into(), detail: "why".into(), passing };
+        let component = Component {
+            name: "one".into(),
+            incarnation: "i".into(),
+            roles: vec![Role::Executor],
+            state: State::Running,
+            address: None,
+            web: None,
+            version: "1".into(),
+            level: 0,
+            draining: false,
+            paused: Vec::new(),
+            slots: 0,
+            held: vec![held("executor-load-high", true)],
+            zone: None,
+            allow_unzoned: true,
+            started_at: 0,
+        };
+        let signer = Signer::new(presence as _, component);
+        let told = |signer: &Signer| {
+            assert!(signer.sign());
+            governed(signer).into_iter().map(|one| (one.part, one.well, one.state, one.detail)).collect::<Vec<_>>()
+        };
+        let busy = "takes no builds: executor-load-high: why".to_owned();
+        assert_eq!(told(&signer), [("executor one".into(), true, "busy".into(), busy)]);
+        signer.change(|own| own.held.push(held("executor-disk-low", false)));
+        assert!(told(&signer).iter().all(|(_, well, state, _)| !well && state == "yellow"));
+        assert_eq!(components(&signer)[0].held.len(), 2);
+        signer.change(|own| own.held.clear());
+        assert_eq!(told(&signer), []);
+    }
+
+    #[test]
     fn components_are_as_they_say_unless_they_are_silent() {
         let clock = Arc::new(std::sync::Mutex::new(Duration::ZERO));
         let time = Arc::clone(&clock);
@@ -233,6 +290,7 @@ mod tests {
             draining: false,
             paused: vec![Role::Merger],
             slots: 0,
+            held: Vec::new(),
             zone: None,
             allow_unzoned: true,
             started_at: 7,

@@ -361,6 +361,7 @@ async fn who_is_there_is_told_by_zuuls_kinds_with_state_and_version() {
         version: format!("0.1.{seconds}"),
         started_at: Timestamp(7_000_000),
         zone: None,
+        held: Vec::new(),
         last_sign: Duration::from_secs(seconds),
         silent: state == ComponentState::Stopped,
     };

@@ -589,6 +589,7 @@ async fn who_is_there_is_shown_now_and_not_in_the_past() {
         version: "0.1.7".into(),
         started_at: Timestamp(0),
         zone: None,
+        held: Vec::new(),
         last_sign: std::time::Duration::from_secs(95),
         silent: state == ComponentState::Stopped,
     };
@@ -649,6 +650,7 @@ async fn hostile_texts_change_no_element_and_no_attribute_of_any_page() {
                 version: text.into(),
                 started_at: Timestamp(0),
                 zone: None,
+                held: Vec::new(),
                 last_sign: std::time::Duration::from_secs(31),
                 silent: state == ComponentState::Stopped,
             })

@@ -54,7 +54,8 @@ const TABLE: &[(&str, &[&str], Outside)] = &[
     ("services/clouds/*", &["log-schema/*", "services/clouds/contract", "services/secrets"], Any),
     ("services/merging", &["log-schema/*"], Any),
     ("services/log-files", &[RECORD], Any),
-    ("services/executing", &["log-schema/*", "services/log-files"], Any),
+    ("services/room", &[], Only(&["rustix", "serde", "tracing"])),
+    ("services/executing", &["log-schema/*", "services/log-files", "services/room"], Any),
     ("services/secrets", &[RECORD], Any),
     ("services/calendar", &[RECORD, "services/rules/config"], Only(&["jiff", "thiserror"])),
     // Reads, and appends requests; decides nothing.
@@ -79,6 +80,7 @@ const TABLE: &[(&str, &[&str], Outside)] = &[
             "services/rules/*",
             "services/merging",
             "services/executing",
+            "services/room",
             "services/secrets",
             "services/clouds/*",
             "services/drivers/*",

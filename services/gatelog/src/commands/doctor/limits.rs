@@ -2,6 +2,8 @@
 
 use gatelog_executing::{ByteSize, NoCgroup, NoWall};
 
+use crate::governors::Held;
+
 use super::{Facts, Finding, Level, not_ok, ok};
 
 pub(super) fn groups(facts: &Facts) -> Finding {
@@ -31,6 +33,22 @@ pub(super) fn groups(facts: &Facts) -> Finding {
             };
             not_ok(Level::Warning, AT, format!("{place} has no {missing} controller; {watch}"), cure)
         }
+    }
+}
+
+/// Why an executor would take no builds on this host as it is now.
+pub(super) fn governors(facts: &Facts) -> Vec<Finding> {
+    const AT: (&str, &str) = ("executor", "governors");
+    let one = |held: &Held| {
+        let cure = match held.passing {
+            true => "wait, or raise load-multiplier in [executor]",
+            false => "see what it says: until then an executor takes no builds here",
+        };
+        not_ok(Level::Warning, AT, format!("{}: {}", held.code, held.detail), cure)
+    };
+    match facts.held.is_empty() {
+        true => vec![ok(AT.0, AT.1, "there is enough of disk, inodes, memory and processors to take builds")],
+        false => facts.held.iter().map(one).collect(),
     }
 }
 

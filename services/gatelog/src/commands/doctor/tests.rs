@@ -12,6 +12,7 @@ fn good() -> Facts {
         processors: 8,
         memory: Some((32 << 30, 30 << 30)),
         slots: 4,
+        held: Vec::new(),
         unsandboxed: false,
         limits: Limits { memory_bytes: Some(6 << 30), ..Limits::default() },
         sandbox: SandboxFacts { tried: Some(Ok(("/usr/bin/bwrap".into(), Features::ALL))), ..SandboxFacts::default() },
@@ -141,7 +142,11 @@ fn a_bad_host_reads_like_this() {
 /// Something broken, what names it, and the exit code where it is the only lack.
 type Case = (fn(&mut Facts), &'static str, &'static str, Code);
 
-const CASES: [Case; 33] = [
+fn low_disk() -> Vec<crate::governors::Held> {
+    vec![crate::governors::Held { code: "executor-disk-low".into(), detail: "2 % is free".into(), passing: false }]
+}
+
+const CASES: [Case; 34] = [
     (
         |f| f.site = Some(("/srv/ci".into(), Some("line 3: unknown key".into()))),
         "unknown key",
@@ -248,6 +253,7 @@ const CASES: [Case; 33] = [
     (|f| f.inotify = Some((8, 32)), "8 instances", "max_user_instances=80", Code::Ok),
     (|f| f.ssh_agent = None, "no ssh-agent on PATH", "openssh-client", Code::Ok),
     (|f| f.slots = 40, "40 builds", "lower slots", Code::Ok),
+    (|f| f.held = low_disk(), "executor-disk-low: 2 % is free", "takes no builds here", Code::Ok),
     (|f| f.limits.memory_bytes = None, "no limit", "job-memory", Code::Ok),
     (|f| f.ports[0].taken = Some(std::io::ErrorKind::AddrInUse), "in use", "set listen under [web]", Code::InUse),
 ];

@@ -1,0 +1,119 @@
+//! A host without room is no verdict: which outcomes of work come of that, and what others tell of this server.
+
+use std::path::Path;
+
+use gatelog_record::draft::gate::{FreezeOutcome, LayoutOutcome, PrepareOutcome, SubmitOutcome};
+use gatelog_record::input::GateInput;
+use gatelog_room::{Lack, without_paths};
+
+use gatelog_rules_config::verdicts::KEY_UNREADABLE;
+
+/// The codes of failures of this server's own, whose words may name its paths.
+const OWN: [&str; 7] =
+    ["blob-store", "destination-taken", "forge", "keyring", "mirror-locked", "repository-damaged", "repository-error"];
+
+/// A code and its words.
+type Failure<'i> = (&'i mut String, &'i mut String);
+
+/// The failures an outcome tells of.
+fn failures(input: &mut GateInput) -> Vec<Failure<'_>> {
+    match input {
+        GateInput::ConfigFilesFound(found) => {
+            found.failed.iter_mut().map(|problem| (&mut problem.code, &mut problem.message)).collect()
+        }
+        GateInput::ChangesFound(found) => found.failed.iter_mut().map(|(code, message)| (code, message)).collect(),
+        GateInput::ReportDone(done) => done.failed.iter_mut().map(|(code, message, _)| (code, message)).collect(),
+        GateInput::LayoutMade(made) => match &mut made.outcome {
+            LayoutOutcome::Failed { code, message } => vec![(code, message)],
+            LayoutOutcome::Made { .. } => Vec::new(),
+        },
+        GateInput::PrepareDone(done) => match &mut done.outcome {
+            PrepareOutcome::Failed { code, message, .. } => vec![(code, message)],
+            _ => Vec::new(),
+        },
+        GateInput::FreezeDone(done) => match &mut done.outcome {
+            FreezeOutcome::Failed { code, message, .. } => vec![(code, message)],
+            _ => Vec::new(),
+        },
+        GateInput::SubmitDone(done) => match &mut done.outcome {
+            SubmitOutcome::Failed { code, message, .. } => vec![(code, message)],
+            _ => Vec::new(),
+        },
+        _ => Vec::new(),
+    }
+}
+
+/// What an outcome failed for want of, if that is why, and what the system said. Where its words do not tell, these places
+/// are asked, at which the work writes: of a host without room no failure is believed, for what cannot be opened easily
+/// passes for what is not there.
+pub(crate) fn lack(input: &mut GateInput, places: &[&Path]) -> Option<(Lack, String)> {
+    if let GateInput::LayoutMade(made) = input
+        && let LayoutOutcome::Made { secrets, .. } = &made.outcome
+        && secrets.iter().any(|verdict| verdict.code == KEY_UNREADABLE)
+    {
+        return Lack::now(places.iter().copied()).map(|lack| (lack, "a project's key cannot be read".to_owned()));
+    }
+    let failed = failures(input);
+    let told = failed.iter().find_map(|(_, message)| Some((Lack::of_text(message)?, message.to_string())));
+    if let Some((lack, said)) = told {
+        return Some((lack.told_apart(places.iter().copied()), said));
+    }
+    let (_, message) = failed.first()?;
+    Some((Lack::now(places.iter().copied())?, message.to_string()))
+}
+
+/// Takes this server's paths out of what authors will read; whoever runs it finds them in its log.
+pub(crate) fn hide(mut input: GateInput) -> GateInput {
+    for (code, message) in failures(&mut input) {
+        if !OWN.contains(&code.as_str()) {
+            continue;
+        }
+        let told = without_paths(message);
+        if told != *message {
+            tracing::warn!(code = code.as_str(), message = message.as_str(), "an effect failed");
+            *message = told;
+        }
+    }
+    input
+}
+
+#[cfg(test)]
+mod tests {
+    use gatelog_record::WorkId;
+    use gatelog_record::draft::gate::PrepareDone;
+
+    use super::*;
+
+    fn failed(code: &str, message: &str) -> GateInput {
+        let outcome = PrepareOutcome::Failed { code: code.into(), message: message.into(), again: true };
+        PrepareDone { work: WorkId::default(), attempt: 1, tenant: "t".into(), outcome }.into()
+    }
+
+    fn message(mut input: GateInput) -> String {
+        failures(&mut input).pop().map(|(_, message)| message.clone()).unwrap()
+    }
+
+    #[test]
+    fn a_merge_that_finds_no_room_is_no_outcome_and_other_failures_are_told_without_paths() {
+        let full = "cannot write /srv/ci/mirrors/a.lock: No space left on device (os error 28)";
+        assert_eq!(lack(&mut failed("repository-error", full), &[]), Some((Lack::Disk, full.to_owned())));
+        let mut other =
+            failed("repository-error", "cannot open /srv/ci/mirrors/a.git: Permission denied (os error 13)");
+        assert_eq!(lack(&mut other, &[]), None);
+        assert_eq!(message(hide(other)), "cannot open [a path of the server]: Permission denied (os error 13)");
+        let refused = failed("bad-name", "the path /a/b is no name of a project");
+        assert_eq!(message(hide(refused)), "the path /a/b is no name of a project");
+    }
+
+    #[test]
+    fn what_fails_on_a_file_system_without_room_is_not_believed_whatever_it_says() {
+        // A file system of which nothing is free: as this process sees its own processes.
+        let mut missing = failed("commit-missing", "commit 1 is not in the repository of app");
+        assert_eq!(lack(&mut missing, &[]), None);
+        let read_only = ["/sys/fs/cgroup", "/sys", "/proc/sys"].map(Path::new);
+        match read_only.into_iter().find(|place| Lack::at(place).is_some()) {
+            Some(place) => assert!(lack(&mut missing, &[place]).is_some_and(|(lack, _)| lack == Lack::ReadOnly)),
+            None => println!("SKIPPED a file system without room: none of {read_only:?} is read-only here"),
+        }
+    }
+}
