@@ -151,7 +151,7 @@ pub enum Command {
     /// The versions of Ansible that jobs may ask for, on an executor's host
     #[command(subcommand, arg_required_else_help = true)]
     Ansible(ansible::AnsibleCommand),
-    /// Say what this host can do for gatelog, with a cure for each lack
+    /// Say what this host can do for gatelog, or what holds a site up, with a cure for each lack
     Doctor(DoctorArgs),
 }
 
@@ -570,9 +570,14 @@ pub struct EncryptArgs {
     "  gatelog doctor                                what this host can do, with the defaults",
     "  gatelog doctor --dir /srv/ci                  for this site; also its ports, disks and brokers",
     "  gatelog doctor --role executor --json         exit code 0: nothing is lacking (warnings do not count);",
-    "                                                else the lack's own code, or 1 where there are several"
+    "                                                else the lack's own code, or 1 where there are several",
+    "  gatelog doctor --site --dir /srv/ci           what holds this site up, worst first, with the cure;",
+    "                                                exit code 0: nothing is held up"
 ))]
 pub struct DoctorArgs {
+    /// Say what holds the site up, with the cure; of one that does not run, what is on its disk
+    #[arg(long, conflicts_with = "role")]
+    pub site: bool,
     /// Only what a process with this role needs
     #[arg(long, value_name = "ROLE")]
     pub role: Option<Role>,

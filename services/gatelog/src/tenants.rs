@@ -130,6 +130,11 @@ pub fn load(
     if web_root.lasts {
         text.push_str(&format!("\n# web-root: {}", web_root.url));
     }
+    // What tenants have of connections stands in their settings: names, drivers, and hosts in names of projects.
+    for (name, connection) in connections.iter() {
+        let (driver, host) = (connection.driver(), connection.canonical_hostname());
+        text.push_str(&format!("\n# connection: {name} {driver} {host}"));
+    }
     let whole = included.iter().fold(text, |whole, (name, text)| format!("{whole}\n# {name}\n{text}"));
     let file = blobs.put(whole.as_bytes()).map_err(|error| failed(&error))?;
     if newest.is_some_and(|(_, known)| known == file) {

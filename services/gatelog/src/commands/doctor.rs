@@ -5,6 +5,7 @@
 
 mod kernel;
 mod limits;
+mod site;
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
@@ -192,9 +193,12 @@ pub type KafkaLack = (FindingKind, String, String);
 
 /// Runs it.
 pub fn run(site: &SiteArgs, args: &DoctorArgs) -> Result<ExitCode, Failure> {
+    if args.site {
+        return site::run(site, args.json);
+    }
     if site.url.is_some() {
         return Err(Failure::new(Code::Usage, "doctor looks at the machine it runs on and does not take --url")
-            .hint("run it on the machine the server is on"));
+            .hint("run it on the machine the server is on; `gatelog doctor --site --url URL` asks a server"));
     }
     let facts = Facts::gather(named(site)?)?;
     let findings: Vec<Finding> = judge(&facts)

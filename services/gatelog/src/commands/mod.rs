@@ -33,4 +33,5 @@ pub mod retention;
 pub mod site;
 pub mod status;
 pub mod stop;
+pub mod waits;
 pub mod what_if;
