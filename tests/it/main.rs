@@ -29,3 +29,4 @@ mod sealing;
 mod settings;
 mod story;
 mod tokens;
+mod waits;

@@ -131,9 +131,7 @@ pub type Recorded<'a> = &'a dyn Fn(u64) -> Option<Timestamp>;
 
 /// Puts what is held up first, and of equals what has waited longest.
 pub fn worst_first(waits: &mut [Wait]) {
-    waits.sort_by(|a, b| {
-        (a.reason.standing, a.since, &a.subject).cmp(&(b.reason.standing, b.since, &b.subject))
-    });
+    waits.sort_by(|a, b| (a.reason.standing, a.since, &a.subject).cmp(&(b.reason.standing, b.since, &b.subject)));
 }
 
 /// Everything that waits as of `now`, of one tenant or of all, worst first.
@@ -300,7 +298,7 @@ impl<G: Backing, C: Backing> Gathered<'_, G, C> {
                 Work::Report(report) => {
                     let subject = report.subjects.first().map(subject_name).unwrap_or_default();
                     format!("report of {subject} in {}", report.pipeline)
-                },
+                }
                 other => other.kind().to_owned(),
             };
             let told = trouble(&row, self.now).unwrap_or_else(|| {

@@ -257,9 +257,13 @@ pub struct StatusArgs {
     "  gatelog check                              the repository in this directory",
     "  gatelog check --trusted                    the same, as a config project",
     "  gatelog check site/main.yaml --conf zuul.conf   a tenant with all its projects, in site/git/",
-    "  gatelog check --format sarif > check.sarif      for a code-scanning tool"
+    "  gatelog check --format sarif > check.sarif      for a code-scanning tool",
+    "  gatelog check --site --dir /srv/ci              before a restart: gatelog.toml and all it names"
 ))]
 pub struct CheckArgs {
+    /// Before a restart: gatelog.toml and all it names, the configuration of its tenants, and which settings change
+    #[arg(long, conflicts_with_all = ["path", "conf", "trusted", "branch", "extra_config_path"])]
+    pub site: bool,
     /// A repository, or a tenant file or a folder with main.yaml and git/<org>_<project>/
     #[arg(value_name = "PATH", default_value = ".")]
     pub path: PathBuf,
@@ -578,6 +582,9 @@ pub struct DoctorArgs {
     /// Say what holds the site up, with the cure; of one that does not run, what is on its disk
     #[arg(long, conflicts_with = "role")]
     pub site: bool,
+    /// With --site: also what has been held up for less than a minute
+    #[arg(long, requires = "site")]
+    pub all: bool,
     /// Only what a process with this role needs
     #[arg(long, value_name = "ROLE")]
     pub role: Option<Role>,
@@ -681,7 +688,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
             commands::explain_job::run(&cli.site, args)
         }
         Command::Explain(args) => commands::explain::run(&cli.site, args),
-        Command::Check(args) => commands::check::run(args),
+        Command::Check(args) => commands::check::run(&cli.site, args),
         Command::Freeze(args) => commands::freeze::run(args),
         Command::Encrypt(args) => commands::encrypt::run(&cli.site, args),
         Command::Keys(command) => commands::keys::run(&cli.site, command),

@@ -359,7 +359,10 @@ mod tests {
             ("[executor]\nslot = 3\n", "did you mean `slots`?"),
             ("slots = 3\n", "`slots` belongs under [executor]"),
             ("[log.kafka]\nbrokers = \"b\"\nreplicaton = 1\n", "did you mean `replication`?"),
-            ("[connection.forge]\ndriver = \"git\"\ncanonical_hostname = \"h\"\n", "did you mean `canonical-hostname`?"),
+            (
+                "[connection.forge]\ndriver = \"git\"\ncanonical_hostname = \"h\"\n",
+                "did you mean `canonical-hostname`?",
+            ),
         ] {
             let error = said(text);
             assert!(error.contains(hint) && error.contains("line "), "{text}: {error}");

@@ -252,6 +252,7 @@ impl Server {
             keeping: Arc::new(PatientBlobs::new(Arc::clone(&opened.blobs), Arc::clone(stop))),
             blobs: opened.blobs,
             job_logs,
+            troubles: Arc::default(),
             keyring,
             gate: Folded { projection: gate_fold.projection(), published: gate_fold.published() },
             capacity: Folded { projection: capacity_fold.projection(), published: capacity_fold.published() },

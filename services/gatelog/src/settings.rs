@@ -154,7 +154,10 @@ pub fn changes(site: &Path, now: &Settings, config: &SiteConfig) -> Vec<Change> 
         };
         found.push(Change { key: key.clone(), from: from.cloned(), to: to.cloned(), refused, note });
     }
-    sections(&before, now, &mut found);
+    let whole = sections(&before, now);
+    // What stands in a section that comes or goes as a whole is told with it.
+    found.retain(|change| !whole.iter().any(|one| change.key.starts_with(&format!("{}.", one.key))));
+    found.extend(whole);
     places(site, &before, config, &mut found);
     if !found.iter().any(|change| change.key == "log.kafka") {
         found.extend(moved_log(site, config));
@@ -163,7 +166,8 @@ pub fn changes(site: &Path, now: &Settings, config: &SiteConfig) -> Vec<Change> 
 }
 
 /// Connections that come and go, and the log that stays where it is.
-fn sections(before: &Settings, now: &Settings, found: &mut Vec<Change>) {
+fn sections(before: &Settings, now: &Settings) -> Vec<Change> {
+    let mut found = Vec::new();
     let section = |key: &str, from: &str, to: &str, refused: Option<String>, note: Option<String>| Change {
         key: key.to_owned(),
         from: Some(from.to_owned()),
@@ -199,6 +203,7 @@ fn sections(before: &Settings, now: &Settings, found: &mut Vec<Change>) {
             ),
         });
     }
+    found
 }
 
 /// Connections by name: driver, host and root.
@@ -220,7 +225,7 @@ fn places(site: &Path, before: &Settings, config: &SiteConfig, found: &mut [Chan
         let plain = |value: &Option<String>| value.as_deref().map(|text| site.join(text.trim_matches('"')));
         let (from, to) = (plain(&change.from), plain(&change.to));
         if change.key == "shared.dir" {
-            let was = from.unwrap_or_else(|| site.to_path_buf());
+            let was = from.clone().unwrap_or_else(|| site.to_path_buf());
             let keys = SitePaths::new(site, config).keys();
             let there = |dir: &PathBuf| std::fs::read_dir(dir).is_ok_and(|mut all| all.next().is_some());
             if there(&was.join("keys")) && !there(&keys) {
@@ -236,7 +241,11 @@ fn places(site: &Path, before: &Settings, config: &SiteConfig, found: &mut [Chan
             }
         }
         let is_root = change.key.starts_with("connection.") && change.key.ends_with(".root");
-        if is_root && let (Some(from), Some(to)) = (from, to.or_else(|| Some(site.join("forge")))) && !to.is_dir() {
+        let to = to.unwrap_or_else(|| site.join("forge"));
+        if is_root
+            && let Some(from) = from
+            && !to.is_dir()
+        {
             change.refused = Some(format!(
                 "{} is not there; move the repositories from {} there first",
                 to.display(),

@@ -84,9 +84,7 @@ pub fn print(seen: &Seen, as_json: bool) -> Result<ExitCode, Failure> {
     let mut out = Output::new();
     let _ = if as_json {
         let tenants: serde_json::Map<String, Json> = seen.tenants.iter().cloned().collect();
-        out.json(
-            &json!({ "as_of": seen.head, "now_ms": seen.now_ms, "tenants": tenants, "waits": seen.waits }),
-        )?
+        out.json(&json!({ "as_of": seen.head, "now_ms": seen.now_ms, "tenants": tenants, "waits": seen.waits }))?
     } else {
         out.lines(&render(seen, Style::of_stdout()))?
     };

@@ -39,7 +39,8 @@ pub fn lines(wait: &Json, style: Style) -> Vec<String> {
     let mut lines = vec![format!("{} {what}{of}, for {waited}", style.paint(colour, &text("reason")))];
     let detail = text("detail");
     let why = if detail.is_empty() { text("means") } else { detail };
-    for (name, said) in [("why", why), ("since", format!("{since}Z")), ("ends when", text("ends_when")), ("cure", text("cure"))]
+    for (name, said) in
+        [("why", why), ("since", format!("{since}Z")), ("ends when", text("ends_when")), ("cure", text("cure"))]
     {
         if !said.is_empty() {
             lines.push(format!("  {} {said}", style.paint(Paint::Faint, &format!("{:<10}", format!("{name}:")))));

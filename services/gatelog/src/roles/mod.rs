@@ -45,6 +45,7 @@ use gatelog_writer::{
 use serde::{Deserialize, Serialize};
 
 use crate::config::SiteConfig;
+use crate::connections::troubles::Troubles;
 use crate::logs::{Refusing, SitePaths};
 use crate::patient_blobs::PatientBlobs;
 use crate::presence::Signer;
@@ -168,6 +169,8 @@ pub struct Process {
     pub keeping: Arc<PatientBlobs>,
     /// What jobs left in their log directories, where this process keeps or reads it.
     pub job_logs: Option<LogStore>,
+    /// What is wrong with connections.
+    pub troubles: Arc<Troubles>,
     /// The keys.
     pub keyring: Arc<Keyring>,
     /// The gate.

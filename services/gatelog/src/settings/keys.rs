@@ -18,19 +18,31 @@ pub type Key = (&'static str, Class);
 
 /// All of them, in the order of the file.
 pub const KEYS: &[Key] = &[
-    ("name", CountsWith("builds that the worker of the old name had begin again, and a pause of the old name is not one of the new")),
+    (
+        "name",
+        CountsWith(
+            "builds that the worker of the old name had begin again, and a pause of the old name is not one of the new",
+        ),
+    ),
     ("tenant-file", Counts),
-    ("connection.*.driver", Fixed(
-        "what is on the log of its projects is of that driver; make another connection beside it, and move projects there in \
+    (
+        "connection.*.driver",
+        Fixed(
+            "what is on the log of its projects is of that driver; make another connection beside it, and move projects there in \
          the tenant file",
-    )),
-    ("connection.*.root", CountsWith(
-        "the repositories must be there as they were in the old directory: what differs comes in as pushes",
-    )),
-    ("connection.*.canonical-hostname", Fixed(
-        "names of projects on the log, queues and keys of projects go by it; make another connection with the new host name \
+        ),
+    ),
+    (
+        "connection.*.root",
+        CountsWith("the repositories must be there as they were in the old directory: what differs comes in as pushes"),
+    ),
+    (
+        "connection.*.canonical-hostname",
+        Fixed(
+            "names of projects on the log, queues and keys of projects go by it; make another connection with the new host name \
          beside it, and move projects there in the tenant file",
-    )),
+        ),
+    ),
     ("connection.*.poll-ms", Counts),
     ("auth.*.driver", Counts),
     ("auth.*.realm", Counts),
@@ -50,7 +62,10 @@ pub const KEYS: &[Key] = &[
     ("auth.*.authority", Counts),
     ("auth.*.load-user-info", Counts),
     ("web.listen", Counts),
-    ("web.root", CountsWith("tenants are configured anew, and tokens of secrets with `oidc` are issued under the new name")),
+    (
+        "web.root",
+        CountsWith("tenants are configured anew, and tokens of secrets with `oidc` are issued under the new name"),
+    ),
     ("web.streams", Counts),
     ("web.websocket-url", Counts),
     ("web.finger", Counts),
@@ -98,18 +113,22 @@ pub const KEYS: &[Key] = &[
     ("log.checkpoint-every", Counts),
     ("log.segment-size", Counts),
     ("log.kafka.brokers", Counts),
-    ("log.kafka.prefix", Fixed(
-        "the log stays in the topics it is in; a new site in a directory of its own can have topics of other names",
-    )),
+    (
+        "log.kafka.prefix",
+        Fixed(
+            "the log stays in the topics it is in; a new site in a directory of its own can have topics of other names",
+        ),
+    ),
     ("log.kafka.partitions", CountsWith("topics that are there keep their partitions until `gatelog log repartition`")),
     ("log.kafka.replication", CountsWith("topics that are there keep theirs; the tools of Apache Kafka change it")),
     ("log.kafka.min-insync", CountsWith("topics that are there keep theirs; the tools of Apache Kafka change it")),
     ("log.kafka.properties.*", Counts),
     ("shared.dir", CountsWith("blobs, keys and what is known of connections must have been moved there")),
     ("oidc.signing-key-rotation-interval", Counts),
-    ("audit.checkpoint-directory", CountsWith(
-        "checkpoints that were published stay where they are; those from now on name the ones before",
-    )),
+    (
+        "audit.checkpoint-directory",
+        CountsWith("checkpoints that were published stay where they are; those from now on name the ones before"),
+    ),
     ("audit.interval", Counts),
     ("stop.sigterm-method", Counts),
     ("stop.drain-limit", Counts),

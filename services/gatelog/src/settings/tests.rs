@@ -25,7 +25,8 @@ const SECTIONS: &[(&str, &str)] = &[
 fn keys_of(section: &str, least: &str) -> Vec<String> {
     let head = if section.is_empty() { String::new() } else { format!("[{}]\n", section.replace('*', "x")) };
     let error = toml::from_str::<SiteConfig>(&format!("{head}{least}not-a-key = 1\n")).unwrap_err().to_string();
-    let known = error.split_once("unknown field `not-a-key`, expected ").unwrap_or_else(|| panic!("{section}: {error}")).1;
+    let known =
+        error.split_once("unknown field `not-a-key`, expected ").unwrap_or_else(|| panic!("{section}: {error}")).1;
     known.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
@@ -100,11 +101,31 @@ fn what_cannot_change_is_refused_with_key_values_and_the_way() {
         format!("[shared]\ndir = \"shared\"\n[log.kafka]\nbrokers = \"b:9092\"\nprefix = \"{prefix}\"\n")
     };
     for (before, after, key, way) in [
-        (ONE.to_owned(), ONE.replace("git.test", "git.new"), "connection.forge.canonical-hostname: was \"git.test\", is \"git.new\"", "make another connection"),
-        (ONE.to_owned(), ONE.replace("[connection.forge]", "[connection.code]"), "connection.forge: was forge, is code", "call it forge again"),
-        (ONE.to_owned(), ONE.replace("\"forge\"", "\"elsewhere\""), "connection.forge.root: was \"forge\", is \"elsewhere\"", "move the repositories"),
+        (
+            ONE.to_owned(),
+            ONE.replace("git.test", "git.new"),
+            "connection.forge.canonical-hostname: was \"git.test\", is \"git.new\"",
+            "make another connection",
+        ),
+        (
+            ONE.to_owned(),
+            ONE.replace("[connection.forge]", "[connection.code]"),
+            "connection.forge: was forge, is code",
+            "call it forge again",
+        ),
+        (
+            ONE.to_owned(),
+            ONE.replace("\"forge\"", "\"elsewhere\""),
+            "connection.forge.root: was \"forge\", is \"elsewhere\"",
+            "move the repositories",
+        ),
         (String::new(), kafka("ci."), "log.kafka: was in the site's directory, is on Apache Kafka", "begin a new site"),
-        (kafka("ci."), String::new(), "log.kafka: was on Apache Kafka, is in the site's directory", "put [log.kafka] back"),
+        (
+            kafka("ci."),
+            String::new(),
+            "log.kafka: was on Apache Kafka, is in the site's directory",
+            "put [log.kafka] back",
+        ),
         (kafka("ci."), kafka("other."), "log.kafka.prefix: was \"ci.\", is \"other.\"", "topics"),
     ] {
         let site = Made::new(&before);
@@ -143,7 +164,9 @@ fn keys_and_blobs_must_have_been_moved_to_a_shared_directory() {
 #[test]
 fn secrets_are_not_kept_and_a_new_one_is_noticed() {
     let auth = |secret: &str| {
-        format!("[auth.ops]\ndriver = \"HS256\"\nissuer-id = \"i\"\nclient-id = \"c\"\nsecret = \"{secret}-long-enough-to-be-one-of-32\"\n")
+        format!(
+            "[auth.ops]\ndriver = \"HS256\"\nissuer-id = \"i\"\nclient-id = \"c\"\nsecret = \"{secret}-long-enough-to-be-one-of-32\"\n"
+        )
     };
     let site = Made::new(&auth("first"));
     assert!(!std::fs::read_to_string(site.path().join(FILE)).unwrap().contains("first"));

@@ -55,7 +55,12 @@ pub(crate) fn page(
     } else {
         Html::new()
     };
-    let mut main = html!(r#"<div class="head"><h1>Status</h1>{}{}<a class="end small" href="{}">what waits, and why</a></div>"#, summary(document), own, frame.to("/waits"));
+    let mut main = html!(
+        r#"<div class="head"><h1>Status</h1>{}{}<a class="end small" href="{}">what waits, and why</a></div>"#,
+        summary(document),
+        own,
+        frame.to("/waits")
+    );
     put!(main, "{}", asked::intake(&document.json));
     if let Some(wait) = document.json.get("wait").filter(|wait| !wait.is_null()) {
         put!(main, r#"<div class="card note">The tenant waits: {}</div>"#, waiting(frame, wait));

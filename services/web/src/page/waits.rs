@@ -25,15 +25,28 @@ pub(crate) fn page(
     let all = query.truth("all")?.unwrap_or(false);
     let told = waits::of_reading(reading, then, Some(tenant), Vec::new(), all)?;
     let other = match all {
-        true => html!(r#"<a class="button quiet" href="{}">Only what waits for more than a minute</a>"#, frame.to("/waits")),
+        true => {
+            html!(r#"<a class="button quiet" href="{}">Only what waits for more than a minute</a>"#, frame.to("/waits"))
+        }
         false => {
-            html!(r#"<a class="button quiet" href="{}">Shorter waits, too</a>"#, frame.to_with("/waits", &[("all", "true")]))
+            html!(
+                r#"<a class="button quiet" href="{}">Shorter waits, too</a>"#,
+                frame.to_with("/waits", &[("all", "true")])
+            )
         }
     };
-    let mut main = html!(r#"<div class="head"><h1>What waits, and why</h1><p class="summary" role="status">{}</p>{}</div>"#, summary(&told), other);
+    let mut main = html!(
+        r#"<div class="head"><h1>What waits, and why</h1><p class="summary" role="status">{}</p>{}</div>"#,
+        summary(&told),
+        other
+    );
     if told.waits.is_empty() {
         let minutes = TOLD_AFTER_MS / 60_000;
-        let said = if all { "Nothing waits.".to_owned() } else { format!("Nothing has waited for more than {minutes} minute.") };
+        let said = if all {
+            "Nothing waits.".to_owned()
+        } else {
+            format!("Nothing has waited for more than {minutes} minute.")
+        };
         put!(main, r#"<div class="card empty-state"><p class="lead">{}</p></div>"#, said);
     }
     for (standing, title) in [

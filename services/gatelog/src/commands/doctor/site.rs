@@ -22,11 +22,12 @@ use crate::roles::GATE;
 use crate::show::{Paint, Style, clean};
 
 /// Runs it.
-pub fn run(args: &SiteArgs, as_json: bool) -> Result<ExitCode, Failure> {
+pub fn run(args: &SiteArgs, all: bool, as_json: bool) -> Result<ExitCode, Failure> {
+    let path = if all { "/api/waits?all=true" } else { "/api/waits" };
     match args.target()? {
-        Target::Url(client) => Ok(tell(&client, &client.get("/api/waits")?, as_json)?.into()),
+        Target::Url(client) => Ok(tell(&client, &client.get(path)?, as_json)?.into()),
         Target::Dir(site) => match site.server() {
-            Some(client) => match client.get("/api/waits") {
+            Some(client) => match client.get(path) {
                 Ok(answer) => Ok(tell(&client, &answer, as_json)?.into()),
                 // It went away meanwhile, or hangs.
                 Err(error @ ClientError::Unreachable { .. }) => on_disk(&site, Some(&error), as_json),
@@ -66,7 +67,9 @@ fn tell(client: &Client, answer: &Json, as_json: bool) -> Result<Code, Failure> 
         let rest = match others {
             0 => String::new(),
             1 => " One more waits its turn or is worked on: `gatelog status` and the page tell of it.".to_owned(),
-            others => format!(" {others} more wait their turn or are worked on: `gatelog status` and the page tell of them."),
+            others => {
+                format!(" {others} more wait their turn or are worked on: `gatelog status` and the page tell of them.")
+            }
         };
         lines.push(match held.len() {
             0 => format!("{}{rest}", style.paint(Paint::Green, "Nothing is held up.")),
@@ -86,9 +89,12 @@ fn on_disk(site: &Site, unanswered: Option<&ClientError>, as_json: bool) -> Resu
     findings.push(match &config {
         Ok(Some(_)) => ok("site", "gatelog.toml", "can be read; `gatelog check --site` says more"),
         Ok(None) => ok("site", "gatelog.toml", "none: there is only a log"),
-        Err(failure) => {
-            not_ok(Level::Lack, ("site", "gatelog.toml"), failure.primary.clone(), "correct it, then `gatelog check --site`")
-        }
+        Err(failure) => not_ok(
+            Level::Lack,
+            ("site", "gatelog.toml"),
+            failure.primary.clone(),
+            "correct it, then `gatelog check --site`",
+        ),
     });
     if config.is_ok() {
         findings.push(log(site));
@@ -116,7 +122,9 @@ fn on_disk(site: &Site, unanswered: Option<&ClientError>, as_json: bool) -> Resu
     }
     let mut out = Output::new();
     let _ = if as_json {
-        out.json(&json!({ "ok": false, "runs": false, "site": site.dir().display().to_string(), "findings": findings }))?
+        out.json(
+            &json!({ "ok": false, "runs": false, "site": site.dir().display().to_string(), "findings": findings }),
+        )?
     } else {
         out.lines(&render(&site.dir().display().to_string(), &findings, Style::of_stdout()))?
     };
@@ -158,7 +166,9 @@ fn log(site: &Site) -> Finding {
         Ok(newest.position.sequence)
     };
     match read() {
-        Ok(sequence) => ok("site", "log", format!("reads well from the newest rung up to event {sequence} of the gate")),
+        Ok(sequence) => {
+            ok("site", "log", format!("reads well from the newest rung up to event {sequence} of the gate"))
+        }
         Err(failure) if failure.code == Code::NotFound => ok("site", "log", "none yet: the first start makes it"),
         Err(failure) => Finding {
             code: failure.code,
