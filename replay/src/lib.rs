@@ -9,6 +9,7 @@
 //! - [`verify`]: chain, fold and rungs checked over the whole history.
 //! - [`layouts`]: layouts and job graphs made again.
 //! - [`redecide`]: recorded inputs through the rules again; a difference is a bug.
+//! - [`waits`]: what everything waits for, and what ends it.
 //! - [`what_if`]: the same with something otherwise, and what would have come of it.
 //!
 //! All of it reads; nothing here appends, and no answer depends on when it is asked. It works on a
@@ -26,6 +27,7 @@ mod sealed;
 pub mod step;
 pub mod timeline;
 pub mod verify;
+pub mod waits;
 pub mod what_if;
 
 pub use causes::{CauseStep, causes};

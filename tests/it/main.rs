@@ -30,3 +30,4 @@ mod settings;
 mod story;
 mod timers;
 mod tokens;
+mod waits;

@@ -51,6 +51,14 @@ pub fn authenticators(site: &Path, config: &SiteConfig, local: Hs256) -> Result<
     Ok(Authenticators::new(known, default, Some(local), Arc::new(clock)))
 }
 
+/// Whether the files are there and right that `[auth]` names.
+///
+/// # Errors
+/// The first that is not.
+pub fn check(site: &Path, config: &SiteConfig) -> Result<(), StartError> {
+    config.auth.iter().try_for_each(|(name, one)| authenticator(site, name, one).map(|_| ()))
+}
+
 fn authenticator(site: &Path, name: &str, config: &AuthConfig) -> Result<Authenticator, StartError> {
     let (driver, signed) = match config.driver {
         AuthDriver::HS256 => ("HS256", Signed::Hs256(shared_secret(site, name, config).map_err(trouble)?)),

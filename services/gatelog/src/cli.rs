@@ -153,7 +153,7 @@ pub enum Command {
     /// The versions of Ansible that jobs may ask for, on an executor's host
     #[command(subcommand, arg_required_else_help = true)]
     Ansible(ansible::AnsibleCommand),
-    /// Say what this host can do for gatelog, with a cure for each lack
+    /// Say what this host can do for gatelog, or what holds a site up, with a cure for each lack
     Doctor(DoctorArgs),
 }
 
@@ -259,9 +259,13 @@ pub struct StatusArgs {
     "  gatelog check                              the repository in this directory",
     "  gatelog check --trusted                    the same, as a config project",
     "  gatelog check site/main.yaml --conf zuul.conf   a tenant with all its projects, in site/git/",
-    "  gatelog check --format sarif > check.sarif      for a code-scanning tool"
+    "  gatelog check --format sarif > check.sarif      for a code-scanning tool",
+    "  gatelog check --site --dir /srv/ci              before a restart: gatelog.toml and all it names"
 ))]
 pub struct CheckArgs {
+    /// Before a restart: gatelog.toml and all it names, the configuration of its tenants, and which settings change
+    #[arg(long, conflicts_with_all = ["path", "conf", "trusted", "branch", "extra_config_path"])]
+    pub site: bool,
     /// A repository, or a tenant file or a folder with main.yaml and git/<org>_<project>/
     #[arg(value_name = "PATH", default_value = ".")]
     pub path: PathBuf,
@@ -572,9 +576,17 @@ pub struct EncryptArgs {
     "  gatelog doctor                                what this host can do, with the defaults",
     "  gatelog doctor --dir /srv/ci                  for this site; also its ports, disks and brokers",
     "  gatelog doctor --role executor --json         exit code 0: nothing is lacking (warnings do not count);",
-    "                                                else the lack's own code, or 1 where there are several"
+    "                                                else the lack's own code, or 1 where there are several",
+    "  gatelog doctor --site --dir /srv/ci           what holds this site up, worst first, with the cure;",
+    "                                                exit code 0: nothing is held up"
 ))]
 pub struct DoctorArgs {
+    /// Say what holds the site up, with the cure; of one that does not run, what is on its disk
+    #[arg(long, conflicts_with = "role")]
+    pub site: bool,
+    /// With --site: also what has been held up for less than a minute
+    #[arg(long, requires = "site")]
+    pub all: bool,
     /// Only what a process with this role needs
     #[arg(long, value_name = "ROLE")]
     pub role: Option<Role>,
@@ -679,7 +691,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
             commands::explain_job::run(&cli.site, args)
         }
         Command::Explain(args) => commands::explain::run(&cli.site, args),
-        Command::Check(args) => commands::check::run(args),
+        Command::Check(args) => commands::check::run(&cli.site, args),
         Command::Freeze(args) => commands::freeze::run(args),
         Command::Encrypt(args) => commands::encrypt::run(&cli.site, args),
         Command::Keys(command) => commands::keys::run(&cli.site, command),

@@ -274,7 +274,7 @@ impl SiteConfig {
         let path = site.join(FILE);
         let text = std::fs::read_to_string(&path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
         let mut config: SiteConfig = toml::from_str(&text)
-            .map_err(|error| ConfigError::Parse { path: path.clone(), message: error.to_string() })?;
+            .map_err(|error| ConfigError::Parse { path: path.clone(), message: with_nearest(&error.to_string()) })?;
         if let Some(kafka) = &mut config.log.kafka {
             gatelog_log_kafka::relative_to(site, &mut kafka.properties);
         }
@@ -327,6 +327,20 @@ impl SiteConfig {
     }
 }
 
+/// What is wrong with the file; of a key that is none, with the one that may have been meant.
+fn with_nearest(message: &str) -> String {
+    let said = message.trim_end();
+    let nearest = || {
+        let (wrong, known) = said.split_once("unknown field `")?.1.split_once('`')?;
+        let known: Vec<String> = known.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+        crate::settings::nearest(wrong, &known)
+    };
+    match nearest() {
+        Some(hint) => format!("{said}; {hint}"),
+        None => said.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -342,6 +356,18 @@ mod tests {
         assert_eq!(config.executor.slots, 2);
         let error = toml::from_str::<SiteConfig>("[executor]\nslot = 3\n").unwrap_err().to_string();
         assert!(error.contains("slot") && error.contains("line 2"), "{error}");
+        for (text, hint) in [
+            ("[executor]\nslot = 3\n", "did you mean `slots`?"),
+            ("slots = 3\n", "`slots` belongs under [executor]"),
+            ("[log.kafka]\nbrokers = \"b\"\nreplicaton = 1\n", "did you mean `replication`?"),
+            (
+                "[connection.forge]\ndriver = \"git\"\ncanonical_hostname = \"h\"\n",
+                "did you mean `canonical-hostname`?",
+            ),
+        ] {
+            let error = said(text);
+            assert!(error.contains(hint) && error.contains("line "), "{text}: {error}");
+        }
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod routing;
 mod sealed;
 mod serve;
 mod server;
+mod settings;
 mod show;
 mod tenants;
 mod timers;

@@ -32,6 +32,7 @@ use crate::patient_blobs::PatientBlobs;
 use crate::presence::{Component, SIGN_EVERY, Signer, State};
 use crate::roles::{CAPACITY, Folded, GATE, Process, Role, Roles, connections, executor, follow, launcher, merger};
 use crate::roles::{scheduler, web};
+use crate::settings::{self, Settings};
 use crate::tenants;
 
 /// What says where a running server is.
@@ -76,6 +77,9 @@ pub enum StartError {
     /// The site's configuration.
     #[error(transparent)]
     Config(#[from] crate::config::ConfigError),
+    /// A setting that cannot change has changed.
+    #[error(transparent)]
+    Settings(#[from] crate::settings::Refused),
     /// The tenant file.
     #[error(transparent)]
     Tenants(#[from] tenants::TenantFileError),
@@ -168,6 +172,8 @@ impl Server {
         if config.log.kafka.is_none() && !missing.is_empty() {
             return Err(StartError::Alone { missing: missing.join(", ") });
         }
+        let settings = Settings::of_file(site).unwrap_or_default();
+        settings::at_start(site, &settings, &config)?;
         let name = process_name(site, &config)?;
         let paths = SitePaths::new(site, &config);
 
@@ -248,6 +254,7 @@ impl Server {
             room: Arc::default(),
             blobs: opened.blobs,
             job_logs,
+            troubles: Arc::default(),
             keyring,
             gate: Folded { projection: gate_fold.projection(), published: gate_fold.published() },
             capacity: Folded { projection: capacity_fold.projection(), published: capacity_fold.published() },
@@ -282,6 +289,7 @@ impl Server {
             }),
         };
         server.roles(&process, listener)?;
+        settings.keep(site).map_err(part(settings::FILE))?;
         server.say_where(&process)?;
         Ok(server)
     }

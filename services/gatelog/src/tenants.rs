@@ -46,6 +46,8 @@ pub struct Loaded {
     pub problems: Vec<Problem>,
     /// The record to put onto the intake; none when the newest there is the same.
     pub fresh: Option<Fresh>,
+    /// What is in it; nothing when the newest is the same.
+    pub tenants: Vec<TenantLoaded>,
 }
 
 /// A tenant file that the intake does not have.
@@ -130,10 +132,15 @@ pub fn load(
     if web_root.lasts {
         text.push_str(&format!("\n# web-root: {}", web_root.url));
     }
+    // What tenants have of connections stands in their settings: names, drivers, and hosts in names of projects.
+    for (name, connection) in connections.iter() {
+        let (driver, host) = (connection.driver(), connection.canonical_hostname());
+        text.push_str(&format!("\n# connection: {name} {driver} {host}"));
+    }
     let whole = included.iter().fold(text, |whole, (name, text)| format!("{whole}\n# {name}\n{text}"));
     let file = blobs.put(whole.as_bytes()).map_err(|error| failed(&error))?;
     if newest.is_some_and(|(_, known)| known == file) {
-        return Ok(Loaded { problems, fresh: None });
+        return Ok(Loaded { problems, fresh: None, tenants: Vec::new() });
     }
     let version = newest.map_or(1, |(version, _)| version + 1);
     let mut tenants = Vec::with_capacity(specs.len());
@@ -158,10 +165,10 @@ pub fn load(
         });
     }
     let id = InputId::new(format!("tenant-file/{version}/{file}"));
-    let input = IntakeInput::TenantFile(TenantFile { version, file, tenants });
+    let input = IntakeInput::TenantFile(TenantFile { version, file, tenants: tenants.clone() });
     let record = InputRecord::new(id, "", crate::clock::now(), input);
     let frame = record.close().map_err(|error| failed(&error))?.encode();
-    Ok(Loaded { problems, fresh: Some(Fresh(frame)) })
+    Ok(Loaded { problems, fresh: Some(Fresh(frame)), tenants })
 }
 
 /// The longest file a tenant may include, in bytes: the loader refuses longer ones by itself.

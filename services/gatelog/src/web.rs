@@ -31,6 +31,7 @@ pub fn site(
     let own: Vec<Role> = process.roles.iter().collect();
     let (refusing, keeping) = (Arc::clone(&process.refusing), Arc::clone(&process.keeping));
     let room = Arc::clone(&process.room);
+    let troubles = Arc::clone(&process.troubles);
     let health = move || {
         let mut parts: Vec<PartHealth> = writers.iter().map(|writer| health(writer)).collect();
         // A writer only knows when it has something to append: what comes from outside is refused before that.
@@ -40,6 +41,7 @@ pub fn site(
         if let Some(detail) = keeping.trouble() {
             parts.push(PartHealth { part: "blobs".to_owned(), well: false, state: "yellow".to_owned(), detail });
         }
+        parts.extend(troubles.parts());
         parts.extend(web::elsewhere(&signer, &needed));
         parts.extend(web::paused(&signer, &own));
         parts.extend(web::governed(&signer));

@@ -9,14 +9,83 @@
 //! - `health/live`, for those who start processes again: 200 whenever the process answers at all. A stopped part is no
 //!   reason to be killed: it stops for what a restart would only meet again, and the reads go on meanwhile.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use gatelog_record::Timestamp;
 use gatelog_runner::{Health, Published};
 use serde_json::{Value as Json, json};
 
 use crate::reading::App;
-use crate::site::PartHealth;
+use crate::site::{Component, PartHealth};
 
 /// The state of a part that does not go on by itself.
 const STOPPED: &str = "stopped";
+
+/// How often it is looked how parts are, so that it is known since when.
+const LOOK_EVERY: Duration = Duration::from_secs(3);
+
+/// Since when parts and processes are in the state they are in, as this process has seen it: by name, state and moment.
+#[derive(Default)]
+pub(crate) struct Since(Mutex<BTreeMap<String, (String, Timestamp)>>);
+
+impl Since {
+    /// Notes the states of now; what is not among them is forgotten. Says since when each is as it is, in their order.
+    fn note(&self, kind: &str, states: &[(String, String)]) -> Vec<Timestamp> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let named = |name: &str| format!("{kind} {name}");
+        let there: Vec<String> = states.iter().map(|(name, _)| named(name)).collect();
+        known.retain(|name, _| !name.starts_with(kind) || there.contains(name));
+        let mut since = Vec::with_capacity(states.len());
+        for ((_, state), name) in states.iter().zip(there) {
+            let entry = known.entry(name).or_insert_with(|| (state.clone(), now()));
+            if entry.0 != *state {
+                *entry = (state.clone(), now());
+            }
+            since.push(entry.1);
+        }
+        since
+    }
+}
+
+/// The clock.
+pub(crate) fn now() -> Timestamp {
+    Timestamp(jiff::Timestamp::now().as_microsecond())
+}
+
+/// Looks how parts and processes are, as long as the API is there: since when is only known to who looks.
+pub(crate) fn watch(app: &Arc<App>) {
+    let app = Arc::downgrade(app);
+    let looking = std::thread::Builder::new().name("parts".into()).spawn(move || {
+        while let Some(app) = app.upgrade() {
+            let _ = (parts_since(&app), components_since(&app));
+            drop(app);
+            std::thread::sleep(LOOK_EVERY);
+        }
+    });
+    if let Err(error) = looking {
+        tracing::warn!(%error, "since when parts are as they are is known from when it is asked first");
+    }
+}
+
+/// Every part, and since when it is as it is.
+pub(crate) fn parts_since(app: &App) -> Vec<(PartHealth, Timestamp)> {
+    let mut parts = folds(app);
+    parts.extend(app.site.health.parts());
+    let states: Vec<_> = parts.iter().map(|part| (part.part.clone(), part.state.clone())).collect();
+    let since = app.since.note("part", &states);
+    parts.into_iter().zip(since).collect()
+}
+
+/// Every process, and since when it is as it is.
+pub(crate) fn components_since(app: &App) -> Vec<(Component, Timestamp)> {
+    let present = app.site.components.present();
+    let state = |one: &Component| format!("{} {}", one.state.name(), one.silent);
+    let states: Vec<_> = present.iter().map(|one| (one.name.clone(), state(one))).collect();
+    let since = app.since.note("process", &states);
+    present.into_iter().zip(since).collect()
+}
 
 /// The document, and whether a part has stopped.
 pub(crate) fn document(app: &App) -> (bool, Json) {

@@ -6,7 +6,8 @@
 //! - `status`, `builds`, `buildsets`, `configuration`: the documents.
 //! - `capacity`: workers, and what each attempt of a build waited for, by capacity's own position.
 //! - `newest`, `followed`: the status of now, made once for all who ask or follow; `stream`: events as they come; `console`: what a build says, by bytes, by lines, and where in it; `job_logs`: the files it leaves;
-//! - `estimate`: how long jobs take, by how long they took; `health`: who asks how the site is, and what is answered.
+//! - `estimate`: how long jobs take, by how long they took; `health`: who asks how the site is, and what is answered;
+//! - `waits`: what everything waits for.
 //! - `keys`: what people encrypt secrets with; [`auth`]: who asks; [`operators`]: what they may ask for;
 //! - [`what_if`]: what would have been, had something been otherwise;
 //! - `page`: the same for people, as HTML.
@@ -60,6 +61,7 @@ mod status;
 mod stream;
 mod timers;
 mod tokens;
+mod waits;
 pub mod what_if;
 
 pub use console::finger::serve as serve_finger;

@@ -24,6 +24,7 @@ use crate::auth::Person;
 use crate::console::lines::Indexes;
 use crate::error::ApiError;
 use crate::followed::Followed;
+use crate::health::Since;
 use crate::newest::Newest;
 use crate::operators::holds;
 use crate::query::Query;
@@ -63,6 +64,8 @@ pub(crate) struct App {
     pub(crate) what_ifs: Desk,
     /// Places for requests of operators.
     pub(crate) asks: Arc<Semaphore>,
+    /// Since when parts and processes are as they are.
+    pub(crate) since: Since,
     layouts: Mutex<Vec<(BlobHash, Arc<Layout>)>>,
     rules: Mutex<BTreeMap<BlobHash, Arc<Authorization>>>,
 }
@@ -82,6 +85,7 @@ impl App {
             newest: Newest::default(),
             what_ifs: Desk::default(),
             asks: Arc::new(Semaphore::new(ASKS)),
+            since: Since::default(),
             layouts: Mutex::default(),
             rules: Mutex::default(),
         }

@@ -28,7 +28,7 @@ use crate::site::Site;
 use crate::status::Pieces;
 use crate::{
     builds, buildsets, capacity, configuration, console, followed, health, job_logs, keys, newest, operators, page,
-    status, stream, timers, tokens, what_if,
+    status, stream, timers, tokens, waits, what_if,
 };
 
 /// The longest path and query, in bytes.
@@ -99,6 +99,7 @@ const OF_KEYS: &str = "keys are no part of the history: there is the one that is
 /// The API and the page of a site.
 pub fn router(site: Site) -> Router {
     let app = Arc::new(App::new(site));
+    health::watch(&app);
     let guarded = from_fn_with_state(Arc::clone(&app), guard);
     all(|paths| paths.route_layer(guarded))
         .into_router()
@@ -132,6 +133,8 @@ fn reads() -> Paths {
         .read("/api/events", get(events))
         .read_now("/api/connections", OF_CONNECTIONS, get(connections))
         .read("/api/components", get(components))
+        .read("/api/waits", get(waits_of_site))
+        .read("/api/tenant/{tenant}/waits", get(waits_of))
         .read_now(
             "/api/what-if",
             OF_WHAT_IF,
@@ -256,12 +259,14 @@ async fn map(State(app): Shared, RawQuery(query): RawQuery) -> Result<Json<Value
         "connections": "/api/connections",
         "components": "/api/components",
         "level": "/api/level",
+        "waits": "/api/waits",
         "what_ifs": "/api/what-if",
         "what_if": "/api/what-if/{id}",
         "tenants": "/api/tenants",
         "tenant_info": "/api/tenant/{tenant}/info",
         "status": "/api/tenant/{tenant}/status",
         "status_stream": "/api/tenant/{tenant}/status/stream",
+        "tenant_waits": "/api/tenant/{tenant}/waits",
         "status_change": "/api/tenant/{tenant}/status/change/{change}",
         "jobs": "/api/tenant/{tenant}/jobs",
         "projects": "/api/tenant/{tenant}/projects",
@@ -323,6 +328,15 @@ async fn components(State(app): Shared, RawQuery(query): RawQuery) -> Answered {
         Some(at) => capacity::components_then(app, at).await,
         None => capacity::components(app).await,
     }
+}
+
+async fn waits_of_site(State(app): Shared, RawQuery(query): RawQuery) -> Answered {
+    waits::answer(app, None, Query::read(query.as_deref(), waits::PARAMETERS)?).await
+}
+
+async fn waits_of(State(app): Shared, path: Segments<String>, RawQuery(query): RawQuery) -> Answered {
+    let tenant = segments(path)?;
+    waits::answer(app, Some(tenant), Query::read(query.as_deref(), waits::PARAMETERS)?).await
 }
 
 async fn leases_of(State(app): Shared, path: Segments<(String, String)>, RawQuery(query): RawQuery) -> Answered {

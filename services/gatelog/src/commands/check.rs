@@ -1,5 +1,7 @@
 //! `gatelog check`: what is wrong with a configuration, before it is pushed.
 
+mod site;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
@@ -11,10 +13,13 @@ use serde_json::{Value as Json, json};
 use super::failure::{Code, Failure};
 use super::folder;
 use super::output::Output;
-use crate::cli::{CheckArgs, CheckFormat};
+use crate::cli::{CheckArgs, CheckFormat, SiteArgs};
 
 /// Reads, loads and tells. Exit code 1 when there is an error, or a warning with `--strict`.
-pub fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
+pub fn run(of: &SiteArgs, args: &CheckArgs) -> Result<ExitCode, Failure> {
+    if args.site {
+        return site::run(of, args);
+    }
     let tenant = args.conf.is_some() || folder::tenant_file(&args.path).is_file();
     let mut problems = if tenant { check_folder(args)? } else { check_repository(args)? };
     if !args.hints {

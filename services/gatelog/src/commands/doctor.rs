@@ -5,6 +5,7 @@
 
 mod kernel;
 mod limits;
+mod site;
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
@@ -195,9 +196,12 @@ pub type KafkaLack = (FindingKind, String, String);
 
 /// Runs it.
 pub fn run(site: &SiteArgs, args: &DoctorArgs) -> Result<ExitCode, Failure> {
+    if args.site {
+        return site::run(site, args.all, args.json);
+    }
     if site.url.is_some() {
         return Err(Failure::new(Code::Usage, "doctor looks at the machine it runs on and does not take --url")
-            .hint("run it on the machine the server is on"));
+            .hint("run it on the machine the server is on; `gatelog doctor --site --url URL` asks a server"));
     }
     let facts = Facts::gather(named(site)?)?;
     let findings: Vec<Finding> = judge(&facts)
@@ -238,7 +242,7 @@ fn matters(of: &str, role: &str) -> bool {
 }
 
 /// The one code of all lacks, or 1 where they differ.
-fn verdict(findings: &[Finding]) -> Code {
+pub(super) fn verdict(findings: &[Finding]) -> Code {
     let codes: BTreeSet<u8> =
         findings.iter().filter(|finding| finding.level == Level::Lack).map(|finding| finding.code as u8).collect();
     let mut lacks = findings.iter().filter(|finding| finding.level == Level::Lack);
@@ -256,7 +260,7 @@ fn about(facts: &Facts) -> String {
     format!("{}, {} processors, {memory}, {user}", facts.kernel, facts.processors)
 }
 
-fn render(about: &str, findings: &[Finding], style: Style) -> Vec<String> {
+pub(super) fn render(about: &str, findings: &[Finding], style: Style) -> Vec<String> {
     let mut lines = vec![style.paint(Paint::Faint, &clean(about))];
     let mut role = "";
     for finding in findings {
@@ -316,11 +320,11 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 
 // ---- what the facts mean ----
 
-fn ok(role: &'static str, check: &'static str, found: impl Into<String>) -> Finding {
+pub(super) fn ok(role: &'static str, check: &'static str, found: impl Into<String>) -> Finding {
     Finding { role, check, level: Level::Ok, found: found.into(), cure: None, code: Code::Ok }
 }
 
-fn not_ok(
+pub(super) fn not_ok(
     level: Level,
     (role, check): (&'static str, &'static str),
     found: impl Into<String>,
@@ -594,6 +598,12 @@ fn port(port: &PortFacts, facts: &Facts) -> Finding {
     }
 }
 
+/// What this host lacks for a site in a directory, or does not do well.
+pub(super) fn lacks(dir: &Path, server_runs: bool) -> Result<Vec<Finding>, Failure> {
+    let facts = Facts::gather(Some((dir.to_owned(), server_runs)))?;
+    Ok(judge(&facts).into_iter().filter(|finding| finding.level != Level::Ok).collect())
+}
+
 // ---- how the facts are found ----
 
 impl Facts {
@@ -702,7 +712,7 @@ fn version_of(program: &str) -> Option<String> {
     output.status.success().then(|| text.lines().next().unwrap_or_default().to_owned())
 }
 
-fn disks(place: &Path, config: Option<&SiteConfig>) -> Vec<DiskFacts> {
+pub(super) fn disks(place: &Path, config: Option<&SiteConfig>) -> Vec<DiskFacts> {
     let paths = config.map_or_else(|| SitePaths::bare(place), |config| SitePaths::new(place, config));
     let mut seen = BTreeSet::new();
     let wanted = [("the site", place.to_owned()), ("blobs", paths.blobs()), ("keys", paths.keys())];

@@ -86,7 +86,7 @@ impl Code {
         match error {
             StartError::Config(error) => Code::of_config(error),
             StartError::Open(error) => Code::of_open(error),
-            StartError::Tenants(_) | StartError::Alone { .. } => Code::Usage,
+            StartError::Settings(_) | StartError::Tenants(_) | StartError::Alone { .. } => Code::Usage,
             StartError::InUse { .. } => Code::InUse,
             StartError::Part { .. } => Code::No,
         }

@@ -34,4 +34,5 @@ pub mod site;
 pub mod status;
 pub mod stop;
 pub mod timers;
+pub mod waits;
 pub mod what_if;

@@ -1,5 +1,6 @@
 //! `gatelog replay`: the queues as they were, and every decision made again.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -33,6 +34,8 @@ pub struct Seen {
     pub now_ms: i64,
     /// The status document of each tenant.
     pub tenants: Vec<(String, Json)>,
+    /// What has waited for more than a minute, by tenant; only a server knows.
+    pub waits: BTreeMap<String, Json>,
 }
 
 /// `replay state`
@@ -88,7 +91,7 @@ pub fn gates_at(
 
 /// A site's queues at a moment, from its log and rungs alone.
 pub fn at_moment(site: &Site, moment: Moment, tenant: Option<&str>) -> Result<Seen, Failure> {
-    let mut seen = Seen { head: String::new(), now_ms: 0, tenants: Vec::new() };
+    let mut seen = Seen { head: String::new(), now_ms: 0, tenants: Vec::new(), waits: BTreeMap::new() };
     seen.head = gates_at(site, moment, |live, blobs, recorded_at| {
         // Waits and builds go on until now, or were as long as they were then.
         let until = if moment == Moment::Newest { crate::clock::now() } else { recorded_at };

@@ -1,5 +1,6 @@
 //! `gatelog status`: the live queues, from a server or, when none runs, from the log.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use serde_json::{Value as Json, json};
@@ -9,6 +10,7 @@ use super::failure::{Code, Failure};
 use super::output::Output;
 use super::replay::{Seen, at_moment, path_segment};
 use super::site::Target;
+use super::waits;
 use crate::cli::{At, SiteArgs, StatusArgs};
 use crate::client::Client;
 use crate::show::{self, Paint, Style, clean};
@@ -45,7 +47,12 @@ pub fn from_server(client: &Client, tenant: Option<&str>, at: Option<At>) -> Res
             names.filter_map(|tenant| tenant["name"].as_str().map(str::to_owned)).collect()
         }
     };
-    let mut seen = Seen { head: client.base().to_owned(), now_ms: crate::clock::now().0 / 1_000, tenants: Vec::new() };
+    let mut seen = Seen {
+        head: client.base().to_owned(),
+        now_ms: crate::clock::now().0 / 1_000,
+        tenants: Vec::new(),
+        waits: BTreeMap::new(),
+    };
     for tenant in tenants {
         let answer = client.get(&format!("/api/tenant/{}/status{query}", path_segment(&tenant)));
         let document = answer.map_err(|error| {
@@ -63,6 +70,10 @@ pub fn from_server(client: &Client, tenant: Option<&str>, at: Option<At>) -> Res
         {
             seen.now_ms = moment;
         }
+        // An older server does not tell.
+        if let Ok(waits) = client.get(&format!("/api/tenant/{}/waits{query}", path_segment(&tenant))) {
+            seen.waits.insert(tenant.clone(), waits["waits"].clone());
+        }
         seen.tenants.push((tenant, document));
     }
     Ok(seen)
@@ -73,7 +84,7 @@ pub fn print(seen: &Seen, as_json: bool) -> Result<ExitCode, Failure> {
     let mut out = Output::new();
     let _ = if as_json {
         let tenants: serde_json::Map<String, Json> = seen.tenants.iter().cloned().collect();
-        out.json(&json!({ "as_of": seen.head, "now_ms": seen.now_ms, "tenants": tenants }))?
+        out.json(&json!({ "as_of": seen.head, "now_ms": seen.now_ms, "tenants": tenants, "waits": seen.waits }))?
     } else {
         out.lines(&render(seen, Style::of_stdout()))?
     };
@@ -91,6 +102,9 @@ fn render(seen: &Seen, style: Style) -> Vec<String> {
             lines.push(style.paint(Paint::Yellow, &format!("waits for {}: {}", text("code"), text("detail"))));
         }
         lines.extend(show::status(document, style, seen.now_ms));
+        if let Some(waits) = seen.waits.get(tenant).and_then(Json::as_array) {
+            lines.extend(waits::section(waits, style));
+        }
     }
     if seen.tenants.is_empty() {
         lines.push("no tenants".to_owned());
@@ -106,7 +120,8 @@ mod tests {
     fn tenants_stand_one_after_the_other_and_say_what_they_wait_for() {
         let document = json!({ "wait": { "code": "layout", "detail": "the first one is made" },
             "pipelines": [{ "name": "check", "manager": "independent", "change_queues": [] }] });
-        let seen = Seen { head: "event 7".into(), now_ms: 0, tenants: vec![("demo".into(), document)] };
+        let (tenants, waits) = (vec![("demo".into(), document)], BTreeMap::new());
+        let seen = Seen { head: "event 7".into(), now_ms: 0, tenants, waits };
         assert_eq!(
             render(&seen, Style::Plain),
             ["event 7", "", "tenant demo", "waits for layout: the first one is made", "check  independent · empty"]

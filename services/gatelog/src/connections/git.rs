@@ -1,6 +1,6 @@
 //! The plain-git forge as a connection: answers effects, and puts what happens onto the intake.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +20,8 @@ use gatelog_record::draft::intake::ForgeEvent;
 use gatelog_record::input::IntakeInput;
 use gatelog_record::{InputId, InputRecord, Stream, Value, WorkId};
 use gatelog_secrets::{Keyring, KeyringError, Scope};
+
+use super::troubles::Troubles;
 
 /// How many changes one closure may hold.
 const MAX_CLOSURE: usize = 500;
@@ -287,7 +289,15 @@ pub struct GitIntake {
     snapshots: PathBuf,
     poll_every: Duration,
     stop: Arc<AtomicBool>,
+    troubles: Arc<Troubles>,
+    wanted: Wanted,
 }
+
+/// The projects of a connection that tenants have, by their names there.
+pub type Wanted = Box<dyn Fn() -> BTreeSet<String> + Send>;
+
+/// How often it is looked whether the projects are there that tenants have.
+const WANTED_EVERY: Duration = Duration::from_secs(5);
 
 impl GitIntake {
     /// Snapshots of refs are kept below `snapshots`: a lost one only means that events are sent once
@@ -299,26 +309,34 @@ impl GitIntake {
         poll_every: Duration,
         stop: Arc<AtomicBool>,
     ) -> GitIntake {
-        GitIntake { connection, log, snapshots, poll_every, stop }
+        let (troubles, wanted): (_, Wanted) = (Arc::default(), Box::new(BTreeSet::new));
+        GitIntake { connection, log, snapshots, poll_every, stop, troubles, wanted }
+    }
+
+    /// What goes wrong is noted here, also that a project is not there which tenants have.
+    pub fn telling(self, troubles: Arc<Troubles>, wanted: Wanted) -> GitIntake {
+        GitIntake { troubles, wanted, ..self }
     }
 
     /// Runs until it is stopped: at every poke of a hook, and every so often without one.
     pub fn run(self, notifier: &Notifier) {
-        let mut all = true;
+        let mut missed: Option<std::time::Instant> = None;
         while !self.stop.load(Ordering::Relaxed) {
-            let projects = if all {
-                self.connection.forge.projects().unwrap_or_else(|error| {
-                    tracing::warn!(error = %chain(&error), "the forge's projects cannot be listed");
-                    Vec::new()
-                })
-            } else {
+            let listed = self.connection.forge.projects().map_err(|error| chain(&error));
+            self.troubles.looked(&self.connection.name, "", &listed);
+            let projects = listed.unwrap_or_else(|error| {
+                tracing::warn!(error, "the forge's projects cannot be listed");
                 Vec::new()
-            };
+            });
+            if missed.is_none_or(|before| before.elapsed() >= WANTED_EVERY) {
+                missed = Some(std::time::Instant::now());
+                let there = projects.iter().map(String::as_str).collect();
+                self.troubles.there(&self.connection.name, &there, &(self.wanted)());
+            }
             for project in &projects {
                 self.look(project);
             }
             let began = std::time::Instant::now();
-            all = true;
             while began.elapsed() < self.poll_every && !self.stop.load(Ordering::Relaxed) {
                 let left = self.poll_every.saturating_sub(began.elapsed()).min(Duration::from_millis(250));
                 match notifier.wait(left) {
@@ -333,7 +351,9 @@ impl GitIntake {
     }
 
     fn look(&self, project: &str) {
-        if let Err(error) = self.try_look(project) {
+        let looked = self.try_look(project);
+        self.troubles.looked(&self.connection.name, project, &looked);
+        if let Err(error) = looked {
             tracing::warn!(project, error, "a project could not be looked at; it is tried again");
         }
     }

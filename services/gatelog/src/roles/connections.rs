@@ -2,6 +2,7 @@
 //!
 //! Every role that needs repositories knows the connections too; only this one listens to them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -11,10 +12,11 @@ use gatelog_effects::connection::Connections;
 use gatelog_effects::dispatch::{self, Duty, Tools};
 use gatelog_effects::git::Repositories;
 use gatelog_effects::share::{Peers, Share};
+use gatelog_tables::TableExt;
 
 use super::{GATE, Process};
 use crate::config::ConnectionConfig;
-use crate::connections::git::{GitConnection, GitIntake};
+use crate::connections::git::{GitConnection, GitIntake, Wanted};
 use crate::server::{StartError, notify_dir, part};
 use gatelog_effects::sources::GateWork;
 
@@ -48,10 +50,23 @@ pub fn listen(process: &Process, known: &Known) -> Result<Vec<JoinHandle<()>>, S
         let notifier = Notifier::open(notify_dir(&process.site, name)).map_err(part("forge"))?;
         let snapshots = process.paths.connections().join(name);
         let (log, stop) = (Arc::clone(&process.log), Arc::clone(&process.stop));
-        let intake = GitIntake::new(Arc::clone(adapter), log, snapshots, *every, stop);
+        let intake = GitIntake::new(Arc::clone(adapter), log, snapshots, *every, stop)
+            .telling(Arc::clone(&process.troubles), wanted(process, name));
         threads.push(process.thread("forge-intake", move || intake.run(&notifier))?);
     }
     Ok(threads)
+}
+
+/// The projects of a connection that tenants have.
+fn wanted(process: &Process, name: &str) -> Wanted {
+    let (gate, name) = (process.gate.projection.clone(), name.to_owned());
+    Box::new(move || {
+        let view = gate.view();
+        let Ok(tenants) = view.live().gate.tenants.all() else { return BTreeSet::new() };
+        let projects = tenants.flatten().flat_map(|(_, row)| row.into_owned().loaded.projects);
+        let of_this = projects.filter(|project| project.connection == name);
+        of_this.filter_map(|project| project.project.split_once('/').map(|(_, local)| local.to_owned())).collect()
+    })
 }
 
 /// Does this process's share of the gate's pending work.

@@ -46,6 +46,7 @@ use gatelog_writer::{
 use serde::{Deserialize, Serialize};
 
 use crate::config::SiteConfig;
+use crate::connections::troubles::Troubles;
 use crate::logs::{Refusing, SitePaths};
 use crate::patient_blobs::PatientBlobs;
 use crate::presence::Signer;
@@ -171,6 +172,8 @@ pub struct Process {
     pub room: Arc<Room>,
     /// What jobs left in their log directories, where this process keeps or reads it.
     pub job_logs: Option<LogStore>,
+    /// What is wrong with connections.
+    pub troubles: Arc<Troubles>,
     /// The keys.
     pub keyring: Arc<Keyring>,
     /// The gate.

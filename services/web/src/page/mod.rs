@@ -25,6 +25,7 @@ mod lists;
 mod logs;
 mod parts;
 mod status;
+mod waits;
 mod what_if;
 mod why;
 mod words;
@@ -71,6 +72,7 @@ pub(crate) fn routes() -> Paths {
         .sent("/what-if/{id}/cancel", post(what_if::cancel))
         .read("/t/{tenant}", get(to_status))
         .read("/t/{tenant}/status", get(status_page))
+        .read("/t/{tenant}/waits", get(waits_page))
         .read("/t/{tenant}/builds", get(builds_page))
         .read("/t/{tenant}/buildsets", get(buildsets_page))
         .read("/t/{tenant}/buildset/{uuid}", get(buildset_page))
@@ -250,6 +252,23 @@ async fn status_page(State(app): Shared, path: Segments<String>, uri: Uri) -> Re
         }
         Err(error) => failed_at(&error, of.as_deref(), None),
     }
+}
+
+async fn waits_page(State(app): Shared, path: Segments<String>, uri: Uri) -> Response {
+    let tenant = segments!(path);
+    let of = Some(tenant.clone());
+    let then = async {
+        let at = moment(&app, &Query::read(uri.query(), crate::waits::PARAMETERS)?).await?;
+        crate::waits::capacity_then(&app, at).await
+    };
+    let then = match then.await {
+        Ok(then) => then,
+        Err(error) => return failed_at(&error, of.as_deref(), Some(&uri)),
+    };
+    answer(app, uri, of, Needs::Live, crate::waits::PARAMETERS, move |reading, frame, query| {
+        waits::page(reading, frame, &tenant, query, &then)
+    })
+    .await
 }
 
 async fn builds_page(State(app): Shared, path: Segments<String>, uri: Uri) -> Response {

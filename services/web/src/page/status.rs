@@ -9,7 +9,7 @@ use super::frame::{Content, Frame, Tab};
 use super::html::{Html, html, outside, put};
 use super::parts::{list, meter, reference, text};
 use super::words::{self, Stand};
-use super::{asked, lists};
+use super::{asked, lists, waits};
 use crate::error::ApiError;
 use crate::estimate::Estimate;
 use crate::query::Query;
@@ -27,6 +27,7 @@ pub(crate) const PARAMETERS: &[&str] = &["filter"];
 pub(crate) struct Beside {
     /// Whether changes can be pushed to one of the connections.
     by_git: bool,
+    held_up: Html,
     kept: Html,
     lately: Html,
     /// Of each pipeline with timers, when one is due next.
@@ -44,6 +45,7 @@ impl Beside {
 pub(crate) fn beside(reading: &Reading<'_>, frame: &Frame, tenant: &str) -> Result<Beside, ApiError> {
     Ok(Beside {
         by_git: reading.app.site.drivers.values().any(|driver| driver == "git"),
+        held_up: waits::held_up(reading, frame, tenant)?,
         kept: asked::kept(reading, frame, tenant)?,
         lately: lists::lately(reading, frame, tenant)?,
         timers: timers::next_of_pipelines(reading, tenant)?.into_iter().map(due_next).collect(),
@@ -71,11 +73,17 @@ pub(crate) fn page(
     } else {
         Html::new()
     };
-    let mut main = html!(r#"<div class="head"><h1>Status</h1>{}{}</div>"#, summary(document), own);
+    let mut main = html!(
+        r#"<div class="head"><h1>Status</h1>{}{}<a class="end small" href="{}">what waits, and why</a></div>"#,
+        summary(document),
+        own,
+        frame.to("/waits")
+    );
     put!(main, "{}", asked::intake(&document.json));
     if let Some(wait) = document.json.get("wait").filter(|wait| !wait.is_null()) {
         put!(main, r#"<div class="card note">The tenant waits: {}</div>"#, waiting(frame, wait));
     }
+    put!(main, "{}", beside.held_up);
     if frame.errors > 0 {
         put!(
             main,
