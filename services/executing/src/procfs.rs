@@ -174,8 +174,7 @@ fn parse_loadavg(text: &str) -> Option<u64> {
 
 /// All memory of this host, and what is available of it, in bytes.
 pub fn host_memory() -> Option<(u64, u64)> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    Some((kib_of(&text, "MemTotal:")?, kib_of(&text, "MemAvailable:")?))
+    gatelog_room::measure::host_memory().map(|memory| (memory.all, memory.free))
 }
 
 fn kib_of(text: &str, name: &str) -> Option<u64> {

@@ -50,7 +50,7 @@ impl FileSystem {
 /// The memory of this process's control group where that has a limit that is lower than the host's, else the host's.
 /// What files take that are in memory only to be read again quickly is free. `None`: this system does not tell.
 pub fn memory() -> Option<Amount> {
-    let host = host_memory(&fs::read_to_string("/proc/meminfo").ok()?)?;
+    let host = host_memory()?;
     let groups = groups(&fs::read_to_string("/proc/self/cgroup").unwrap_or_default());
     let limits = groups.iter().filter_map(|group| group_memory(group));
     Some(
@@ -60,7 +60,12 @@ pub fn memory() -> Option<Amount> {
     )
 }
 
-fn host_memory(meminfo: &str) -> Option<Amount> {
+/// All memory of this host. `None`: this system does not tell.
+pub fn host_memory() -> Option<Amount> {
+    told_by(&fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+fn told_by(meminfo: &str) -> Option<Amount> {
     let kib = |name: &str| -> Option<u64> {
         let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
         line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
@@ -115,9 +120,9 @@ mod tests {
     #[test]
     fn memory_is_that_of_the_control_group_where_it_has_a_limit() {
         let meminfo = "MemTotal:       1000 kB\nMemFree:  1 kB\nMemAvailable:    250 kB\n";
-        let host = host_memory(meminfo).unwrap();
+        let host = told_by(meminfo).unwrap();
         assert_eq!((host, host.percent_free()), (Amount { all: 1_024_000, free: 256_000 }, 25.0));
-        assert_eq!(host_memory("MemTotal: x\n"), None);
+        assert_eq!(told_by("MemTotal: x\n"), None);
         let both = groups("12:cpu,cpuacct:/x\n4:memory:/a/b\n0::/ci.slice/gatelog.service\n");
         assert_eq!(
             both.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
