@@ -7,6 +7,7 @@ use gatelog_gate_state::live::{BuildState, GateLive, WaitKey};
 use gatelog_record::draft::gate::{BuildResult, ItemResult, ReportAction, SubmitOutcome, TriggerCause, WaitSubject};
 use gatelog_record::event::{CapacityEvent, GateEvent, PartitionEvent};
 use gatelog_record::{Event, EventRecord, ItemId, LeaseId, Timestamp, WorkId};
+use gatelog_replay::waits::{Subject, TOLD_AFTER_MS, waits};
 use gatelog_tables::Maps;
 
 use crate::calendar::Ticks;
@@ -330,6 +331,35 @@ pub fn capacity_holds(live: &CapacityLive<Maps>) -> Result<(), String> {
             .count() as u64;
         if current != u64::from(worker.used) || held != current {
             return Err(format!("worker {name} counts {} slots taken, {current} leases are held", worker.used));
+        }
+    }
+    Ok(())
+}
+
+/// Every item and every build that has been there for more than a minute is told to wait for something that has a name and
+/// an end.
+///
+/// # Errors
+/// Who waits in silence.
+pub fn waits_are_told(gate: &GateLive<Maps>, capacity: &CapacityLive<Maps>) -> Result<(), String> {
+    let Some(now) = gate.partition.writer.rows.get(&()).map(|row| row.recorded_at) else { return Ok(()) };
+    let told = waits(gate, capacity, None, now, &|_| None).map_err(|error| error.to_string())?;
+    let told: BTreeMap<Subject, &str> = told.iter().map(|wait| (wait.subject.clone(), wait.reason.code)).collect();
+    let is_told = |subject: Subject| match told.get(&subject) {
+        None => Err(format!("{} {} waits in silence", subject.kind(), subject.id())),
+        Some(&"other") => Err(format!("{} {} waits for what has no name", subject.kind(), subject.id())),
+        Some(_) => Ok(()),
+    };
+    for (item, row) in &gate.gate.items.rows {
+        if now.millis_since(row.enqueued_at) > TOLD_AFTER_MS {
+            is_told(Subject::Item(*item))?;
+        }
+    }
+    let open = gate.gate.builds.rows.iter().filter(|(_, row)| row.state != BuildState::Done);
+    for (build, row) in open {
+        let entered = gate.gate.items.rows.get(&row.item).map(|item| item.enqueued_at);
+        if entered.is_some_and(|entered| now.millis_since(entered) > TOLD_AFTER_MS) {
+            is_told(Subject::Build(*build))?;
         }
     }
     Ok(())

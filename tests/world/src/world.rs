@@ -19,7 +19,7 @@ use crate::effects::{Doing, Effects, Tools, Trouble, Witness};
 use crate::faults::{Coverage, Fault};
 use crate::forge::Forge;
 use crate::host::{Acknowledged, Host};
-use crate::laws::{Laws, capacity_holds, gate_holds};
+use crate::laws::{Laws, capacity_holds, gate_holds, waits_are_told};
 use crate::marked::{MARK, Marked, Plant, Undone};
 use crate::random::Random;
 use crate::script::Turn;
@@ -363,6 +363,7 @@ impl World {
         if self.trace.count.is_multiple_of(64) {
             self.gate.agrees()?;
             self.capacity.agrees()?;
+            waits_are_told(&self.gate.projection.live, &self.capacity.projection.live)?;
         }
         Ok(())
     }

@@ -598,10 +598,11 @@ fn port(port: &PortFacts, facts: &Facts) -> Finding {
     }
 }
 
-/// What this host lacks for a site in a directory, or does not do well.
-pub(super) fn lacks(dir: &Path, server_runs: bool) -> Result<Vec<Finding>, Failure> {
+/// What a site in a directory needs of this host: ports, disks and Ansible, and what else is lacking or not done well.
+pub(super) fn needed_by(dir: &Path, server_runs: bool) -> Result<Vec<Finding>, Failure> {
     let facts = Facts::gather(Some((dir.to_owned(), server_runs)))?;
-    Ok(judge(&facts).into_iter().filter(|finding| finding.level != Level::Ok).collect())
+    let named = |finding: &Finding| ["port", "disk", "ansible"].contains(&finding.check);
+    Ok(judge(&facts).into_iter().filter(|finding| finding.level != Level::Ok || named(finding)).collect())
 }
 
 // ---- how the facts are found ----

@@ -55,7 +55,7 @@ pub fn from_server(client: &Client, tenant: Option<&str>, at: Option<At>) -> Res
     };
     for tenant in tenants {
         let answer = client.get(&format!("/api/tenant/{}/status{query}", path_segment(&tenant)));
-        let document = answer.map_err(|error| {
+        let mut document = answer.map_err(|error| {
             let failure = Failure::from(error);
             match failure.code {
                 Code::NotFound => failure.hint(format!("{}/api/tenants lists the tenants there are", client.base())),
@@ -70,13 +70,41 @@ pub fn from_server(client: &Client, tenant: Option<&str>, at: Option<At>) -> Res
         {
             seen.now_ms = moment;
         }
+        let all = if query.is_empty() { "?all=true" } else { "&all=true" };
         // An older server does not tell.
-        if let Ok(waits) = client.get(&format!("/api/tenant/{}/waits{query}", path_segment(&tenant))) {
-            seen.waits.insert(tenant.clone(), waits["waits"].clone());
+        if let Ok(answer) = client.get(&format!("/api/tenant/{}/waits{query}{all}", path_segment(&tenant))) {
+            name_leases(&mut document, waits::of(&answer));
+            let told_after = answer["told_after_ms"].as_i64().unwrap_or_default();
+            let long = waits::of(&answer).iter().filter(|wait| wait["waited_ms"].as_i64() > Some(told_after));
+            seen.waits.insert(tenant.clone(), long.cloned().collect());
         }
         seen.tenants.push((tenant, document));
     }
     Ok(seen)
+}
+
+/// Says of builds that wait for a lease what capacity says: the gate only knows that it was asked.
+fn name_leases(document: &mut Json, waits: &[Json]) {
+    let by_build: BTreeMap<&str, &Json> = waits
+        .iter()
+        .filter(|wait| wait["subject"]["kind"] == "build")
+        .filter_map(|wait| Some((wait["subject"]["id"].as_str()?, wait)))
+        .collect();
+    for pipeline in document["pipelines"].as_array_mut().into_iter().flatten() {
+        for queue in pipeline["change_queues"].as_array_mut().into_iter().flatten() {
+            let heads = queue["heads"].as_array_mut().into_iter().flatten();
+            let items = heads.filter_map(Json::as_array_mut).flatten();
+            for job in items.filter_map(|item| item["jobs"].as_array_mut()).flatten() {
+                let wait = job["uuid"].as_str().and_then(|uuid| by_build.get(uuid));
+                if job["wait"]["code"] == "lease"
+                    && let Some(wait) = wait
+                {
+                    job["wait"] = json!({ "code": wait["reason"], "detail": wait["detail"],
+                                          "since_ms": wait["since_ms"], "unblocks": wait["ends_when"] });
+                }
+            }
+        }
+    }
 }
 
 /// Prints queues.
@@ -115,6 +143,21 @@ fn render(seen: &Seen, style: Style) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_build_that_waits_for_a_lease_says_what_capacity_says() {
+        let job = |uuid: &str, code: &str| json!({ "uuid": uuid, "wait": { "code": code, "detail": "asked for" } });
+        let heads = json!([[{ "jobs": [job("a", "lease"), job("b", "running")] }]]);
+        let mut document = json!({ "pipelines": [{ "name": "check", "change_queues": [{ "heads": heads }] }] });
+        let wait =
+            |id: &str| json!({ "subject": { "kind": "build", "id": id }, "reason": "no-worker", "detail": "none" });
+        name_leases(&mut document, &[wait("a"), wait("b")]);
+        let jobs = &document["pipelines"][0]["change_queues"][0]["heads"][0][0]["jobs"];
+        assert_eq!(
+            (jobs[0]["wait"]["code"].as_str(), jobs[1]["wait"]["code"].as_str()),
+            (Some("no-worker"), Some("running"))
+        );
+    }
 
     #[test]
     fn tenants_stand_one_after_the_other_and_say_what_they_wait_for() {

@@ -108,9 +108,26 @@ fn name(frame: &Frame, wait: &Wait) -> Html {
 
 fn why(wait: &Wait) -> Html {
     let detail = if wait.detail.is_empty() { wait.reason.means } else { wait.detail.as_str() };
-    let mut out = html!("{}", detail);
+    let mut out = coded(detail);
     if wait.reason.standing == Standing::HeldUp && !wait.cure.is_empty() {
-        put!(out, r#"<br><span class="muted">cure: {}</span>"#, wait.cure.as_str());
+        put!(out, r#"<br><span class="muted">cure: {}</span>"#, coded(&wait.cure));
+    }
+    out
+}
+
+/// A text in which commands and keys stand between backticks.
+fn coded(text: &str) -> Html {
+    let mut out = Html::new();
+    let mut parts = text.split('`').peekable();
+    let mut code = false;
+    while let Some(part) = parts.next() {
+        match (code, parts.peek()) {
+            (true, Some(_)) => put!(out, "<code>{}</code>", part),
+            // Without its end it is none.
+            (true, None) => put!(out, "`{}", part),
+            (false, _) => put!(out, "{}", part),
+        }
+        code = !code;
     }
     out
 }
@@ -129,10 +146,10 @@ pub(crate) fn held_up(reading: &Reading<'_>, frame: &Frame, tenant: &str) -> Res
     for wait in held.iter().take(NAMED) {
         put!(
             rows,
-            r#"<li>{} <code>{}</code> {} <span class="muted">for {}</span></li>"#,
+            r#"<li>{} <code>{}</code> {} <span class="muted">· for {}</span></li>"#,
             name(frame, wait),
             wait.reason.code,
-            if wait.detail.is_empty() { wait.reason.means } else { wait.detail.as_str() },
+            coded(if wait.detail.is_empty() { wait.reason.means } else { wait.detail.as_str() }),
             words::since(ms(wait.since), ms(told.now))
         );
     }
@@ -142,4 +159,20 @@ pub(crate) fn held_up(reading: &Reading<'_>, frame: &Frame, tenant: &str) -> Res
         frame.to("/waits"),
         rows
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::coded;
+
+    #[test]
+    fn what_stands_between_backticks_is_code_and_nothing_is_taken_as_html() {
+        for (text, shown) in [
+            ("plain <b>", "plain &lt;b&gt;"),
+            ("run `gatelog x` now", "run <code>gatelog x</code> now"),
+            ("one ` alone", "one ` alone"),
+        ] {
+            assert_eq!(coded(text).into_string(), shown);
+        }
+    }
 }

@@ -129,7 +129,7 @@ fn look(site: &Site, config: &SiteConfig) -> Result<Found, Failure> {
     match tenant_file(dir, config, &connections) {
         Err(finding) => findings.push(finding),
         Ok((blobs, loaded)) => {
-            findings.push(ok("site", "tenant file", format!("{} with a configuration to read", loaded.tenants.len())));
+            findings.push(ok("site", "tenant file", tenants_of(&loaded)));
             problems_of.extend(loaded.problems);
             let mirrors = Mirrors::open(MirrorsConfig::new(scratch.0.join("mirrors")));
             let mirrors = mirrors.map_err(|error| Failure::new(Code::No, chain(&error)))?;
@@ -143,7 +143,9 @@ fn look(site: &Site, config: &SiteConfig) -> Result<Found, Failure> {
         }
     }
     findings.extend(of_tenants);
-    findings.extend(doctor::lacks(dir, runs)?);
+    findings.extend(doctor::needed_by(dir, runs)?);
+    // The site itself first; each role once.
+    findings.sort_by_key(|finding| (finding.role != "site", finding.role));
     // Tenants share repositories; what is wrong in one place is told once.
     problems_of.retain(|problem| problems.insert(problem.clone()));
     let changes = settings::changes(dir, &Settings::of_file(dir).unwrap_or_default(), config);
@@ -259,6 +261,14 @@ fn tenant_file(
             let cure = "correct the file, or tenant-file in gatelog.toml";
             Err(not_ok(Level::Lack, ("site", "tenant file"), chain(&error), cure))
         }
+    }
+}
+
+/// The tenants of a file, in a few words.
+fn tenants_of(loaded: &tenants::Loaded) -> String {
+    match loaded.tenants.as_slice() {
+        [one] => format!("can be read: tenant {}", one.tenant),
+        all => format!("can be read: {} tenants", all.len()),
     }
 }
 
