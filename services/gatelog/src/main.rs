@@ -27,6 +27,7 @@ mod sealed;
 mod serve;
 mod server;
 mod show;
+mod steady;
 mod tenants;
 mod web;
 mod what_ifs;

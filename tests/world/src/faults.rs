@@ -45,8 +45,12 @@ pub enum Fault {
     TimerTwice,
     /// A timer is told late.
     TimerLate,
-    /// The machine's clock jumps.
+    /// The machine's clock jumps by seconds or minutes.
     ClockJumps,
+    /// It goes back by more than five minutes, up to years.
+    ClockJumpsBack,
+    /// It goes ahead by as much.
+    ClockJumpsAhead,
     /// The process that does short work dies with all it had taken up.
     EffectsDie,
     /// Work is taken up and never done.
@@ -75,7 +79,7 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 33] = [
+    pub const ALL: [Fault; 35] = [
         Fault::WriterDies,
         Fault::WriterDiesSnapshot,
         Fault::EventAckLost,
@@ -97,6 +101,8 @@ impl Fault {
         Fault::TimerTwice,
         Fault::TimerLate,
         Fault::ClockJumps,
+        Fault::ClockJumpsBack,
+        Fault::ClockJumpsAhead,
         Fault::EffectsDie,
         Fault::WorkLost,
         Fault::OutcomeLost,
