@@ -10,7 +10,7 @@ use gatelog_record::event::PartitionEvent;
 use gatelog_record::{Cause, Envelope, Event, EventRecord, InputFrame, Partition, Stream};
 use gatelog_store::rung::{rows_of, tables_of};
 use gatelog_tables::{DomainState, LiveTables, Maps, TableSet};
-use gatelog_writer::{Outside, PartitionOf, RulesFactory, Shell};
+use gatelog_writer::{Outside, PartitionOf, RulesFactory, Shell, Times};
 use serde::Serialize;
 
 use crate::error::ReplayError;
@@ -213,7 +213,8 @@ impl<'a, R: Rules> Again<'a, R> {
             shell.refuse_for(offset, outside, message);
             self.done.as_recorded += 1;
         }
-        let append = shell.take(Offset(offset), &input, first.wall_at, self.blobs)?;
+        let times = Times { wall: first.wall_at, log: first.recorded_at };
+        let append = shell.take(Offset(offset), &input, times, self.blobs)?;
         self.shell = Some(shell);
         Ok(append)
     }

@@ -7,6 +7,7 @@ mod harness;
 mod audit;
 mod backup;
 mod bad_input;
+mod clocks;
 mod crash;
 mod crash_kafka;
 mod deploying;

@@ -125,7 +125,7 @@ impl Site {
             partition: GATE,
             room: Arc::default(),
         };
-        let work = GateWork { projection: gate_fold.projection(), published: gate_fold.published() };
+        let work = GateWork::new(gate_fold.projection(), gate_fold.published());
         let duties = [Duty::Merge, Duty::Compute, Duty::Submit, Duty::Review];
         let share = Share::new("site", Arc::new(Alone));
         let mut threads = dispatch::spawn(tools, Arc::new(work), &duties, share, Arc::clone(&stop))?;

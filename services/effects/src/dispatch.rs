@@ -53,7 +53,7 @@ pub struct Pending {
 pub trait WorkSource: Send + Sync {
     /// What may be done at this moment. Of what is `known`, only that it is there: the table is looked through with
     /// everything that is folded, and a request can be long.
-    fn due(&self, now: Timestamp, known: &BTreeSet<(WorkId, u32)>) -> Pending;
+    fn due(&self, known: &BTreeSet<(WorkId, u32)>) -> Pending;
     /// Waits until something was folded beyond a position, at most so long.
     fn wait(&self, beyond: u64, at_most: Duration);
     /// How the state an item was tested in came about; `None` when there is none.
@@ -152,7 +152,7 @@ pub fn spawn(
         while !stop.load(Ordering::Relaxed) {
             resting.wake(&taken);
             let known = taken.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let Pending { position, there, mut new } = source.due((tools.now)(), &known);
+            let Pending { position, there, mut new } = source.due(&known);
             for row in &new {
                 if let Work::Prepare(wanted) = &row.request {
                     tools.repositories.begun.note(wanted.buildset, &tools.repositories.mirrors);

@@ -1,7 +1,8 @@
 //! What effects and workers read: the committed projections of gate and capacity.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use gatelog_capacity_state::{Capacity, LeaseState, Pause};
 use gatelog_gate_state::Gate;
@@ -23,11 +24,51 @@ pub struct GateWork {
     pub projection: SharedProjection<Gate>,
     /// Where its fold stands.
     pub published: Published,
+    waits: Mutex<Waits>,
+}
+
+impl GateWork {
+    /// Of a process that begins now.
+    pub fn new(projection: SharedProjection<Gate>, published: Published) -> GateWork {
+        GateWork { projection, published, waits: Mutex::default() }
+    }
+}
+
+/// Work that is to be done later, and from when on by the monotonic clock.
+///
+/// `not_before` is in the log's time, which the machine's clock says nothing about once that was set: by it work would
+/// wait for as long as the clock was set back, or not at all. So what is left to wait is counted from when a row was
+/// first seen: from the time of the newest event that is folded to its `not_before`. That is never more than the delay
+/// that was decided, for the event that decided it is folded.
+#[derive(Default)]
+struct Waits(BTreeMap<(WorkId, u32), Instant>);
+
+impl Waits {
+    /// Whether work may be done at `now`; `newest` is the log's time as folded.
+    fn is_due(&mut self, key: (WorkId, u32), not_before: Timestamp, newest: Timestamp, now: Instant) -> bool {
+        let left = not_before.0.saturating_sub(newest.0);
+        if left <= 0 && !self.0.contains_key(&key) {
+            return true;
+        }
+        let left = Duration::from_micros(u64::try_from(left).unwrap_or(0));
+        // A wait too long for the clock is one that nothing decides.
+        *self.0.entry(key).or_insert_with(|| now.checked_add(left).unwrap_or(now)) <= now
+    }
+
+    /// Forgets what is not pending any more.
+    fn keep(&mut self, pending: impl Fn(&(WorkId, u32)) -> bool) {
+        self.0.retain(|key, _| pending(key));
+    }
 }
 
 impl WorkSource for GateWork {
-    fn due(&self, now: Timestamp, known: &BTreeSet<(WorkId, u32)>) -> Pending {
+    fn due(&self, known: &BTreeSet<(WorkId, u32)>) -> Pending {
         let view = self.projection.view();
+        let writer = view.live().partition.writer.get(&());
+        let newest = writer.ok().flatten().map_or(Timestamp(i64::MIN), |row| row.recorded_at);
+        let now = Instant::now();
+        let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = BTreeSet::new();
         let mut pending = Pending { position: view.position().sequence, ..Pending::default() };
         let rows = match view.live().gate.pending_work.all() {
             Ok(rows) => rows,
@@ -36,7 +77,11 @@ impl WorkSource for GateWork {
                 return pending;
             }
         };
-        for (work, row) in rows.filter_map(Result::ok).filter(|(_, row)| row.not_before <= now) {
+        for (work, row) in rows.filter_map(Result::ok) {
+            seen.insert((work, row.attempt));
+            if !waits.is_due((work, row.attempt), row.not_before, newest, now) {
+                continue;
+            }
             pending.there.insert((work, row.attempt));
             if !known.contains(&(work, row.attempt)) {
                 pending.new.push(Due {
@@ -48,6 +93,7 @@ impl WorkSource for GateWork {
                 });
             }
         }
+        waits.keep(|key| seen.contains(key));
         pending.new.sort_by_key(|row| row.requested_by);
         pending
     }
@@ -195,6 +241,25 @@ fn ancestors(job: &str, waits_for: &BTreeMap<String, Vec<String>>) -> BTreeSet<S
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_waits_for_its_delay_by_the_monotonic_clock_whatever_the_machine_s_clock_says() {
+        const SECOND: Duration = Duration::from_secs(1);
+        let (now, newest) = (Instant::now(), Timestamp(7_000_000));
+        let (work, mut waits) = (WorkId([1; 16]), Waits::default());
+        assert!(waits.is_due((work, 1), newest, newest, now), "no clock is asked");
+        let later = newest.plus_seconds(2);
+        assert!(!waits.is_due((work, 2), later, newest, now));
+        assert!(!waits.is_due((work, 2), later, newest, now + SECOND), "counted from when it was first seen");
+        assert!(waits.is_due((work, 2), later, newest, now + SECOND * 2));
+        // The log's time leaps, and what has begun to wait goes on as it was.
+        let (work, leap) = (WorkId([2; 16]), newest.plus_seconds(800 * 86_400));
+        assert!(!waits.is_due((work, 2), later, newest, now));
+        assert!(!waits.is_due((work, 2), later, leap, now + SECOND));
+        assert!(waits.is_due((work, 2), later, leap, now + SECOND * 2));
+        waits.keep(|(_, attempt)| *attempt > 2);
+        assert_eq!(waits.0.len(), 0);
+    }
 
     #[test]
     fn ancestors_are_found_over_any_number_of_steps() {

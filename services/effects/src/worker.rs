@@ -14,6 +14,7 @@ use gatelog_event_log::{Log, failpoint};
 use gatelog_executing::spec::NodeSpec;
 use gatelog_executing::{
     AbortReason, BuildControl, BuildOutcome, BuildResult as Verdict, Executor, FailureCause, RetryCause, Returned,
+    Stopwatch,
 };
 use gatelog_record::draft::capacity::{LeaseReleased, NodeGrant};
 use gatelog_record::draft::gate::{
@@ -149,8 +150,10 @@ pub struct Worker {
     pub capacity: Partition,
     /// Set when the process is to end.
     pub stop: Arc<AtomicBool>,
-    /// The clock.
+    /// The site's time, in which moments are told.
     pub now: fn() -> Timestamp,
+    /// The machine's clock, for tokens: whoever is shown one goes by a clock of their own.
+    pub wall: fn() -> Timestamp,
     /// The labels of nodes it makes.
     pub labels: Vec<String>,
     /// How tokens of secrets are issued.
@@ -288,7 +291,7 @@ impl Worker {
         control: BuildControl,
         runs: Runs,
     ) {
-        let began = (self.now)();
+        let began = Stopwatch::start((self.now)());
         failpoint::pass("build/leased");
         let outcome = self.run_with_room(&lease, &source, &control).await;
         failpoint::pass("build/over");
@@ -366,7 +369,10 @@ impl Worker {
             let why = early.wait_failing().await;
             let _ = tokio::task::spawn_blocking(move || worker.failing(&told, why)).await;
         });
-        let outcome = build.run().await;
+        let begun = (self.now)();
+        let mut outcome = build.run().await;
+        // What the build measured, on the clock of what is told.
+        (outcome.started, outcome.ended) = (begun, Timestamp(begun.0 + outcome.ended.0 - outcome.started.0));
         link.abort();
         telling.abort();
         pausing.abort();
@@ -456,7 +462,7 @@ impl Worker {
             secrets: opened.into_iter().map(|(name, secret)| (name, secret.value)).collect(),
             ssh_keys,
         };
-        let issuer = Issuer::new(Arc::clone(&self.keyring), tokens, self.tokens.rotate_every, self.now);
+        let issuer = Issuer::new(Arc::clone(&self.keyring), tokens, self.tokens.rotate_every, self.wall);
         let place = Place { buildset: attempt.buildset, jobs: parents.jobs, web_root: parents.web_root };
         Ok((spec, attempt, issuer, place))
     }
@@ -494,7 +500,7 @@ impl Worker {
     fn finished(
         &self,
         lease: &Held,
-        began: Timestamp,
+        began: Stopwatch,
         outcome: Result<(BuildOutcome, Arc<Place>), Failed>,
     ) -> AttemptFinished {
         let mut finished = AttemptFinished {
@@ -503,8 +509,8 @@ impl Worker {
             attempt: lease.attempt,
             worker: self.name.clone(),
             result: BuildResult::Error,
-            started_at: began,
-            finished_at: (self.now)(),
+            started_at: began.started,
+            finished_at: began.now(),
             detail: None,
             data: Value::Null,
             secret_data: None,

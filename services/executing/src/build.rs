@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gatelog_log_files::manifest::RESULTS;
-use gatelog_record::{Timestamp, Value};
+use gatelog_record::Value;
 use gatelog_room::{Lack, without_paths};
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -29,6 +29,7 @@ use crate::play::Played;
 use crate::playbooks::PlaybookInPlace;
 use crate::setup::{Ready, failed};
 use crate::spec::{BuildSpec, Phase, SecretExposure, Timeouts};
+use crate::stopwatch::Stopwatch;
 use crate::variables;
 use crate::workspace::Workspace;
 
@@ -104,7 +105,7 @@ impl Build {
 
     /// Runs the build to its end. Ends in bounded time: every phase has its limit.
     pub async fn run(mut self) -> BuildOutcome {
-        let started = now();
+        let watch = Stopwatch::start(now());
         let mut progress = Progress::default();
         self.console.say(&format!(
             "Build {} of job {}, attempt {}, starts on {}",
@@ -130,12 +131,12 @@ impl Build {
         if let Some(agent) = self.agent.take() {
             agent.end().await;
         }
-        Box::pin(self.finish(started, result, returned, progress)).await
+        Box::pin(self.finish(watch, result, returned, progress)).await
     }
 
     async fn finish(
         self,
-        started: Timestamp,
+        watch: Stopwatch,
         result: BuildResult,
         mut returned: Returned,
         mut progress: Progress,
@@ -171,8 +172,8 @@ impl Build {
         BuildOutcome {
             result,
             detail: progress.detail,
-            started,
-            ended: now(),
+            started: watch.started,
+            ended: watch.now(),
             playbooks: progress.playbooks,
             returned,
             failing_task: progress.failing_task,

@@ -68,6 +68,7 @@ mod setup;
 pub mod size;
 pub mod spec;
 mod ssh;
+mod stopwatch;
 #[cfg(test)]
 mod test_data;
 pub mod toolchain;
@@ -95,6 +96,7 @@ pub use returned::{CommentLevel, CommentRange, FileComment, Returned, SnapshotNo
 pub use sandbox::{Features, Mount, Profile};
 pub use size::{ByteSize, CountLimit, SizeLimit};
 pub use spec::BuildSpec;
+pub use stopwatch::Stopwatch;
 pub use toolchain::{Probe, Toolchain, find_bubblewrap, probe};
 pub use variables::deep_merge;
 pub use versions::Served;

@@ -37,6 +37,7 @@ use crate::run::{Run, text};
 use crate::running::{Exit, HOLD, HOLDER, Running, Start};
 use crate::setup::Ready;
 use crate::spec::{Connection, Phase, SecretExposure};
+use crate::stopwatch::Stopwatch;
 use crate::usage::measure;
 use crate::wall::{self, Wall};
 use crate::watch::{Bounds, Post};
@@ -93,7 +94,7 @@ impl Build {
         let project = spec.checkout.project.canonical_name();
         let name = format!("[{kind} : {project}/{}@{}]", spec.path, spec.checkout.name);
         self.console.say(&format!("{} START: {name}", spec.phase.label()));
-        let started = now();
+        let watch = Stopwatch::start(now());
         let results = ansible::results_file(&self.job_dir);
         let (ended, own) = match self.run_process(playbook, ready, course, deadline).await {
             Ok(ended) => (ended, None),
@@ -187,8 +188,8 @@ impl Build {
             branch: spec.checkout.name.clone(),
             path: spec.path.clone(),
             trusted: spec.trusted,
-            started,
-            ended: now(),
+            started: watch.started,
+            ended: watch.now(),
             ending,
         };
         let failing_task = match ending {

@@ -18,7 +18,7 @@ use gatelog_executing::{Executor, ResultsReader};
 use gatelog_log_files::manifest::{CONSOLE, RESULTS};
 use gatelog_log_files::retention::{self, Kept};
 use gatelog_log_files::{Digest, KeptFile, LogStore, Manifest, Plan, Removal, Rules, StoreError};
-use gatelog_record::BuildId;
+use gatelog_record::{BuildId, Timestamp};
 use gatelog_web::site::{ConsoleRead, LogsFuture};
 use gatelog_web::{ConsoleChunk, ConsoleSource, FoundLogs, JobLogs};
 
@@ -30,6 +30,8 @@ use crate::server::StartError;
 /// How long after its start, and how often, an executor removes what the rules do not keep.
 const FIRST: Duration = Duration::from_secs(10);
 const EVERY: Duration = Duration::from_secs(3600);
+/// How long it waits where the clock has jumped.
+const AFTER_JUMP: Duration = Duration::from_secs(600);
 const LOOK: Duration = Duration::from_millis(200);
 /// The largest manifest of a worker, in bytes.
 const LARGEST: usize = 64 << 20;
@@ -270,6 +272,7 @@ pub fn removing(process: &Process, executor: &Executor) -> Result<Option<JoinHan
     let rules = section.rules();
     let Some(store) = process.job_logs.clone().filter(|_| !rules.is_forever()) else { return Ok(None) };
     let (executor, stop, runtime) = (executor.clone(), Arc::clone(&process.stop), process.runtime.clone());
+    let steady = Arc::clone(&process.steady);
     let run = move || {
         let rest = |time: Duration| {
             let began = Instant::now();
@@ -279,7 +282,12 @@ pub fn removing(process: &Process, executor: &Executor) -> Result<Option<JoinHan
         };
         rest(FIRST);
         while !stop.load(Ordering::Relaxed) {
-            match runtime.block_on(remove(&store, &executor, &rules)) {
+            let Some(aging) = steady.aging() else {
+                tracing::info!("no logs of jobs are removed for now: the machine's clock has jumped");
+                rest(AFTER_JUMP);
+                continue;
+            };
+            match runtime.block_on(remove(&store, &executor, &rules, aging)) {
                 // There is more than one step.
                 Ok(removed) if removed >= retention::STEP => continue,
                 Ok(0) => {}
@@ -292,10 +300,10 @@ pub fn removing(process: &Process, executor: &Executor) -> Result<Option<JoinHan
     crate::server::thread("job-logs", run).map(Some)
 }
 
-/// One step.
-async fn remove(store: &LogStore, executor: &Executor, rules: &Rules) -> io::Result<usize> {
+/// One step. `aging` is the moment by which logs grow old.
+async fn remove(store: &LogStore, executor: &Executor, rules: &Rules, aging: Timestamp) -> io::Result<usize> {
     let now_ms = crate::clock::now().0 / 1_000;
-    let plan = plan(store, executor.kept(), rules, now_ms).await?;
+    let plan = plan(store, executor.kept(), rules, aging.0 / 1_000).await?;
     let removed = retention::apply(store, &plan.now, now_ms, |build, attempt| executor.forget(build, attempt)).await?;
     // Consoles here of what another process has removed from the store that all see.
     if store.is_shared() {

@@ -29,6 +29,7 @@ mod serve;
 mod server;
 mod settings;
 mod show;
+mod steady;
 mod tenants;
 mod timers;
 mod web;

@@ -18,10 +18,13 @@ use gatelog_record::{BuildId, InputId, InputRecord, Stream, Timestamp, returned}
 use gatelog_tables::{Table, TableExt};
 
 use crate::roles::{Folded, GATE};
+use crate::steady::Steady;
 
 /// How long after its start, and how often, a process looks.
 const FIRST: Duration = Duration::from_secs(5);
 const EVERY: Duration = Duration::from_secs(600);
+/// How long it waits where the clock has jumped.
+const AFTER_JUMP: Duration = Duration::from_secs(600);
 const LOOK: Duration = Duration::from_millis(200);
 /// Builds of one step, at most.
 const STEP: usize = 200;
@@ -40,6 +43,8 @@ pub struct ReturnedLife {
     pub log: Arc<dyn Log>,
     /// Days after a build's item has left.
     pub keep_days: u32,
+    /// What the machine's clock did.
+    pub steady: Arc<Steady>,
 }
 
 impl ReturnedLife {
@@ -47,7 +52,11 @@ impl ReturnedLife {
     pub fn run(&self, stop: &AtomicBool) {
         rest(FIRST, stop);
         while !stop.load(Ordering::Relaxed) {
-            match self.look(crate::clock::now()) {
+            let Some(aging) = self.steady.aging() else {
+                rest(AFTER_JUMP, stop);
+                continue;
+            };
+            match self.look(Times { now: crate::clock::site_now(), aging }) {
                 // There may be more.
                 Ok(done) if done > 0 => tracing::info!(builds = done, "what builds returned came to its end"),
                 Ok(_) => rest(EVERY, stop),
@@ -60,8 +69,8 @@ impl ReturnedLife {
     }
 
     /// One step: how many builds something became of.
-    fn look(&self, now: Timestamp) -> Result<usize, String> {
-        let (due, dropped) = self.waiting(now)?;
+    fn look(&self, times: Times) -> Result<usize, String> {
+        let (due, dropped) = self.waiting(times)?;
         for (build, row) in &dropped {
             self.remove(*build, row)?;
         }
@@ -70,7 +79,7 @@ impl ReturnedLife {
         let told: Vec<_> = asked.chain(removed).collect();
         let before = self.gate.published.wait_at_most(0, Duration::ZERO).sequence;
         for (build, row, step) in &told {
-            self.tell(*build, &row.tenant, *step, now)?;
+            self.tell(*build, &row.tenant, *step, times.now)?;
         }
         // Each is decided by an event at least.
         self.gate.published.wait_at_most(before + told.len() as u64, DECIDED);
@@ -80,7 +89,7 @@ impl ReturnedLife {
 
     /// What is due, and what is to be removed.
     #[expect(clippy::type_complexity, reason = "two lists of the same")]
-    fn waiting(&self, now: Timestamp) -> Result<(Vec<(BuildId, ReturnedRow)>, Vec<(BuildId, ReturnedRow)>), String> {
+    fn waiting(&self, times: Times) -> Result<(Vec<(BuildId, ReturnedRow)>, Vec<(BuildId, ReturnedRow)>), String> {
         let view = self.gate.projection.view();
         let (mut due, mut dropped) = (Vec::new(), Vec::new());
         let rows = view.live().gate.returned.all().map_err(|error| chain(&error))?;
@@ -88,9 +97,9 @@ impl ReturnedLife {
             let (build, row) = row.map_err(|error| chain(&error))?;
             let list = match row.state {
                 ReturnedState::InUse => continue,
-                ReturnedState::Unused { since } if is_due(since, now, self.keep_days) => &mut due,
+                ReturnedState::Unused { since } if times.is_past(since, self.keep_ms()) => &mut due,
                 ReturnedState::Unused { .. } => continue,
-                ReturnedState::Dropped { at } if now.millis_since(at) >= self.settled_ms() => &mut dropped,
+                ReturnedState::Dropped { at } if times.is_past(at, self.settled_ms()) => &mut dropped,
                 ReturnedState::Dropped { .. } => continue,
             };
             if list.len() < STEP {
@@ -98,6 +107,10 @@ impl ReturnedLife {
             }
         }
         Ok((due, dropped))
+    }
+
+    fn keep_ms(&self) -> i64 {
+        i64::from(self.keep_days).saturating_mul(DAY_MS)
     }
 
     /// How long a blob stays after it was dropped: a backup copies the log first, and then the blobs that it names. Where
@@ -148,14 +161,46 @@ impl ReturnedLife {
     }
 }
 
-/// Whether what nobody has needed since then goes now.
-fn is_due(since: Timestamp, now: Timestamp, keep_days: u32) -> bool {
-    now.millis_since(since) >= i64::from(keep_days).saturating_mul(DAY_MS)
+/// The times of one look.
+#[derive(Clone, Copy)]
+struct Times {
+    /// The site's.
+    now: Timestamp,
+    /// That by which things grow old: without the jumps of the machine's clock.
+    aging: Timestamp,
+}
+
+impl Times {
+    /// Whether so many milliseconds have passed since a moment of the log's time. That time leaps with the machine's
+    /// clock, and what was there before must not grow old by the leap; what came after it has only the log's time.
+    fn is_past(self, since: Timestamp, span_ms: i64) -> bool {
+        let grown = since > self.aging || self.aging.millis_since(since) >= span_ms;
+        grown && self.now.millis_since(since) >= span_ms
+    }
 }
 
 fn rest(time: Duration, stop: &AtomicBool) {
     let began = Instant::now();
     while began.elapsed() < time && !stop.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_builds_returned_does_not_grow_old_by_a_jump_of_the_clock() {
+        const DAY: i64 = 86_400;
+        let day = |days: i64| Timestamp(20_000 * DAY * 1_000_000).plus_seconds(days * DAY);
+        let well = Times { now: day(31), aging: day(31) };
+        assert!(well.is_past(day(0), 30 * DAY_MS) && !well.is_past(day(2), 30 * DAY_MS));
+        // 800 days ahead, and for good: the log's time has leapt.
+        let ahead = Times { now: day(802), aging: day(2) };
+        assert!(!ahead.is_past(day(0), 30 * DAY_MS), "it is two days old");
+        assert!(!ahead.is_past(day(801), 30 * DAY_MS), "it came after the jump");
+        let later = Times { now: day(832), aging: day(32) };
+        assert!(later.is_past(day(0), 30 * DAY_MS) && later.is_past(day(801), 30 * DAY_MS));
     }
 }

@@ -33,6 +33,7 @@ use crate::presence::{Component, SIGN_EVERY, Signer, State};
 use crate::roles::{CAPACITY, Folded, GATE, Process, Role, Roles, connections, executor, follow, launcher, merger};
 use crate::roles::{scheduler, web};
 use crate::settings::{self, Settings};
+use crate::steady::Steady;
 use crate::tenants;
 
 /// What says where a running server is.
@@ -261,6 +262,7 @@ impl Server {
             signer: Arc::new(Signer::new(opened.presence, own)),
             directory: Arc::new(Directory::default()),
             clock: Arc::new(SystemClock::default()),
+            steady: Arc::new(Steady::open(site)),
             stop: Arc::clone(stop),
             runtime: runtime.handle().clone(),
             probing: probing.handle().clone(),
@@ -288,6 +290,14 @@ impl Server {
                 _lock: lock,
             }),
         };
+        let (gate, capacity) = (process.gate.projection.clone(), process.capacity.projection.clone());
+        let newest = move || {
+            let gate = gate.view().live().partition.writer.get(&()).ok()?.map(|row| row.recorded_at);
+            let capacity = capacity.view().live().partition.writer.get(&()).ok()?.map(|row| row.recorded_at);
+            gate.max(capacity)
+        };
+        newest().into_iter().for_each(crate::clock::log_is_at);
+        server.threads.push(process.steady.watch(newest, stop)?);
         server.roles(&process, listener)?;
         settings.keep(site).map_err(part(settings::FILE))?;
         server.say_where(&process)?;

@@ -32,12 +32,14 @@ pub fn site(
     let (refusing, keeping) = (Arc::clone(&process.refusing), Arc::clone(&process.keeping));
     let room = Arc::clone(&process.room);
     let troubles = Arc::clone(&process.troubles);
+    let steady = Arc::clone(&process.steady);
     let health = move || {
         let mut parts: Vec<PartHealth> = writers.iter().map(|writer| health(writer)).collect();
         // A writer only knows when it has something to append: what comes from outside is refused before that.
         if let Some(detail) = refusing().or_else(|| signer.cut_off()) {
             parts.push(PartHealth { part: "log".to_owned(), well: false, state: "yellow".to_owned(), detail });
         }
+        parts.extend(steady.health());
         if let Some(detail) = keeping.trouble() {
             parts.push(PartHealth { part: "blobs".to_owned(), well: false, state: "yellow".to_owned(), detail });
         }

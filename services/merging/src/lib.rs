@@ -48,7 +48,7 @@ mod workspace;
 pub use error::MergeError;
 pub use fetch::Fetched;
 pub use files::{FileFilter, SourceFile, State};
-pub use mirrors::{Identity, Limits, Mirrors, MirrorsConfig, Openings};
+pub use mirrors::{Aging, Identity, Limits, Mirrors, MirrorsConfig, Openings};
 pub use names::{BranchKey, ProjectKey};
 pub use pick::{MergeMode, Tally};
 pub use prepare::{

@@ -1,6 +1,7 @@
 //! The directory of mirrors: where they are, who may write, how one comes to be.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -86,12 +87,35 @@ pub struct MirrorsConfig {
     pub identity: Identity,
     /// The limits.
     pub limits: Limits,
+    /// The time by which what is kept grows old.
+    pub aging: Aging,
+}
+
+/// The time by which what is kept in mirrors grows old. The machine's clock is one, as long as nobody sets it ahead.
+#[derive(Clone)]
+pub struct Aging(pub Arc<dyn Fn() -> SystemTime + Send + Sync>);
+
+impl Default for Aging {
+    fn default() -> Aging {
+        Aging(Arc::new(SystemTime::now))
+    }
+}
+
+impl fmt::Debug for Aging {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Aging")
+    }
 }
 
 impl MirrorsConfig {
     /// The defaults, in this directory.
     pub fn new(root: impl Into<PathBuf>) -> MirrorsConfig {
-        MirrorsConfig { root: root.into(), identity: Identity::default(), limits: Limits::default() }
+        MirrorsConfig {
+            root: root.into(),
+            identity: Identity::default(),
+            limits: Limits::default(),
+            aging: Aging::default(),
+        }
     }
 }
 
@@ -419,7 +443,7 @@ impl Mirrors {
         }
         tidied.insert(project.clone(), now);
         drop(tidied);
-        match self.release_older(project, self.config.limits.prepared_kept, SystemTime::now(), TIDY_MOST) {
+        match self.release_older(project, self.config.limits.prepared_kept, (self.config.aging.0)(), TIDY_MOST) {
             Ok(0) => {}
             Ok(count) => tracing::info!(%project, count, "old prepared work was let go"),
             Err(error) => tracing::warn!(%project, %error, "old prepared work could not be let go"),

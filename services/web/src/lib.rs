@@ -46,6 +46,7 @@ mod followed;
 mod health;
 mod job_logs;
 mod keys;
+pub mod leaps;
 mod newest;
 pub mod operators;
 mod page;

@@ -18,6 +18,45 @@ pub trait Clock: Send + Sync {
     fn watch(&self, signal: &Arc<Signal>);
 }
 
+/// The two times of a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// What the machine's clock says.
+    pub wall: Timestamp,
+    /// The log's time, which rules see as `now`: never less than `wall`, and never less than that of the event before.
+    pub log: Timestamp,
+}
+
+impl From<Timestamp> for Times {
+    /// Where the machine's clock is all there is to go by.
+    fn from(wall: Timestamp) -> Times {
+        Times { wall, log: wall }
+    }
+}
+
+/// Keeps the log's time: the machine's clock, but once that was set back the log's time goes on by the monotonic clock.
+/// If it stood still instead, nothing would come due for as long as the clock was set back.
+#[derive(Clone, Copy, Debug)]
+pub struct LogTime {
+    log: Timestamp,
+    monotonic: Duration,
+}
+
+impl LogTime {
+    /// Where a writer takes over after an event recorded at `recorded_at`.
+    pub fn new(recorded_at: Timestamp, monotonic: Duration) -> LogTime {
+        LogTime { log: recorded_at, monotonic }
+    }
+
+    /// The times now, by what both clocks say.
+    pub fn read(&mut self, wall: Timestamp, monotonic: Duration) -> Times {
+        let passed = i64::try_from(monotonic.saturating_sub(self.monotonic).as_micros()).unwrap_or(i64::MAX);
+        let log = wall.max(Timestamp(self.log.0.saturating_add(passed)));
+        *self = LogTime { log, monotonic };
+        Times { wall, log }
+    }
+}
+
 /// The machine's clock.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {

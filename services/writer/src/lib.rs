@@ -22,7 +22,7 @@ mod timers;
 mod waits;
 mod writer;
 
-pub use clock::{Clock, ManualClock, SystemClock};
+pub use clock::{Clock, LogTime, ManualClock, SystemClock, Times};
 pub use error::WriterError;
 pub use forwarder::Forwarder;
 pub use host::Host;

@@ -28,6 +28,7 @@ use gatelog_record::{
 };
 use gatelog_tables::{DomainState, FoldRefused, LiveTables, Maps};
 
+use crate::clock::Times;
 use crate::panics::catch;
 use crate::published::{Changes, YellowReason};
 use crate::waits::{Decided, Outcome};
@@ -220,7 +221,7 @@ impl<R: Rules> Shell<R> {
     ///
     /// # Errors
     /// [`ShellError::Level`], [`ShellError::State`], [`ShellError::Write`].
-    pub fn start(&mut self, build: &str, wall: Timestamp) -> Result<Append, ShellError> {
+    pub fn start(&mut self, build: &str, times: impl Into<Times>) -> Result<Append, ShellError> {
         let before = self.place();
         if !level::known(before.level) {
             return Err(ShellError::Level { level: before.level, build: before.build });
@@ -237,18 +238,20 @@ impl<R: Rules> Shell<R> {
                 format!("the log was adopted as generation {} (it was {})", self.generation, before.generation);
             events.push(PartitionEvent::LogRestored(LogRestored { generation: self.generation, reason }));
         }
-        self.own(events, wall)
+        self.own(events, times.into())
     }
 
     /// The record that the machine's clock jumped.
     ///
     /// # Errors
     /// [`ShellError::State`], [`ShellError::Write`].
-    pub fn clock_stepped(&mut self, before: Timestamp, now: Timestamp) -> Result<Append, ShellError> {
-        self.own(vec![PartitionEvent::ClockStepped(ClockStepped { before, now })], now)
+    pub fn clock_stepped(&mut self, before: Timestamp, now: impl Into<Times>) -> Result<Append, ShellError> {
+        let times = now.into();
+        self.own(vec![PartitionEvent::ClockStepped(ClockStepped { before, now: times.wall })], times)
     }
 
-    /// Takes the next input: there is always something to append.
+    /// Takes the next input: there is always something to append. Of the times, the log's is what the rules see, and it
+    /// is recorded: whoever decides again gives what stands there.
     ///
     /// # Errors
     /// [`ShellError`]: the shell must be dropped.
@@ -256,10 +259,11 @@ impl<R: Rules> Shell<R> {
         &mut self,
         offset: Offset,
         bytes: &[u8],
-        wall: Timestamp,
+        times: impl Into<Times>,
         blobs: &dyn Blobs,
     ) -> Result<Append, ShellError> {
-        let now = wall.max(self.place().recorded_at);
+        let Times { wall, log } = times.into();
+        let now = wall.max(log).max(self.place().recorded_at);
         let (meta, input) = self.read(offset, bytes, now);
         let mut append = Append::default();
         let outcome = match input {
@@ -474,8 +478,8 @@ impl<R: Rules> Shell<R> {
     }
 
     /// The writer's own records, which no input causes.
-    fn own(&mut self, events: Vec<PartitionEvent>, wall: Timestamp) -> Result<Append, ShellError> {
-        let recorded_at = wall.max(self.place().recorded_at);
+    fn own(&mut self, events: Vec<PartitionEvent>, Times { wall, log }: Times) -> Result<Append, ShellError> {
+        let recorded_at = wall.max(log).max(self.place().recorded_at);
         let term = self.term;
         let first = self.tail.sequence + 1;
         let seed = BlobHash::of(&[b"own".as_slice(), &term.to_le_bytes(), &first.to_le_bytes()].concat());

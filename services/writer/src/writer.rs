@@ -18,7 +18,7 @@ use gatelog_deciding::Rules;
 use gatelog_event_log::{Blobs, EventWriter, Log, LogError, Offset, Pending, ReadLimit, ReadRecord, failpoint};
 use gatelog_record::{Partition, Stream, Timestamp};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, LogTime, Times};
 use crate::error::WriterError;
 use crate::panics::{Panicked, catch};
 use crate::published::{Changes, Published, WriterHealth};
@@ -168,6 +168,7 @@ struct Term<R: Rules> {
     changed: Option<Pending<()>>,
     /// What the machine's clock and the monotonic one said last.
     clock: (Timestamp, Duration),
+    time: LogTime,
 }
 
 impl<R: Rules> Running<R> {
@@ -258,7 +259,10 @@ impl<R: Rules> Running<R> {
         }
         let clock = (self.setup.clock.now(), self.setup.clock.monotonic());
         published.caught_up(shell.partition_tables(), stale, clock);
-        let before = shell.partition_tables().writer.rows.get(&()).map(|row| row.wall_at);
+        let newest = shell.partition_tables().writer.rows.get(&());
+        let before = newest.map(|row| row.wall_at);
+        let mut time = LogTime::new(newest.map_or(clock.0, |row| row.recorded_at), clock.1);
+        let times = time.read(clock.0, clock.1);
         let next = shell.next_input();
         let mut term = Term {
             shell,
@@ -269,15 +273,16 @@ impl<R: Rules> Running<R> {
             next,
             changed: None,
             clock,
+            time,
         };
-        let started = term.shell.start(&self.setup.options.build, clock.0).map_err(|source| self.fell(source))?;
+        let started = term.shell.start(&self.setup.options.build, times).map_err(|source| self.fell(source))?;
         Self::append(&mut term, started);
         failpoint::pass("writer/start-appended");
         // Going forward over a restart is what time does; going back is a jump.
         if let Some(before) = before
             && before.0.saturating_sub(clock.0.0) > CLOCK_STEP_MICROS
         {
-            self.stepped(&mut term, before, clock.0)?;
+            self.stepped(&mut term, before, times)?;
         }
         Ok(term)
     }
@@ -286,9 +291,9 @@ impl<R: Rules> Running<R> {
         WriterError::Shell { partition: self.setup.partition, source }
     }
 
-    fn stepped(&self, term: &mut Term<R>, before: Timestamp, now: Timestamp) -> Result<(), WriterError> {
-        tracing::warn!(partition = %self.setup.partition, %before, %now, "the machine's clock jumped");
-        let append = term.shell.clock_stepped(before, now).map_err(|source| self.fell(source))?;
+    fn stepped(&self, term: &mut Term<R>, before: Timestamp, times: Times) -> Result<(), WriterError> {
+        tracing::warn!(partition = %self.setup.partition, %before, now = %times.wall, "the machine's clock jumped");
+        let append = term.shell.clock_stepped(before, times).map_err(|source| self.fell(source))?;
         Self::append(term, append);
         Ok(())
     }
@@ -365,13 +370,14 @@ impl<R: Rules> Running<R> {
         let passed = i64::try_from(monotonic.saturating_sub(term.clock.1).as_micros()).unwrap_or(i64::MAX);
         let expected = Timestamp(term.clock.0.0.saturating_add(passed));
         term.clock = (wall, monotonic);
+        let times = term.time.read(wall, monotonic);
         if wall.0.saturating_sub(expected.0).saturating_abs() > CLOCK_STEP_MICROS {
-            self.stepped(term, expected, wall)?;
+            self.stepped(term, expected, times)?;
         }
         failpoint::pass("writer/input-read");
         let append = term
             .shell
-            .take(input.offset, &input.bytes, wall, self.setup.blobs.as_ref())
+            .take(input.offset, &input.bytes, times, self.setup.blobs.as_ref())
             .map_err(|source| self.fell(source))?;
         failpoint::pass("writer/decided");
         Self::append(term, append);

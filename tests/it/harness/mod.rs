@@ -1,6 +1,7 @@
 //! A site as its users see it: developers who push and approve, a server that is started, stopped
 //! and killed, an API that is asked.
 
+pub mod clock;
 pub mod cluster;
 pub mod crash;
 pub mod failpoints;

@@ -16,7 +16,7 @@ pub(crate) const SILENCE: i64 = 30_000_000;
 
 /// One thing goes wrong, perhaps.
 pub(crate) fn act(world: &mut World) -> Result<Option<String>, String> {
-    let wall = world.wall();
+    let clocks = world.clocks();
     let at_gate = world.chance.chance(600);
     let told = match world.chance.below(200) {
         0..8 => {
@@ -27,7 +27,7 @@ pub(crate) fn act(world: &mut World) -> Result<Option<String>, String> {
             }
             let snapshot = world.chance.chance(500);
             let term =
-                if at_gate { world.gate.start(wall, snapshot)? } else { world.capacity.start(wall, snapshot)? };
+                if at_gate { world.gate.start(clocks, snapshot)? } else { world.capacity.start(clocks, snapshot)? };
             let fault = if snapshot { Fault::WriterDiesSnapshot } else { Fault::WriterDies };
             world.fault(fault, format!("{} goes on in term {term}", name(at_gate)));
             Some("a writer died".to_owned())
@@ -45,9 +45,9 @@ pub(crate) fn act(world: &mut World) -> Result<Option<String>, String> {
         44..49 => {
             let snapshot = world.chance.chance(500);
             let stale = if at_gate {
-                world.gate.take_over(wall, snapshot)?
+                world.gate.take_over(clocks, snapshot)?
             } else {
-                world.capacity.take_over(wall, snapshot)?
+                world.capacity.take_over(clocks, snapshot)?
             };
             world.fault(Fault::TakenOver, name(at_gate));
             if let (Some(record), false) = (stale, world.holding) {
@@ -69,15 +69,7 @@ pub(crate) fn act(world: &mut World) -> Result<Option<String>, String> {
             Some("effects start again".to_owned())
         }
         60..64 => {
-            let jump = world.chance.between(-900, 900) * 1_000_000;
-            world.clock_offset += jump;
-            let now = world.wall();
-            if jump.abs() > 300_000_000 {
-                let before = Timestamp(now.0 - jump);
-                world.gate.clock_stepped(before, now)?;
-                world.capacity.clock_stepped(before, now)?;
-            }
-            world.fault(Fault::ClockJumps, format!("by {} s", jump / 1_000_000));
+            clock_jumps(world)?;
             Some("the clock was set".to_owned())
         }
         64..68 => worker(world, Fault::WorkerRestarts),
@@ -88,13 +80,41 @@ pub(crate) fn act(world: &mut World) -> Result<Option<String>, String> {
     Ok(told)
 }
 
+/// By how much a clock that is wrong is wrong, in seconds: back or ahead.
+const WRONG: [i64; 4] = [30, 330, 3 * 3_600, 800 * 86_400];
+
+/// The machine's clock is set: to what is right, or back, or ahead, by a little or by years. Writers that are up see it;
+/// one that is down finds it so.
+pub(crate) fn clock_jumps(world: &mut World) -> Result<(), String> {
+    let before = world.clock_offset;
+    let wrong = world.chance.pick(&WRONG).copied().unwrap_or(0);
+    world.clock_offset = match world.chance.below(3) {
+        0 => 0,
+        1 => -wrong * 1_000_000,
+        _ => wrong * 1_000_000,
+    };
+    let (clocks, jump) = (world.clocks(), world.clock_offset - before);
+    let fault = match jump.abs() {
+        0..=300_000_000 => Fault::ClockJumps,
+        _ if jump < 0 => Fault::ClockJumpsBack,
+        _ => Fault::ClockJumpsAhead,
+    };
+    if fault != Fault::ClockJumps {
+        let expected = Timestamp(clocks.wall.0 - jump);
+        world.gate.clock_stepped(expected, clocks)?;
+        world.capacity.clock_stepped(expected, clocks)?;
+    }
+    world.fault(fault, format!("by {} s", jump / 1_000_000));
+    Ok(())
+}
+
 fn name(at_gate: bool) -> &'static str {
     if at_gate { "gate" } else { "capacity" }
 }
 
 /// The next append of a writer fails, or is written and nobody says so.
 fn append_goes_wrong(world: &mut World, at_gate: bool) -> Result<Option<String>, String> {
-    let wall = world.wall();
+    let clocks = world.clocks();
     let ready = if at_gate {
         world.gate.has_input() && world.gate.in_flight() == 0
     } else {
@@ -111,7 +131,7 @@ fn append_goes_wrong(world: &mut World, at_gate: bool) -> Result<Option<String>,
         world.log.fail_next(LogError::System { what, message });
         Fault::EventAppendFails
     };
-    let told = if at_gate { world.gate.take(wall)? } else { world.capacity.take(wall)? };
+    let told = if at_gate { world.gate.take(clocks)? } else { world.capacity.take(clocks)? };
     world.fault(fault, name(at_gate));
     Ok(told.map(|told| format!("{} {told}", name(at_gate))))
 }

@@ -13,7 +13,7 @@ use gatelog_record::draft::gate::{
     ReportDone, SubmitDone, SubmitOutcome, SubmitRequested,
 };
 use gatelog_record::input::GateInput;
-use gatelog_record::{BlobHash, ItemId, WorkId, codec};
+use gatelog_record::{BlobHash, ItemId, Timestamp, WorkId, codec};
 use gatelog_rules_config as config;
 use gatelog_rules_gate::{ConfigRemarks, config_remarks, freeze_subjects, frozen_job, own_changes, wanted_nodes};
 use serde::{Deserialize, Serialize};
@@ -102,6 +102,20 @@ pub struct Effects {
     pub taken: BTreeSet<(WorkId, u32)>,
     /// Not done yet.
     pub doing: Vec<Doing>,
+    /// From when on each piece of pending work may be taken up, by the monotonic clock.
+    pub due: BTreeMap<(WorkId, u32), i64>,
+}
+
+impl Effects {
+    /// Sees what is pending: what is left of a delay, in the log's time at the newest event, is waited for by the
+    /// monotonic clock from when a row is first seen.
+    pub fn see(&mut self, rows: &BTreeMap<WorkId, PendingRow>, newest: Timestamp, monotonic: i64) {
+        self.due.retain(|(work, attempt), _| rows.get(work).is_some_and(|row| row.attempt == *attempt));
+        for (work, row) in rows {
+            let left = row.not_before.0.saturating_sub(newest.0).max(0);
+            self.due.entry((*work, row.attempt)).or_insert(monotonic.saturating_add(left));
+        }
+    }
 }
 
 /// Everything effects touch.

@@ -47,8 +47,12 @@ pub enum Fault {
     TickTwice,
     /// A timer is told late.
     TimerLate,
-    /// The machine's clock jumps.
+    /// The machine's clock jumps by seconds or minutes.
     ClockJumps,
+    /// It goes back by more than five minutes, up to years.
+    ClockJumpsBack,
+    /// It goes ahead by as much.
+    ClockJumpsAhead,
     /// The process that does short work dies with all it had taken up.
     EffectsDie,
     /// Work is taken up and never done.
@@ -77,7 +81,7 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 34] = [
+    pub const ALL: [Fault; 36] = [
         Fault::WriterDies,
         Fault::WriterDiesSnapshot,
         Fault::EventAckLost,
@@ -100,6 +104,8 @@ impl Fault {
         Fault::TickTwice,
         Fault::TimerLate,
         Fault::ClockJumps,
+        Fault::ClockJumpsBack,
+        Fault::ClockJumpsAhead,
         Fault::EffectsDie,
         Fault::WorkLost,
         Fault::OutcomeLost,

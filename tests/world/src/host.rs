@@ -13,7 +13,7 @@ use gatelog_record::{EventRecord, Partition, Stream, Timestamp};
 use gatelog_store::rung::{rows_of, tables_of};
 use gatelog_tables::digest::StateDigest;
 use gatelog_tables::{DomainState, LiveTables, Maps, TableSet};
-use gatelog_writer::{PartitionOf, RulesFactory, Shell};
+use gatelog_writer::{LogTime, PartitionOf, RulesFactory, Shell};
 
 /// At most so many appends wait for their acknowledgement.
 const IN_FLIGHT: usize = 8;
@@ -38,8 +38,24 @@ struct Snapshot {
     digest: [u8; 32],
 }
 
+/// What the clocks of a machine say.
+#[derive(Clone, Copy, Debug)]
+pub struct Clocks {
+    /// The one that is set.
+    pub wall: Timestamp,
+    /// The one that only goes on, in microseconds since the world began.
+    pub monotonic: i64,
+}
+
+impl Clocks {
+    fn monotonic(self) -> Duration {
+        Duration::from_micros(u64::try_from(self.monotonic).unwrap_or(0))
+    }
+}
+
 struct Running<R: Rules> {
     shell: Shell<R>,
+    time: LogTime,
     events: Box<dyn EventWriter>,
     in_flight: VecDeque<(Pending<Result<Offset, LogError>>, u64)>,
     batch: VecDeque<ReadRecord>,
@@ -143,7 +159,7 @@ impl<R: Rules> Host<R> {
     ///
     /// # Errors
     /// A sentence that says which promise was broken.
-    pub fn start(&mut self, wall: Timestamp, from_snapshot: bool) -> Result<u64, String> {
+    pub fn start(&mut self, clocks: Clocks, from_snapshot: bool) -> Result<u64, String> {
         let (mut live, tail) = match self.snapshot.as_ref().filter(|_| from_snapshot) {
             Some(snapshot) => {
                 let live: LiveOf<R::State> = tables_of(&snapshot.rows).map_err(|error| error.to_string())?;
@@ -192,8 +208,11 @@ impl<R: Rules> Host<R> {
             &self.log.describe(),
         );
         let next = shell.next_input();
-        let mut running = Running { shell, events, in_flight: VecDeque::new(), batch: VecDeque::new(), next };
-        let started = running.shell.start("world", wall).map_err(|error| error.to_string())?;
+        let newest = (self.tables)(shell.state()).writer.rows.get(&()).map_or(clocks.wall, |row| row.recorded_at);
+        let time = LogTime::new(newest, clocks.monotonic());
+        let mut running = Running { shell, time, events, in_flight: VecDeque::new(), batch: VecDeque::new(), next };
+        let times = running.time.read(clocks.wall, clocks.monotonic());
+        let started = running.shell.start("world", times).map_err(|error| error.to_string())?;
         running.append(started.frames);
         let term = running.shell.term();
         self.running = Some(running);
@@ -211,13 +230,14 @@ impl<R: Rules> Host<R> {
     ///
     /// # Errors
     /// When the old writer could still append, or the new one cannot start.
-    pub fn take_over(&mut self, wall: Timestamp, from_snapshot: bool) -> Result<Option<Vec<u8>>, String> {
+    pub fn take_over(&mut self, clocks: Clocks, from_snapshot: bool) -> Result<Option<Vec<u8>>, String> {
         let Some(mut old) = self.running.take() else { return Ok(None) };
-        self.start(wall, from_snapshot)?;
+        self.start(clocks, from_snapshot)?;
         let Some(input) = self.read_one(&mut old)? else { return Ok(None) };
+        let times = old.time.read(clocks.wall, clocks.monotonic());
         let append = old
             .shell
-            .take(input.offset, &input.bytes, wall, &self.blobs)
+            .take(input.offset, &input.bytes, times, &self.blobs)
             .map_err(|error| format!("{}: {error}", self.partition))?;
         let stale = append.frames.first().cloned();
         match old.events.append(append.frames).wait_for(Duration::ZERO) {
@@ -250,7 +270,7 @@ impl<R: Rules> Host<R> {
     ///
     /// # Errors
     /// When the shell itself gives up.
-    pub fn take(&mut self, wall: Timestamp) -> Result<Option<String>, String> {
+    pub fn take(&mut self, clocks: Clocks) -> Result<Option<String>, String> {
         let Some(mut running) = self.running.take() else { return Ok(None) };
         if running.in_flight.len() >= IN_FLIGHT {
             self.running = Some(running);
@@ -260,9 +280,10 @@ impl<R: Rules> Host<R> {
             self.running = Some(running);
             return Ok(None);
         };
+        let times = running.time.read(clocks.wall, clocks.monotonic());
         let append = running
             .shell
-            .take(input.offset, &input.bytes, wall, &self.blobs)
+            .take(input.offset, &input.bytes, times, &self.blobs)
             .map_err(|error| format!("{}: {error}", self.partition))?;
         let first = append.records.first();
         let told = format!(
@@ -280,9 +301,10 @@ impl<R: Rules> Host<R> {
     ///
     /// # Errors
     /// When the shell itself gives up.
-    pub fn clock_stepped(&mut self, before: Timestamp, now: Timestamp) -> Result<(), String> {
+    pub fn clock_stepped(&mut self, before: Timestamp, clocks: Clocks) -> Result<(), String> {
         let Some(running) = &mut self.running else { return Ok(()) };
-        let append = running.shell.clock_stepped(before, now).map_err(|error| error.to_string())?;
+        let times = running.time.read(clocks.wall, clocks.monotonic());
+        let append = running.shell.clock_stepped(before, times).map_err(|error| error.to_string())?;
         running.append(append.frames);
         Ok(())
     }

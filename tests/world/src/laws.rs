@@ -20,6 +20,8 @@ struct Told {
     finals: u32,
     result: Option<ItemResult>,
     live: bool,
+    /// When it entered, by the monotonic clock.
+    entered: i64,
 }
 
 /// Everything the laws remember.
@@ -37,6 +39,10 @@ pub struct Laws {
     /// The start of each worker that is here, or was until it started again.
     here: BTreeMap<String, String>,
     ticks: Ticks,
+    /// What the monotonic clock says, in microseconds.
+    pub now: i64,
+    /// The longest that an item was there.
+    pub longest: i64,
     /// Projects and the commits that the gate believes to have merged there.
     pub merged: Vec<(String, String)>,
 }
@@ -77,7 +83,7 @@ impl Laws {
     fn gate_event(&mut self, live: &GateLive<Maps>, event: &GateEvent, met: &mut Coverage) -> Result<(), String> {
         match event {
             GateEvent::ItemEnqueued(entered) => {
-                self.items.insert(entered.item, Told { live: entered.live, ..Told::default() });
+                self.items.insert(entered.item, Told { live: entered.live, entered: self.now, ..Told::default() });
                 if let (Some(trigger), true, Some(subject)) =
                     (entered.trigger, entered.reason == "trigger", entered.subjects.first())
                 {
@@ -127,7 +133,9 @@ impl Laws {
                 }
             }
             GateEvent::ItemDequeued(left) => {
-                self.items.entry(left.item).or_default().result = Some(left.result);
+                let told = self.items.entry(left.item).or_default();
+                told.result = Some(left.result);
+                self.longest = self.longest.max(self.now - told.entered);
                 met.reason(format!("left: {}", left.code));
             }
             GateEvent::ItemReset(reset) => met.reason(format!("reset: {}", reset.code)),

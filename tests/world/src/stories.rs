@@ -73,3 +73,54 @@ pub fn quiet_day(seed: u64, turns: usize) -> Result<(MemoryLog, MemoryBlobs), St
     world.come_to_rest(200_000)?;
     Ok((world.log, world.blobs))
 }
+
+/// What came of [`weeks_of_jumping_clocks`].
+#[derive(Clone, Copy, Debug)]
+pub struct Weeks {
+    /// How often the clock was set.
+    pub jumps: u64,
+    /// How many changes were merged.
+    pub merged: usize,
+    /// The longest that an item was there, in seconds of the monotonic clock.
+    pub longest: i64,
+}
+
+/// So many days of a seed in which people do things, and nothing goes wrong but the machine's clock: every few hours it
+/// is set, back or ahead, by seconds or by years, while writers are up, and while they are down. Then all comes to rest,
+/// and every law is judged.
+///
+/// # Errors
+/// The promise that was broken.
+pub fn weeks_of_jumping_clocks(seed: u64, days: i64) -> Result<Weeks, String> {
+    const MINUTE: i64 = 60_000_000;
+    let mut world = World::new(seed)?;
+    let (mut people, mut clock, mut jumps) = (0, 60 * MINUTE, 0);
+    while world.monotonic < days * 24 * 60 * MINUTE {
+        if world.monotonic >= people {
+            crate::people::act(&mut world)?;
+            people = world.monotonic + world.wishes.between(5, 90) * MINUTE;
+        }
+        if world.monotonic >= clock {
+            // Those that are down find it set when they are started again.
+            match world.chance.below(4) {
+                0 => world.gate.kill(),
+                1 => world.capacity.kill(),
+                _ => {}
+            }
+            crate::disturb::clock_jumps(&mut world)?;
+            jumps += 1;
+            clock = world.monotonic + world.chance.between(10, 360) * MINUTE;
+        }
+        if crate::people::tell(&mut world)?.is_some() || world.step()? {
+            continue;
+        }
+        let wake = people.min(clock);
+        if !world.pass() || world.monotonic > wake {
+            world.monotonic = wake;
+        }
+    }
+    world.come_to_rest(200_000)?;
+    world.judge()?;
+    let longest = world.laws.longest / 1_000_000;
+    Ok(Weeks { jumps, merged: world.witness.merges.len(), longest })
+}

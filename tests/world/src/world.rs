@@ -18,7 +18,7 @@ use crate::content::short;
 use crate::effects::{Doing, Effects, Tools, Trouble, Witness};
 use crate::faults::{Coverage, Fault};
 use crate::forge::Forge;
-use crate::host::{Acknowledged, Host};
+use crate::host::{Acknowledged, Clocks, Host};
 use crate::laws::{Laws, capacity_holds, gate_holds, waits_are_told};
 use crate::marked::{MARK, Marked, Plant, Undone};
 use crate::random::Random;
@@ -147,6 +147,11 @@ pub struct World {
     undone: Undone,
 }
 
+/// The log's time at the newest event.
+fn newest(tables: &PartitionTables<Maps>) -> Timestamp {
+    tables.writer.rows.get(&()).map_or(Timestamp(BEGINNING), |row| row.recorded_at)
+}
+
 impl World {
     /// The world of a seed, with its writers up and nothing said.
     ///
@@ -171,8 +176,9 @@ impl World {
         let mut gate = Host::new(GATE, rules, |live| &live.partition, log.clone(), blobs.clone())?;
         let rules = Arc::new(move || Marked::<CapacityRules>::planted(plant, &Undone::default()));
         let mut capacity = Host::new(CAPACITY, rules, |live| &live.partition, log.clone(), blobs.clone())?;
-        gate.start(Timestamp(BEGINNING), false)?;
-        capacity.start(Timestamp(BEGINNING), false)?;
+        let clocks = Clocks { wall: Timestamp(BEGINNING), monotonic: 0 };
+        gate.start(clocks, false)?;
+        capacity.start(clocks, false)?;
         let mut forge = Forge::default();
         site::found(&mut forge);
         // How often each thing gets its turn differs from world to world: some have slow writers, some
@@ -223,6 +229,11 @@ impl World {
     /// What the machine's clock says.
     pub fn wall(&self) -> Timestamp {
         Timestamp(BEGINNING + self.monotonic + self.clock_offset)
+    }
+
+    /// What both clocks of the machine say.
+    pub(crate) fn clocks(&self) -> Clocks {
+        Clocks { wall: self.wall(), monotonic: self.monotonic }
     }
 
     /// Writes a line.
@@ -318,12 +329,8 @@ impl World {
         let capacity = &self.capacity.projection.live;
         let heard = self.workers.iter().filter(|worker| worker.silent.is_none());
         moments.extend(heard.filter_map(|worker| worker.next_announcement(capacity)));
-        let offset = BEGINNING + self.clock_offset;
-        let work = self.gate.projection.live.gate.pending_work.rows.iter();
-        moments.extend(
-            work.filter(|(id, row)| !self.effects.taken.contains(&(**id, row.attempt)))
-                .map(|(_, row)| row.not_before.0 - offset),
-        );
+        let work = self.effects.due.iter().filter(|(key, _)| !self.effects.taken.contains(*key));
+        moments.extend(work.map(|(_, due)| *due));
         for (partition, timers) in [(GATE, &self.gate.projection.timers), (CAPACITY, &self.capacity.projection.timers)]
         {
             for (name, armed) in timers {
@@ -347,6 +354,7 @@ impl World {
         if let Acknowledged::Fell(why) = self.capacity.acknowledge() {
             self.note(format!("capacity falls over: {why}"));
         }
+        self.laws.now = self.monotonic;
         let (laws, met) = (&mut self.laws, &mut self.coverage);
         let panics = met.reasons.get("input refused: internal-error").copied().unwrap_or(0);
         let news = self.gate.follow(self.monotonic, |live, record| laws.gate(live, record, met))?;
@@ -355,6 +363,8 @@ impl World {
         }
         if news > 0 {
             gate_holds(&self.gate.projection.live)?;
+            let live = &self.gate.projection.live;
+            self.effects.see(&live.gate.pending_work.rows, newest(&live.partition), self.monotonic);
         }
         let news = self.capacity.follow(self.monotonic, |live, record| laws.capacity(live, record, met))?;
         if news > 0 {
@@ -377,26 +387,26 @@ impl World {
     }
 
     fn act(&mut self, act: Act) -> Result<Option<String>, String> {
-        let wall = self.wall();
+        let (clocks, wall) = (self.clocks(), self.wall());
         match act {
             Act::GateTakes => {
                 if !self.gate.is_up() {
                     let snapshot = self.schedule.chance(500);
-                    let term = self.gate.start(wall, snapshot)?;
+                    let term = self.gate.start(clocks, snapshot)?;
                     return Ok(Some(format!(
                         "gate starts term {term} from {}",
                         if snapshot { "a snapshot" } else { "the beginning" }
                     )));
                 }
-                Ok(self.gate.take(wall)?.map(|told| format!("gate {told}")))
+                Ok(self.gate.take(clocks)?.map(|told| format!("gate {told}")))
             }
             Act::CapacityTakes => {
                 if !self.capacity.is_up() {
                     let snapshot = self.schedule.chance(500);
-                    let term = self.capacity.start(wall, snapshot)?;
+                    let term = self.capacity.start(clocks, snapshot)?;
                     return Ok(Some(format!("capacity starts term {term}")));
                 }
-                Ok(self.capacity.take(wall)?.map(|told| format!("capacity {told}")))
+                Ok(self.capacity.take(clocks)?.map(|told| format!("capacity {told}")))
             }
             Act::Routes => {
                 let mark = self.gate_tables().marks.rows.get(&(INTAKE.domain as u8, INTAKE.index)).copied();
@@ -471,12 +481,16 @@ impl World {
     }
 
     fn take_work(&mut self) -> Option<String> {
-        let wall = self.wall();
-        let rows = &self.gate.projection.live.gate.pending_work.rows;
+        let (now, live) = (self.monotonic, &self.gate.projection.live);
+        let rows = &live.gate.pending_work.rows;
+        self.effects.see(rows, newest(&live.partition), now);
         self.effects.taken.retain(|(work, _)| rows.contains_key(work));
         let due: Vec<_> = rows
             .iter()
-            .filter(|(id, row)| row.not_before <= wall && !self.effects.taken.contains(&(**id, row.attempt)))
+            .filter(|(id, row)| {
+                let key = (**id, row.attempt);
+                self.effects.due.get(&key).is_some_and(|due| *due <= now) && !self.effects.taken.contains(&key)
+            })
             .collect();
         let (work, row) = self.schedule.pick(&due).map(|(work, row)| (**work, (*row).clone()))?;
         self.effects.taken.insert((work, row.attempt));

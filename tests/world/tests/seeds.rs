@@ -11,6 +11,10 @@ use gatelog_world::{Coverage, explain, kept, run, run_kept, stories};
 const SEEDS: u64 = 100;
 /// So many seeds meet every fault.
 const SEEDS_THAT_MEET_ALL: u64 = 500;
+/// How many seeds of two weeks are played.
+const WEEKS: usize = 3;
+/// No item is there for longer when nothing goes wrong but the clock, in seconds.
+const LONGEST: i64 = 7_200;
 /// How many threads play them.
 const THREADS: u64 = 4;
 
@@ -135,6 +139,17 @@ fn holds_unless_known(holds: bool, known: Known) {
 #[test]
 fn work_past_its_deadline_is_sent_again() {
     holds_unless_known(stories::lost_work_is_sent_again().unwrap(), known::OVERDUE_WORK);
+}
+
+#[test]
+fn weeks_of_a_clock_that_is_set_again_and_again_delay_nothing() {
+    for seed in seeds().take(WEEKS) {
+        let weeks =
+            stories::weeks_of_jumping_clocks(seed, 14).unwrap_or_else(|problem| panic!("seed {seed}: {problem}"));
+        println!("seed {seed}: {weeks:?}");
+        assert!(weeks.jumps > 50 && weeks.merged > 10, "seed {seed}: {weeks:?}");
+        assert!(weeks.longest < LONGEST, "seed {seed}: an item was there for {} s", weeks.longest);
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Changing refs: always from an expected value, in one step, with a reflog entry that names
 //! gatelog.
 
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use git2::{ErrorCode, Oid, Repository, Signature};
@@ -10,7 +11,7 @@ use crate::error::ForgeError;
 /// How long to wait while another program holds a ref's lock.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 
-/// A lock file older than this was left by a program that died: git holds one for milliseconds.
+/// A lock file that stands for longer than this was left by a program that died: git holds one for milliseconds.
 const LOCK_STALE: Duration = Duration::from_secs(3);
 
 /// What became of a change of a ref.
@@ -21,6 +22,9 @@ pub(crate) enum Swap {
     /// The ref had another value, and was left alone.
     Moved(Option<Oid>),
 }
+
+/// What tells one lock from another: its inode, and when that changed.
+type Lock = (u64, i64, i64);
 
 /// The value of a ref.
 pub(crate) fn read(repo: &Repository, project: &str, name: &str) -> Result<Option<Oid>, ForgeError> {
@@ -46,12 +50,18 @@ pub(crate) fn compare_and_swap(
     let mut transaction = repo.transaction().map_err(&wrap)?;
     let path = repo.path().join(format!("{name}.lock"));
     let deadline = Instant::now() + LOCK_WAIT;
+    let mut seen: Option<(Lock, Instant)> = None;
     loop {
         match transaction.lock_ref(name) {
             Ok(()) => break,
             Err(e) if e.code() == ErrorCode::Locked && Instant::now() < deadline => {
-                let age = std::fs::metadata(&path).and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
-                if age.is_some_and(|age| age > LOCK_STALE) {
+                let lock = std::fs::metadata(&path).ok().map(|file| (file.ino(), file.ctime(), file.ctime_nsec()));
+                // Watched, not dated: by the machine's clock, which may be set, it could be taken for old at once or never.
+                match (lock, seen) {
+                    (Some(lock), Some((before, _))) if lock == before => {}
+                    (lock, _) => seen = lock.map(|lock| (lock, Instant::now())),
+                }
+                if seen.is_some_and(|(_, since)| since.elapsed() > LOCK_STALE) {
                     tracing::warn!(path = %path.display(), "a lock left by a process that died is removed");
                     let _ = std::fs::remove_file(&path);
                 }

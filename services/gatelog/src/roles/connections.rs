@@ -79,11 +79,11 @@ pub fn effects(
         repositories: repositories.clone(),
         keyring: Arc::clone(&process.keyring),
         log: Arc::clone(&process.log),
-        now: crate::clock::now,
+        now: crate::clock::site_now,
         partition: GATE,
         room: Arc::clone(&process.room),
     };
-    let work = GateWork { projection: process.gate.projection.clone(), published: process.gate.published.clone() };
+    let work = GateWork::new(process.gate.projection.clone(), process.gate.published.clone());
     let peers: Arc<dyn Peers> = Arc::clone(&process.signer) as _;
     let share = Share::new(process.name.clone(), peers);
     dispatch::spawn(tools, Arc::new(work), duties, share, Arc::clone(&process.stop)).map_err(part("threads"))

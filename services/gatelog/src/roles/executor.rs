@@ -14,7 +14,7 @@ use gatelog_effects::worker::{Incarnation, LeaseSource, Worker};
 use gatelog_executing::Executor;
 use gatelog_record::draft::capacity::{WorkerSeen, WorkerSilent};
 use gatelog_record::input::CapacityInput;
-use gatelog_record::{InputId, InputRecord, Stream};
+use gatelog_record::{InputId, InputRecord, Stream, Timestamp};
 use gatelog_store::SharedProjection;
 use gatelog_tables::{Table, TableExt};
 use tokio::sync::Semaphore;
@@ -103,7 +103,7 @@ pub fn start(
 ) -> Result<Vec<JoinHandle<()>>, StartError> {
     let section = &process.config.executor;
     let own = process.signer.own();
-    let incarnation = Incarnation::new(own.incarnation, gatelog_record::Timestamp(own.started_at));
+    let incarnation = Incarnation::new(own.incarnation, started_after(process, Timestamp(own.started_at)));
     let slots = section.slots;
     process.signer.change(|own| {
         own.address = Some(address.clone());
@@ -121,7 +121,8 @@ pub fn start(
         log: Arc::clone(&process.log),
         capacity: CAPACITY,
         stop: Arc::clone(&process.stop),
-        now: crate::clock::now,
+        now: crate::clock::site_now,
+        wall: crate::clock::now,
         labels: section.labels.clone(),
         tokens: TokenSettings {
             issuer: process.config.web.root.as_deref().map(issuer),
@@ -184,6 +185,14 @@ fn cloud(process: &Process) -> Result<Arc<dyn Cloud>, StartError> {
         tracing::warn!(failed, "a leftover node could not be removed");
     }
     Ok(Arc::new(cloud))
+}
+
+/// When this start of the worker was, as capacity is told: later than that of the start it knows, also where the clock
+/// went back since, or capacity would take this start for the older one until nothing was heard of the other for long.
+fn started_after(process: &Process, started_at: Timestamp) -> Timestamp {
+    let view = process.capacity.projection.view();
+    let known = view.live().own.workers.get(&process.name).ok().flatten();
+    known.map_or(started_at, |row| started_at.max(crate::clock::later(row.offer.started_at, 1)))
 }
 
 /// Announces this start of the worker, and again whenever capacity knows another or none: it may have been taken for
@@ -262,7 +271,7 @@ fn muteness(process: &Process, incarnation: Incarnation) -> Result<JoinHandle<()
         while !stop.load(Ordering::Relaxed) {
             let mute = signer.mute_for() >= MUTE_AFTER;
             if mute && !over {
-                let now = crate::clock::now();
+                let now = crate::clock::later(incarnation.get().1, 1).max(crate::clock::now());
                 // Without chance, the time makes another name of it.
                 let next = draw().unwrap_or_else(|_| format!("{:016x}", now.0));
                 tracing::warn!("no sign could be given for {} s: builds are stopped", MUTE_AFTER.as_secs());

@@ -33,7 +33,7 @@ use gatelog_effects::git::Repositories;
 use gatelog_event_log::{Blobs, Log, Tail};
 use gatelog_gate_state::Gate;
 use gatelog_log_files::LogStore;
-use gatelog_merging::{Mirrors, MirrorsConfig};
+use gatelog_merging::{Aging, Mirrors, MirrorsConfig};
 use gatelog_record::{Domain, Partition};
 use gatelog_room::Room;
 use gatelog_runner::Published;
@@ -51,6 +51,7 @@ use crate::logs::{Refusing, SitePaths};
 use crate::patient_blobs::PatientBlobs;
 use crate::presence::Signer;
 use crate::server::{StartError, part, thread};
+use crate::steady::Steady;
 
 /// The gate's partition, while there is one.
 pub const GATE: Partition = Partition { domain: Domain::Gate, index: 0 };
@@ -186,6 +187,8 @@ pub struct Process {
     pub directory: Arc<Directory>,
     /// The clock of those who decide.
     pub clock: Arc<dyn Clock>,
+    /// What the machine's clock did, and the time by which things grow old.
+    pub steady: Arc<Steady>,
     /// Set when the process is to end.
     pub stop: Arc<AtomicBool>,
     /// Where builds and the API run.
@@ -199,7 +202,10 @@ pub struct Process {
 impl Process {
     /// The site's repositories, in mirrors of this process.
     pub fn repositories(&self, connections: &Connections) -> Result<Repositories, StartError> {
-        let mirrors = Mirrors::open(MirrorsConfig::new(self.site.join("mirrors"))).map_err(part("mirrors"))?;
+        let mut settings = MirrorsConfig::new(self.site.join("mirrors"));
+        let steady = Arc::clone(&self.steady);
+        settings.aging = Aging(Arc::new(move || steady.aging_files()));
+        let mirrors = Mirrors::open(settings).map_err(part("mirrors"))?;
         Ok(Repositories {
             mirrors: Arc::new(mirrors),
             connections: connections.clone(),

@@ -87,6 +87,7 @@ pub fn end_returned(process: &Process) -> Result<JoinHandle<()>, StartError> {
         blobs: Arc::clone(&process.blobs),
         log: Arc::clone(&process.log),
         keep_days: process.config.job_logs.keep_returned_days,
+        steady: Arc::clone(&process.steady),
     };
     let stop = Arc::clone(&process.stop);
     process.thread("returned", move || life.run(&stop))

@@ -108,7 +108,7 @@ pub(crate) fn progress(
         unknown += usize::from(!done && estimate.is_none());
         let runs =
             build.attempt().filter(|attempt| attempt.finished_at.is_none()).and_then(|attempt| attempt.started_at);
-        let ran = runs.map_or(0, |start| frame.clock_ms() - shape::ms(start));
+        let ran = runs.map_or(0, |start| crate::leaps::ran_ms(shape::ms(start), frame.clock_ms()));
         let left = if done { Some(0) } else { estimate.map(|estimate| (estimate - ran).max(0)) };
         let after = build.dependencies.iter().map(|(job, _)| job.clone()).collect();
         ahead.push(Ahead { name: build.job.clone(), after, left });

@@ -62,7 +62,7 @@ pub(crate) fn reference(json: &Json) -> Html {
 
 /// A bar of how far something is, and what is left of it in words, by how long it took before.
 pub(crate) fn meter(frame: &Frame, name: &str, start_ms: i64, estimate: Option<Estimate>) -> (Html, Html) {
-    let ran = (frame.clock_ms() - start_ms).max(0);
+    let ran = crate::leaps::ran_ms(start_ms, frame.clock_ms());
     let Some(basis) = estimate.filter(|estimate| estimate.mean_ms > 0) else {
         let bar = html!(r#"<progress aria-label="progress of {}: never ran before"></progress>"#, name);
         let left = html!(

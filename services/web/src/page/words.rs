@@ -109,6 +109,7 @@ pub(crate) fn clock(at: Timestamp) -> Html {
 
 /// A stretch that still runs: counted on by the page's script when the page is live.
 pub(crate) fn since(from_ms: i64, now_ms: i64) -> Html {
+    let from_ms = from_ms.saturating_add(crate::leaps::within(from_ms, now_ms));
     html!(r#"<span class="num" data-since="{}">{}</span>"#, from_ms, took(now_ms - from_ms))
 }
 

@@ -302,7 +302,9 @@ impl<'r, B: Backing> Status<'r, B> {
         let running = build.state == BuildState::Running;
         let elapsed = match (build.started_at, build.finished_at) {
             (Some(start), Some(end)) if !running => Some(end.millis_since(start).max(0)),
-            (Some(start), _) if running => Some(self.reading.now.millis_since(start).max(0)),
+            (Some(start), _) if running => {
+                Some(crate::leaps::ran_ms(crate::shape::ms(start), crate::shape::ms(self.reading.now)))
+            }
             _ => None,
         };
         let remaining = match (build.result, estimated_ms) {

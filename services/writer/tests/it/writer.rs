@@ -283,6 +283,9 @@ fn a_clock_that_jumps_is_recorded_and_history_never_goes_back() {
     let second = &site.decision(second)[0];
     assert_eq!((second.recorded_at, second.wall_at), (START, back));
     assert_eq!(second.decision.as_ref().unwrap().now, START);
+    // The log's time goes on from there: what was to come due in this hour did.
+    let third = &site.decision(third)[0];
+    assert_eq!((third.recorded_at, third.wall_at), (START.plus_seconds(3_600), back.plus_seconds(3_800)));
     site.fold(CAPACITY);
     drop(writer);
     // A new writer sees that the clock went back since the newest event.
