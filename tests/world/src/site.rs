@@ -20,8 +20,8 @@ const PIPELINES: &str = "\
 - pipeline: {name: check, manager: independent, trigger: {git: [{event: change-proposed}]}, success: {git: {}}, failure: {git: {}}, start: {git: {}}}
 - pipeline: {name: gate, manager: dependent, window: 3, window-floor: 1, require: {git: {approved: true, current-patchset: true}}, trigger: {git: [{event: change-approved}]}, success: {git: {}}, failure: {git: {}}, start: {git: {}}}
 - pipeline: {name: post, manager: independent, precedence: low, trigger: {git: [{event: ref-updated}]}, success: {git: {}}, failure: {git: {}}}
-- pipeline: {name: often, manager: independent, precedence: low, trigger: {timer: [{time: '*/2 * * * *'}, {time: '* * * * * 30 90', dereference: true}]}, success: {git: {}}, failure: {git: {}}}
-- pipeline: {name: alone, manager: supercedent, trigger: {timer: [{time: '*/5 * * * *', dereference: true}]}, success: {git: {}}, failure: {git: {}}}
+- pipeline: {name: often, manager: independent, precedence: low, trigger: {timer: [{time: '*/15 * * * *'}, {time: '*/20 * * * * 30 90', dereference: true}]}, success: {git: {}}, failure: {git: {}}}
+- pipeline: {name: alone, manager: supercedent, trigger: {timer: [{time: '*/30 * * * *', dereference: true}]}, success: {git: {}}, failure: {git: {}}}
 - job: {name: base, parent: null, run: run.yaml}
 - semaphore: {name: rig, max: 1}
 - job: {name: tests, attempts: 2, nodeset: {alternatives: [{nodes: [{name: node, label: small}]}, {nodes: [{name: node, label: large}]}]}}
