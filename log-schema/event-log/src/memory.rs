@@ -90,6 +90,15 @@ struct Faults {
     fail: VecDeque<LogError>,
     lose_acks: u32,
     duplicate_inputs: u32,
+    full: bool,
+}
+
+impl Faults {
+    /// Why the next append fails, if it does.
+    fn fails(&mut self) -> Option<LogError> {
+        let full = || LogError::System { what: "writing".to_owned(), message: "No space left on device".to_owned() };
+        self.fail.pop_front().or_else(|| self.full.then(full))
+    }
 }
 
 struct Inner {
@@ -139,6 +148,11 @@ impl MemoryLog {
     /// The next append fails with this error and writes nothing. May be called for several.
     pub fn fail_next(&self, error: LogError) {
         lock(&self.shared).faults.fail.push_back(error);
+    }
+
+    /// From now on every append fails as on a disk without room, or none does any more.
+    pub fn fill(&self, full: bool) {
+        lock(&self.shared).faults.full = full;
     }
 
     /// The next append is written, but its acknowledgement never comes (`None`).
@@ -447,7 +461,7 @@ impl MemoryWriter {
 impl EventWriter for MemoryWriter {
     fn append(&mut self, records: Vec<Vec<u8>>) -> Pending<Result<Offset, LogError>> {
         let mut inner = lock(&self.log.shared);
-        let checked = self.check(&inner).and_then(|()| match inner.faults.fail.pop_front() {
+        let checked = self.check(&inner).and_then(|()| match inner.faults.fails() {
             Some(error) => Err(error),
             None => inner
                 .check_sizes(&records)
@@ -523,7 +537,7 @@ impl Log for MemoryLog {
             })
         } else if inner.closed {
             Err(LogError::Stopped { message: "the log was closed".to_owned() })
-        } else if let Some(error) = inner.faults.fail.pop_front() {
+        } else if let Some(error) = inner.faults.fails() {
             Err(error)
         } else {
             inner.check_sizes(&records).and_then(|bytes| {

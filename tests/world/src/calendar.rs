@@ -42,10 +42,10 @@ impl Clockwork {
     }
 }
 
-/// Tells a tick that is due. Once people do nothing any more, the calendar stands still, too: the world is to come to
-/// rest.
-pub(crate) fn tell(world: &mut World) -> Result<Option<String>, String> {
-    if !world.noisy {
+/// Tells a tick that is due, as long as the calendar goes on: once people do nothing any more it stands still, too, for
+/// the world is to come to rest.
+pub(crate) fn tell(world: &mut World, goes_on: bool) -> Result<Option<String>, String> {
+    if !goes_on {
         return Ok(None);
     }
     let (now, wall) = (world.monotonic, world.wall());

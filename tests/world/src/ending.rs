@@ -64,6 +64,7 @@ impl World {
         self.note("all is well from here on");
         self.log.flow();
         self.holding = false;
+        self.fill_disk(false);
         self.forget = (false, false, false);
         let (now, wall) = (self.monotonic, self.wall());
         self.workers.iter_mut().for_each(|worker| worker.come_back(now, wall));

@@ -74,27 +74,33 @@ pub fn quiet_day(seed: u64, turns: usize) -> Result<(MemoryLog, MemoryBlobs), St
     Ok((world.log, world.blobs))
 }
 
-/// What came of [`weeks_of_jumping_clocks`].
-#[derive(Clone, Copy, Debug)]
+/// What came of [`unattended_weeks`].
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Weeks {
     /// How often the clock was set.
     pub jumps: u64,
+    /// How often the disk was full.
+    pub fills: u64,
+    /// How many ticks of timers were taken.
+    pub ticks: u64,
     /// How many changes were merged.
     pub merged: usize,
-    /// The longest that an item was there, in seconds of the monotonic clock.
+    /// The longest that an item was there, in seconds of the monotonic clock, those with a full disk included.
     pub longest: i64,
 }
 
-/// So many days of a seed in which people do things, and nothing goes wrong but the machine's clock: every few hours it
-/// is set, back or ahead, by seconds or by years, while writers are up, and while they are down. Then all comes to rest,
-/// and every law is judged.
+const MINUTE: i64 = 60_000_000;
+
+/// So many days of a seed in which people do things, timers tick, and nothing goes wrong but the machine's clock and its
+/// disk: every few hours the clock is set, back or ahead, by seconds or by years, while writers are up, and while they are
+/// down; a few times a day the disk is full for up to half an hour. Then all comes to rest, and every law is judged.
 ///
 /// # Errors
 /// The promise that was broken.
-pub fn weeks_of_jumping_clocks(seed: u64, days: i64) -> Result<Weeks, String> {
-    const MINUTE: i64 = 60_000_000;
+pub fn unattended_weeks(seed: u64, days: i64) -> Result<Weeks, String> {
     let mut world = World::new(seed)?;
-    let (mut people, mut clock, mut jumps) = (0, 60 * MINUTE, 0);
+    let mut weeks = Weeks::default();
+    let (mut people, mut clock, mut disk, mut calendar) = (0, 60 * MINUTE, 200 * MINUTE, 0);
     while world.monotonic < days * 24 * 60 * MINUTE {
         if world.monotonic >= people {
             crate::people::act(&mut world)?;
@@ -108,19 +114,38 @@ pub fn weeks_of_jumping_clocks(seed: u64, days: i64) -> Result<Weeks, String> {
                 _ => {}
             }
             crate::disturb::clock_jumps(&mut world)?;
-            jumps += 1;
+            weeks.jumps += 1;
             clock = world.monotonic + world.chance.between(10, 360) * MINUTE;
+        }
+        if world.monotonic >= disk {
+            let full = !world.disk_full;
+            world.fill_disk(full);
+            weeks.fills += u64::from(full);
+            let (least, most) = if full { (1, 30) } else { (120, 600) };
+            disk = world.monotonic + world.chance.between(least, most) * MINUTE;
+        }
+        // Who owns the gate looks at the calendar all the time; once a minute is enough for what is due.
+        if world.monotonic >= calendar {
+            while crate::calendar::tell(&mut world, true)?.is_some() {
+                weeks.ticks += 1;
+            }
+            calendar = world.monotonic + MINUTE;
+        }
+        if world.disk_full {
+            // Those who fail try again now and then, and not all the time.
+            world.monotonic += MINUTE / 10;
         }
         if crate::people::tell(&mut world)?.is_some() || world.step()? {
             continue;
         }
-        let wake = people.min(clock);
+        let wake = people.min(clock).min(disk).min(calendar);
         if !world.pass() || world.monotonic > wake {
             world.monotonic = wake;
         }
     }
     world.come_to_rest(200_000)?;
     world.judge()?;
-    let longest = world.laws.longest / 1_000_000;
-    Ok(Weeks { jumps, merged: world.witness.merges.len(), longest })
+    weeks.merged = world.witness.merges.len();
+    weeks.longest = world.laws.longest / 1_000_000;
+    Ok(weeks)
 }

@@ -135,6 +135,8 @@ pub struct World {
     /// Whether things go wrong and people do things.
     pub(crate) noisy: bool,
     pub(crate) holding: bool,
+    /// Whether the disk is full: nothing is appended, and short work waits for room.
+    pub(crate) disk_full: bool,
     pub(crate) tenant_version: u64,
     pub(crate) proposed: u32,
     pub(crate) asked: u32,
@@ -213,6 +215,7 @@ impl World {
             clock_offset: 0,
             noisy: false,
             holding: false,
+            disk_full: false,
             tenant_version: 0,
             proposed: 0,
             asked: 0,
@@ -234,6 +237,12 @@ impl World {
     /// What both clocks of the machine say.
     pub(crate) fn clocks(&self) -> Clocks {
         Clocks { wall: self.wall(), monotonic: self.monotonic }
+    }
+
+    /// The disk is full from now on, or has room again.
+    pub(crate) fn fill_disk(&mut self, full: bool) {
+        self.log.fill(full);
+        self.disk_full = full;
     }
 
     /// Writes a line.
@@ -509,7 +518,7 @@ impl World {
     }
 
     fn do_work(&mut self) -> Result<Option<String>, String> {
-        if self.effects.doing.is_empty() {
+        if self.effects.doing.is_empty() || self.disk_full {
             return Ok(None);
         }
         let index = self.schedule.below(self.effects.doing.len() as u64) as usize;
@@ -654,7 +663,7 @@ impl World {
         if held_back {
             self.coverage.fault(Fault::TimerLate);
         }
-        let Some((partition, timer, set_by, row)) = due else { return calendar::tell(self) };
+        let Some((partition, timer, set_by, row)) = due else { return calendar::tell(self, self.noisy) };
         self.told_timers.insert((partition, timer.clone()), (set_by, now));
         let id = format!("timer:{timer}@{}", row.due_at.0);
         let told = format!("timer {timer} of {partition} is due");

@@ -142,12 +142,12 @@ fn work_past_its_deadline_is_sent_again() {
 }
 
 #[test]
-fn weeks_of_a_clock_that_is_set_again_and_again_delay_nothing() {
+fn unattended_weeks_of_clocks_that_are_set_and_disks_that_fill_lose_and_delay_nothing() {
     for seed in seeds().take(WEEKS) {
-        let weeks =
-            stories::weeks_of_jumping_clocks(seed, 14).unwrap_or_else(|problem| panic!("seed {seed}: {problem}"));
+        let weeks = stories::unattended_weeks(seed, 14).unwrap_or_else(|problem| panic!("seed {seed}: {problem}"));
         println!("seed {seed}: {weeks:?}");
-        assert!(weeks.jumps > 50 && weeks.merged > 10, "seed {seed}: {weeks:?}");
+        assert!(weeks.jumps > 50 && weeks.fills > 20 && weeks.merged > 10, "seed {seed}: {weeks:?}");
+        assert!(weeks.ticks > 1_000, "seed {seed}: {weeks:?}");
         assert!(weeks.longest < LONGEST, "seed {seed}: an item was there for {} s", weeks.longest);
     }
 }
