@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gatelog_driver_git::{Forge, ForgeConfig, Notifier};
+use gatelog_driver_git::Notifier;
 use gatelog_effects::connection::Connections;
 use gatelog_effects::dispatch::{self, Duty, Tools};
 use gatelog_effects::git::Repositories;
@@ -15,6 +15,7 @@ use gatelog_effects::share::{Peers, Share};
 use super::{GATE, Process};
 use crate::config::ConnectionConfig;
 use crate::connections::git::{GitConnection, GitIntake};
+use crate::forges;
 use crate::server::{StartError, notify_dir, part};
 use gatelog_effects::sources::GateWork;
 
@@ -30,10 +31,8 @@ pub struct Known {
 pub fn open(process: &Process) -> Result<Known, StartError> {
     let mut known = Known::default();
     for (name, connection) in &process.config.connection {
-        let ConnectionConfig::Git { root, canonical_hostname, poll_ms } = connection;
-        let mut config = ForgeConfig::new(process.site.join(root), canonical_hostname.clone());
-        config.notify = Some(notify_dir(&process.site, name));
-        let forge = Forge::open(config).map_err(part("forge"))?;
+        let ConnectionConfig::Git { poll_ms, .. } = connection;
+        let forge = forges::open(&process.site, name, connection).map_err(part("forge"))?;
         let adapter = Arc::new(GitConnection::new(name.clone(), forge, Arc::clone(&process.keyring)));
         known.connections.add(name.clone(), Arc::clone(&adapter) as _);
         known.git.push((name.clone(), adapter, Duration::from_millis((*poll_ms).max(50))));
