@@ -47,6 +47,8 @@ pub fn listen(process: &Process, known: &Known) -> Result<Vec<JoinHandle<()>>, S
         let notifier = Notifier::open(notify_dir(&process.site, name)).map_err(part("forge"))?;
         let snapshots = process.paths.connections().join(name);
         let (log, stop) = (Arc::clone(&process.log), Arc::clone(&process.stop));
+        let hooks = Arc::clone(adapter);
+        threads.push(process.thread("forge-hooks", move || hooks.tell_of_hooks())?);
         let intake = GitIntake::new(Arc::clone(adapter), log, snapshots, *every, stop);
         threads.push(process.thread("forge-intake", move || intake.run(&notifier))?);
     }

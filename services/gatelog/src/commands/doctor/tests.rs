@@ -1,5 +1,6 @@
 use gatelog_executing::environments::RELEASES;
 
+use super::forge::ForgeFacts;
 use super::*;
 
 /// A host on which everything is as it should be.
@@ -47,6 +48,7 @@ fn good() -> Facts {
         clock_kept: Some(true),
         ports: vec![PortFacts { key: "web", address: "127.0.0.1:9000".parse().unwrap(), taken: None }],
         kafka: None,
+        forge: Some(ForgeFacts { projects: 3, troubled: Vec::new() }),
     }
 }
 
@@ -141,12 +143,20 @@ fn a_bad_host_reads_like_this() {
 /// Something broken, what names it, and the exit code where it is the only lack.
 type Case = (fn(&mut Facts), &'static str, &'static str, Code);
 
-const CASES: [Case; 33] = [
+const CASES: [Case; 34] = [
     (
         |f| f.site = Some(("/srv/ci".into(), Some("line 3: unknown key".into()))),
         "unknown key",
         "correct /srv/ci/gatelog.toml",
         Code::Usage,
+    ),
+    (
+        |f| {
+            f.forge = Some(ForgeFacts { projects: 3, troubled: vec![("app".into(), "no pre-receive".into())] });
+        },
+        "app: no pre-receive",
+        "gatelog project add app",
+        Code::Ok,
     ),
     (|f| f.disks[0].writable = false, "not writable", "right to write", Code::No),
     (|f| f.disks[0].free = 5 << 20, "5 MiB free", "full disk", Code::No),

@@ -13,10 +13,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use gatelog_driver_git::{ForgeError, Limits, Meaningless, PushedTo, RefUpdate, Refusal};
-use gatelog_rules_config::problem::did_you_mean;
 
 use super::failure::{Code, Failure};
-use super::output::Output;
 use crate::cli::project::{HookCommand, PreReceiveArgs};
 
 /// The most that is read of what git says of a push, in bytes: 200,000 refs have fewer.
@@ -47,7 +45,7 @@ fn updates() -> Result<Option<Vec<RefUpdate>>, Failure> {
 
 fn pre_receive(args: &PreReceiveArgs) -> Result<ExitCode, Failure> {
     let Some(updates) = updates()? else {
-        return unchecked("it names more refs than are looked at");
+        return Ok(unchecked("it names more refs than are looked at"));
     };
     let path = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
     let to = PushedTo {
@@ -67,32 +65,32 @@ fn pre_receive(args: &PreReceiveArgs) -> Result<ExitCode, Failure> {
     match said.recv_timeout(PATIENCE) {
         Ok(Ok((_, 0))) => Ok(ExitCode::SUCCESS),
         Ok(Ok((lines, _))) => {
-            print(&lines)?;
+            print(&lines);
             Ok(Code::No.into())
         }
         Ok(Err(ForgeError::TooMany { limit, .. })) => {
-            print(&[format!("gatelog: refused: {pushed} refs in one push; push at most {limit} at once")])?;
+            print(&[format!("gatelog: refused: {pushed} refs in one push; push at most {limit} at once")]);
             Ok(Code::No.into())
         }
-        Ok(Err(error)) => unchecked(&gatelog_effects::connection::chain(&error)),
-        Err(_) => unchecked(&format!("to look at its history takes more than {} s", PATIENCE.as_secs())),
+        Ok(Err(error)) => Ok(unchecked(&gatelog_effects::connection::chain(&error))),
+        Err(_) => Ok(unchecked(&format!("to look at its history takes more than {} s", PATIENCE.as_secs()))),
     }
 }
 
 /// A push that cannot be judged is taken: whatever means nothing in it is passed over later, as it was before there were
 /// hooks.
-fn unchecked(why: &str) -> Result<ExitCode, Failure> {
-    print(&[format!("gatelog: this push is taken unchecked: {}", crate::show::clean(why))])?;
-    Ok(ExitCode::SUCCESS)
+fn unchecked(why: &str) -> ExitCode {
+    print(&[format!("gatelog: this push is taken unchecked: {}", crate::show::clean(why))]);
+    ExitCode::SUCCESS
 }
 
-/// Says lines to the pusher. One who does not listen is no reason to fail.
-fn print(lines: &[String]) -> Result<(), Failure> {
-    let mut out = Output::new();
-    let _ = out.lines(lines)?;
-    let _ = out.flush()?;
-    let _ = std::io::stdout().flush();
-    Ok(())
+/// Says lines to the pusher. That nobody reads them is no reason to fail, least of all with the exit code that refuses.
+fn print(lines: &[String]) {
+    let mut out = std::io::stdout().lock();
+    for line in lines {
+        let _ = writeln!(out, "{line}");
+    }
+    let _ = out.flush();
 }
 
 /// What means nothing: by the rules of the forge, and names that look like a slip in writing one of its refs.
@@ -127,9 +125,4 @@ fn lines(to: &PushedTo, refused: &[Refusal], pushed: usize) -> Vec<String> {
         lines.push("gatelog: nothing of this push was taken: push the other refs by themselves".to_owned());
     }
     lines.iter().map(|line| crate::show::clean(line)).collect()
-}
-
-/// The branch that was meant, where the one that was named is not there.
-fn nearest<'b>(branch: &str, branches: &'b [String]) -> Option<&'b str> {
-    did_you_mean(branch, branches.iter().map(String::as_str))
 }

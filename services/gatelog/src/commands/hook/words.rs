@@ -3,8 +3,6 @@
 use gatelog_driver_git::{Meaningless, Refusal};
 use gatelog_rules_config::problem::did_you_mean;
 
-use super::nearest;
-
 /// How many branches are named.
 const BRANCHES_MAX: usize = 8;
 /// How much of a commit's id is shown.
@@ -16,15 +14,20 @@ pub fn misspelt(name: &str) -> Option<String> {
     if matches!(kind, "heads" | "tags" | "notes" | "for" | "approved" | "gatelog") {
         return None;
     }
+    let meant = nearest(kind, ["for", "approved"]);
+    meant.map(|meant| format!("refs/{meant}/{rest}"))
+}
+
+/// The candidate that was meant by a word, if one is near enough.
+fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str> + Clone) -> Option<&'c str> {
     let letters = |text: &str| {
-        let mut all: Vec<char> = text.chars().take(20).collect();
+        let mut all: Vec<char> = text.chars().take(200).collect();
         all.sort_unstable();
         all
     };
-    // Two letters that changed places count as two in the distance, too many for a word of three.
-    let swapped = ["for", "approved"].into_iter().find(|meant| letters(meant) == letters(kind));
-    let meant = swapped.or_else(|| did_you_mean(kind, ["for", "approved"]));
-    meant.map(|meant| format!("refs/{meant}/{rest}"))
+    // Two letters that changed places count as two in the distance, too many for a short word.
+    let swapped = candidates.clone().into_iter().find(|candidate| letters(candidate) == letters(word));
+    swapped.or_else(|| did_you_mean(word, candidates))
 }
 
 /// The reason, and the cure.
@@ -92,7 +95,7 @@ fn no_branch(name: &str, branch: &str, project: &str, branches: &[String]) -> (S
     let whole = format!("{branch}/{named}");
     let cure = if branches.contains(&whole) {
         format!("a change has a name of its own: refs/for/{whole}/NAME")
-    } else if let Some(near) = nearest(branch, branches) {
+    } else if let Some(near) = nearest(branch, branches.iter().map(String::as_str)) {
         format!("did you mean refs/for/{near}/{named}?")
     } else {
         format!("push the branch first, or propose the change for another: refs/for/BRANCH/{named}")

@@ -35,7 +35,7 @@ pub fn run(site: &SiteArgs, args: &ProjectListArgs) -> Result<ExitCode, Failure>
     let text = forges.tenant_text()?;
     let mut rows = Vec::new();
     let mut wrong = None;
-    for one in forges.all(args.connection.as_deref())? {
+    for one in forges.existing(args.connection.as_deref())? {
         for project in one.forge.projects().map_err(|error| failed(&error))? {
             let tenants = in_tenants::of(&text, &one.connection, &project).unwrap_or_else(|error| {
                 wrong = Some(error);
@@ -86,7 +86,7 @@ fn document(row: &Row) -> serde_json::Value {
         "tenants": row.tenants.iter().map(tenant).collect::<Vec<_>>(),
         "open_changes": row.open.as_ref().ok(),
         "error": row.open.as_ref().err(),
-        "hooks": { "well": row.hooks.is_empty(), "troubles": row.hooks.iter().map(ToString::to_string).collect::<Vec<_>>() },
+        "hooks": { "well": row.hooks.is_empty() && row.open.is_ok(), "troubles": row.hooks.iter().map(ToString::to_string).collect::<Vec<_>>() },
     })
 }
 
@@ -109,7 +109,12 @@ fn rendered(rows: &[Row], style: Style, dir: &str) -> Vec<String> {
             or_none(branches.join(" ")),
             or_none(tenants.join(", ")),
             row.open.as_ref().map_or_else(|_| "?".to_owned(), ToString::to_string),
-            if row.hooks.is_empty() { "well" } else { "not well" }.to_owned(),
+            match (&row.open, row.hooks.is_empty()) {
+                (Err(_), _) => "?",
+                (Ok(_), true) => "well",
+                (Ok(_), false) => "not well",
+            }
+            .to_owned(),
         ]);
         notes.extend(row.open.as_ref().err().map(|error| format!("{}: {error}", row.name)));
         if let Some(trouble) = row.hooks.first() {

@@ -16,7 +16,7 @@ use super::failure::{Code, Failure};
 use super::site::Site;
 use crate::cli::SiteArgs;
 use crate::cli::project::ProjectCommand;
-use crate::config::{ConnectionConfig, FILE, SiteConfig};
+use crate::config::{FILE, SiteConfig};
 
 /// Runs it.
 pub fn run(site: &SiteArgs, command: &ProjectCommand) -> Result<ExitCode, Failure> {
@@ -40,6 +40,12 @@ struct OneForge {
     forge: Forge,
 }
 
+impl OneForge {
+    fn of(name: &str, forge: Forge) -> OneForge {
+        OneForge { connection: name.to_owned(), root: forge.config().directory.clone(), forge }
+    }
+}
+
 impl Forges {
     /// The site that a command is about.
     fn of(site: &SiteArgs, command: &str) -> Result<Forges, Failure> {
@@ -50,7 +56,12 @@ impl Forges {
             )
             .hint("run it on the machine the repositories are on, with --dir DIR"));
         }
-        let site = site.directory(command)?;
+        let site = site.directory(command).map_err(|failure| match failure.code {
+            Code::Usage | Code::NotFound => {
+                failure.detail(format!("a site begins with a {FILE} of three lines: docs/forge.md"))
+            }
+            _ => failure,
+        })?;
         let config = site.config()?.ok_or_else(|| {
             Failure::new(
                 Code::NotFound,
@@ -82,20 +93,28 @@ impl Forges {
             let failure = Failure::new(Code::NotFound, format!("{} has no [connection.{name}]", file.display()));
             if all.is_empty() { failure } else { failure.hint(format!("it has: {}", known())) }
         })?;
-        self.open(name, connection)
-    }
-
-    /// All of them, or the one that is named.
-    fn all(&self, named: Option<&str>) -> Result<Vec<OneForge>, Failure> {
-        match named {
-            Some(_) => Ok(vec![self.one(named)?]),
-            None => self.config.connection.iter().map(|(name, connection)| self.open(name, connection)).collect(),
-        }
-    }
-
-    fn open(&self, name: &str, connection: &ConnectionConfig) -> Result<OneForge, Failure> {
         let forge = crate::forges::open(self.site.dir(), name, connection).map_err(|error| failed(&error))?;
-        Ok(OneForge { connection: name.to_owned(), root: forge.config().directory.clone(), forge })
+        Ok(OneForge::of(name, forge))
+    }
+
+    /// The forges that are there: all, or the one that is named.
+    fn existing(&self, named: Option<&str>) -> Result<Vec<OneForge>, Failure> {
+        if let Some(name) = named
+            && !self.config.connection.contains_key(name)
+        {
+            return self.one(named).map(|one| vec![one]);
+        }
+        let wanted = self.config.connection.iter().filter(|(name, _)| named.is_none_or(|named| named == *name));
+        let mut found = Vec::new();
+        for (name, connection) in wanted {
+            match crate::forges::existing(self.site.dir(), name, connection) {
+                Ok(forge) => found.push(OneForge::of(name, forge)),
+                // Nobody has made a project yet.
+                Err(ForgeError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(failed(&error)),
+            }
+        }
+        Ok(found)
     }
 
     /// The tenant file.
