@@ -205,8 +205,8 @@ fn hostile_refs_and_names_do_not_stop_the_forge() {
     server.wait_configured();
     let clone = site.clone_of("project");
     for target in ["refs/for/nowhere/x", "refs/for/x", "refs/approved/master/never-proposed"] {
-        // Refused or passed over: both are answers.
-        let _ = site.try_git(&clone, &["push", "--quiet", "origin", &format!("HEAD:{target}")]);
+        let said = site.try_git(&clone, &["push", "--quiet", "origin", &format!("HEAD:{target}")]).unwrap_err();
+        contains(&said, &["gatelog: refused"]);
     }
     site.push(
         "project",

@@ -13,6 +13,7 @@ mod crash_kafka;
 mod deploying;
 mod explain_job;
 mod failpoints;
+mod forge;
 mod kafka;
 mod kafka_faults;
 mod kafka_generation;

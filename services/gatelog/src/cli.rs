@@ -36,6 +36,7 @@ pub mod job_logs;
 pub mod keys;
 pub mod operators;
 pub mod processes;
+pub mod project;
 pub mod repartition;
 pub mod replay;
 pub mod slice;
@@ -61,6 +62,7 @@ const AFTER: &str = "\
 Examples:
   gatelog demo                           see it work: four changes through check and gate
   gatelog serve --dir /srv/ci            run a site
+  gatelog project add app --tenant demo  a repository for a project, with all it needs
   gatelog status                         the live queues
   gatelog explain show-miles             why a change ran, waited, merged or did not
   gatelog replay state --at 120          the queues as they were at event 120
@@ -87,6 +89,12 @@ pub struct SiteArgs {
 pub enum Command {
     /// Run a site: every role in one process, or some of them beside other processes
     Serve(ServeArgs),
+    /// The projects of the plain-git forge: their repositories
+    #[command(subcommand, arg_required_else_help = true)]
+    Project(project::ProjectCommand),
+    /// What the hooks of the forge's repositories ask
+    #[command(subcommand, hide = true)]
+    Hook(project::HookCommand),
     /// Stop the process that serves a directory, at once or when its builds have ended
     Stop(processes::StopArgs),
     /// Show who is there: the processes of a site, their roles and how they are
@@ -665,6 +673,8 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
             let told = crate::demo::story::run(&options, stop::on_signals()?.any())?;
             Ok(if told { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
+        Command::Project(command) => commands::project::run(&cli.site, command),
+        Command::Hook(command) => commands::hook::run(command),
         Command::Stop(args) => stop::run(&cli.site, args),
         Command::Components(args) => commands::components::show(&cli.site, args),
         Command::Timers(args) => commands::timers::show(&cli.site, args),

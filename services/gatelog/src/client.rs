@@ -55,9 +55,14 @@ pub struct Client {
 impl Client {
     /// A client of the server at this address, such as `http://127.0.0.1:9000`.
     pub fn new(base: impl Into<String>) -> Result<Client, ClientError> {
+        Client::within(base, Duration::from_secs(30))
+    }
+
+    /// The same; each of its questions is given up after a time.
+    pub fn within(base: impl Into<String>, time: Duration) -> Result<Client, ClientError> {
         let base = base.into().trim_end_matches('/').to_owned();
         let http = reqwest::blocking::Client::builder()
-            .timeout(Duration::from_secs(30))
+            .timeout(time)
             .no_proxy()
             .build()
             .map_err(|error| ClientError::Unreachable { url: base.clone(), message: error.to_string() })?;
@@ -84,6 +89,12 @@ impl Client {
         let url = format!("{}{path}", self.base);
         let text = self.text(&url)?;
         serde_json::from_str(&text).map_err(|error| ClientError::NotJson { url, message: error.to_string() })
+    }
+
+    /// A JSON document whatever the status, by its path; `None`: nobody answers, or not with one.
+    pub fn get_any(&self, path: &str) -> Option<Json> {
+        let text = self.http.get(format!("{}{path}", self.base)).send().and_then(|answer| answer.text()).ok()?;
+        serde_json::from_str(&text).ok()
     }
 
     /// A text, by its path with query.

@@ -12,6 +12,7 @@ mod consoles;
 mod demo;
 #[cfg(debug_assertions)]
 mod failpoints;
+mod forges;
 mod governors;
 mod job_logs;
 mod logs;

@@ -64,14 +64,17 @@ fn hostile_ref_names_are_passed_over_and_recorded_with_the_reason() {
     let clone = site.clone_of("project");
     let bare = site.forge().path("project").unwrap();
     let head = head_of(&site, "project");
-    // What git takes: long names, names in any bytes but control characters.
+    // What git takes: long names, names in any bytes but control characters. Who pushes what means nothing is told so.
     let long = "x".repeat(200);
     let deep = "d/".repeat(100);
-    let pushed =
-        [format!("refs/for/master/{long}"), format!("refs/heads/{long}"), "refs/for/master/\u{202e}evil".to_owned()];
-    for name in &pushed {
-        site.git(&clone, &["push", "--quiet", "origin", &format!("{head}:{name}")]);
+    site.git(&clone, &["push", "--quiet", "origin", &format!("{head}:refs/heads/{long}")]);
+    let nameless = (format!("refs/for/master/{long}"), "1 to 100 bytes");
+    for (name, why) in [nameless, ("refs/for/master/\u{202e}evil".to_owned(), "is in master already")] {
+        let said = site.try_git(&clone, &["push", "--quiet", "origin", &format!("{head}:{name}")]).unwrap_err();
+        contains(&said, &["gatelog: refused: refs/for/master/", why]);
+        assert!(!said.contains('\u{202e}'), "{said}");
     }
+    let (long_change, evil) = (format!("refs/for/master/{long}"), "refs/for/master/\u{202e}evil");
     // Nested too deep, they would hide others from whoever lists refs: such a push is refused.
     for name in [format!("refs/for/{deep}name"), format!("refs/tags/{deep}tag")] {
         let mut push = std::process::Command::new("git");
@@ -80,7 +83,10 @@ fn hostile_ref_names_are_passed_over_and_recorded_with_the_reason() {
         assert!(!pushed.status.success());
         contains(&String::from_utf8_lossy(&pushed.stderr), &["60 levels at most"]);
     }
-    let bad: [&[u8]; 4] = [
+    // What got past the hook is passed over.
+    let bad: [&[u8]; 6] = [
+        long_change.as_bytes(),
+        evil.as_bytes(),
         b"refs/for/master/not-utf8-\xff\xfe",
         b"refs/heads/not-utf8-\xc3\x28",
         b"refs/tags/\x80\x81",
@@ -165,17 +171,22 @@ fn ten_thousand_refs_in_one_push_are_taken_in() {
     }
     let (site, server, clone, head) = begun();
     let before = server.most_memory();
-    fast_import(&clone, |out| {
+    // Tags, and proposals for branches that are not there.
+    let refs = |out: &mut dyn Write| {
         for number in 0..10_000 {
-            // Tags, and proposals for branches that are not there.
             let kind = if number % 2 == 0 { "refs/tags/t" } else { "refs/for/nowhere/c" };
             writeln!(out, "reset {kind}{number}\nfrom {head}\n").unwrap();
         }
-    });
-    site.git(
-        &clone,
-        &["push", "--quiet", "origin", "refs/tags/*:refs/tags/*", "refs/for/nowhere/*:refs/for/nowhere/*"],
+    };
+    fast_import(&clone, refs);
+    let push = ["push", "--quiet", "origin", "refs/tags/*:refs/tags/*", "refs/for/nowhere/*:refs/for/nowhere/*"];
+    let said = site.try_git(&clone, &push).unwrap_err();
+    contains(
+        &said,
+        &["project has no branch nowhere; it has master", "and 4990 more refs", "push the other refs by themselves"],
     );
+    // The same past the hook.
+    fast_import(&site.forge().path("project").unwrap(), refs);
     works_on(&site, &server, "refs");
     assert!(server.most_memory() < before + (400 << 20), "{} bytes were used", server.most_memory());
     server.stop();

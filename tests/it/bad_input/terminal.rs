@@ -41,10 +41,15 @@ fn hostile_text_never_reaches_a_terminal_as_it_is() {
     let wrong = format!("- job:\n    name: \"{EVIL_YAML}\"\n    \"{EVIL_YAML}\": 1\n    parent: \"{EVIL_YAML}\"\n");
     site.push("project", "wrong", EVIL, &[("zuul.yaml", &wrong)]);
     assert_eq!(server.wait_verdict("check", "project", "wrong"), "CONFIG_ERROR", "{}", server.log());
-    // Refs that are no changes are passed over with a reason that names them.
+    // Refs that are no changes are refused; past the hook they are passed over, with a reason that names them.
     let clone = site.clone_of("project");
-    site.git(&clone, &["push", "--quiet", "origin", "HEAD:refs/for/nowhere/\u{202e}txt"]);
-    site.git(&clone, &["push", "--quiet", "origin", "HEAD:refs/for/master/\u{9b}31m"]);
+    let bare = site.forge().path("project").unwrap();
+    for name in ["refs/for/nowhere/\u{202e}txt", "refs/for/master/\u{9b}31m"] {
+        let said = site.try_git(&clone, &["push", "--quiet", "origin", &format!("HEAD:{name}")]).unwrap_err();
+        let hook = said.lines().filter(|line| line.contains("gatelog: refused")).collect::<String>();
+        assert!(!hook.is_empty() && !hook.contains(['\u{202e}', '\u{9b}']), "{said}");
+        site.git(&bare, &["update-ref", name, "master"]);
+    }
     site.git(&clone, &["push", "--quiet", "origin", "HEAD:refs/tags/\u{9b}31m"]);
     site.push("project", "last", "last", &[("b.txt", "b")]);
     server.wait_verdict("check", "project", "last");

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use gatelog_driver_git::{ChangeKey, Forge, ForgeConfig, Report};
+use gatelog_driver_git::{ChangeKey, Forge, ForgeConfig, HookProgram, Report};
 use serde_json::Value as Json;
 
 pub use process::Server;
@@ -47,10 +47,21 @@ pub const UNGOVERNED: &str = "min-avail-hdd = 0\nmin-avail-inodes = 0\nmin-avail
 impl Site {
     /// A site with these projects; the first is its config project.
     pub fn new(projects: &[(&str, Files<'_>)]) -> Site {
-        let site =
-            Site { dir: tempfile::tempdir().unwrap(), author: ("Dana Developer".into(), "dana@example.org".into()) };
+        let site = Site::without_projects();
         let names: Vec<&str> = projects.iter().map(|(name, _)| *name).collect();
         site.write_tenants(&[("test", names[0], &names[1..])]);
+        let forge = site.forge();
+        for (name, files) in projects {
+            forge.create(name, "master").unwrap();
+            site.begin(name, files);
+        }
+        site
+    }
+
+    /// A site's directory with its settings alone.
+    pub fn without_projects() -> Site {
+        let site =
+            Site { dir: tempfile::tempdir().unwrap(), author: ("Dana Developer".into(), "dana@example.org".into()) };
         site.write(
             "gatelog.toml",
             &format!(
@@ -58,19 +69,19 @@ impl Site {
                  [connection.forge]\ndriver = \"git\"\nroot = \"forge\"\ncanonical-hostname = \"{HOST}\"\npoll-ms = 300\n"
             ),
         );
-        let forge = site.forge();
-        for (name, files) in projects {
-            forge.create(name, "master").unwrap();
-            let clone = site.clone_of(name);
-            std::fs::create_dir_all(&clone).unwrap();
-            site.git(&clone, &["init", "--quiet", "--initial-branch=master"]);
-            site.git(&clone, &["remote", "add", "origin", forge.path(name).unwrap().to_str().unwrap()]);
-            write_files(&clone, files);
-            site.git(&clone, &["add", "--all"]);
-            site.git(&clone, &["commit", "--quiet", "--message", "First"]);
-            site.git(&clone, &["push", "--quiet", "origin", "master"]);
-        }
         site
+    }
+
+    /// A developer's clone of a project without commits: the first one, pushed to master.
+    pub fn begin(&self, project: &str, files: Files<'_>) {
+        let clone = self.clone_of(project);
+        std::fs::create_dir_all(&clone).unwrap();
+        self.git(&clone, &["init", "--quiet", "--initial-branch=master"]);
+        self.git(&clone, &["remote", "add", "origin", self.forge().path(project).unwrap().to_str().unwrap()]);
+        write_files(&clone, files);
+        self.git(&clone, &["add", "--all"]);
+        self.git(&clone, &["commit", "--quiet", "--message", "First"]);
+        self.git(&clone, &["push", "--quiet", "origin", "master"]);
     }
 
     /// The same site, its developer another.
@@ -105,7 +116,9 @@ impl Site {
     /// The forge.
     pub fn forge(&self) -> Forge {
         let mut config = ForgeConfig::new(self.path().join("forge"), HOST);
-        config.notify = Some(self.path().join("notify").join("forge"));
+        let site = self.path().canonicalize().unwrap();
+        config.notify = Some(site.join("notify").join("forge"));
+        config.hooks = Some(HookProgram { program: host::binary(), site, connection: "forge".to_owned() });
         Forge::open(config).unwrap()
     }
 
@@ -122,6 +135,12 @@ impl Site {
 
     /// git, as the site's developer, where it may say no.
     pub fn try_git(&self, directory: &Path, arguments: &[&str]) -> Result<String, String> {
+        let (done, out, err) = self.git_said(directory, arguments);
+        if done { Ok(out) } else { Err(err) }
+    }
+
+    /// git, as the site's developer: whether it did it, and what it said on standard output and standard error.
+    pub fn git_said(&self, directory: &Path, arguments: &[&str]) -> (bool, String, String) {
         let (name, email) = &self.author;
         let output = Command::new("git")
             .arg("-C")
@@ -136,11 +155,8 @@ impl Site {
             .env("GIT_COMMITTER_EMAIL", email)
             .output()
             .unwrap();
-        if output.status.success() {
-            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-        } else {
-            Err(String::from_utf8_lossy(&output.stderr).into_owned())
-        }
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.success(), text(&output.stdout), text(&output.stderr))
     }
 
     /// Proposes a change on top of master as it is in the forge.

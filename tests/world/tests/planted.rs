@@ -5,7 +5,7 @@ use gatelog_world::shrink::kind_of;
 use gatelog_world::{Outcome, Plant, Script, play, run, run_planted, shrink};
 
 /// Within so many seeds each of them must be found.
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 120;
 
 /// At most so many turns may be left of it.
 const SHORT: usize = 40;

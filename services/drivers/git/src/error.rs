@@ -80,10 +80,26 @@ pub enum ForgeError {
         path: PathBuf,
     },
     /// A hook that gatelog did not write is in the way.
-    #[error("{path} was not written by gatelog: add its content to your own hook, or remove it", path = path.display())]
+    #[error(
+        "{path} was not written by gatelog, and {own} is there already: put what you need of the two into {own}, which \
+         gatelog's hook runs, and remove {path}", path = path.display(), own = own.display()
+    )]
     ForeignHook {
         /// The hook.
         path: PathBuf,
+        /// Where the user's own hook is kept.
+        own: PathBuf,
+    },
+    /// git is told to look for hooks in another directory.
+    #[error(
+        "core.hooksPath in the repository of {project} is {path}: git would not run gatelog's hooks; run `git config \
+         --unset core.hooksPath` there, and put your own hooks into its hooks/"
+    )]
+    HooksElsewhere {
+        /// The project.
+        project: String,
+        /// What the configuration says.
+        path: String,
     },
     /// A file could not be read or written.
     #[error("{what} {path}", path = path.display())]

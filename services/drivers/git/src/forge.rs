@@ -1,52 +1,14 @@
-//! The directory of bare repositories, and what gatelog sets up in each.
+//! The directory of bare repositories.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use git2::{Repository, RepositoryInitOptions, Signature};
+use git2::{Repository, Signature};
 
-use crate::change::{check_branch, check_project};
+use crate::change::check_project;
 use crate::error::ForgeError;
-use crate::notify::spool_name;
-
-/// Tells our hook from others.
-const HOOK_MARK: &str = "# written by gatelog";
-
-/// Says that something was pushed, and that is all: it must never fail a push, nor wait.
-const HOOK: &str = r#"#!/bin/sh
-# written by gatelog: tells a running server that something was pushed.
-# It is harmless when no server runs: the server finds what it missed by itself.
-while read -r old new ref; do
-    case "$new" in *[!0]*) gone= ;; *) gone=yes ;; esac
-    case "$ref" in
-        refs/for/*) [ -n "$gone" ] && echo "gatelog: abandoned ${ref#refs/for/}" || echo "gatelog: proposed ${ref#refs/for/}" ;;
-        refs/approved/*) [ -n "$gone" ] && echo "gatelog: approval withdrawn" || echo "gatelog: approved ${ref#refs/approved/}" ;;
-    esac
-done
-spool=$(git config --get gatelog.notify) || exit 0
-name=$(git config --get gatelog.spool-name) || exit 0
-[ -d "$spool" ] && : 2>/dev/null > "$spool/$name"
-exit 0
-"#;
-
-/// How many levels a ref may have below its kind.
-const LEVELS: usize = 60;
-
-/// Refuses what libgit2 could not read back, and what would keep it from reading all other refs.
-/// `MOST` stands for the number of slashes allowed. (No pattern of many stars: a shell may try for hours.)
-const GUARD: &str = r#"#!/bin/sh
-# written by gatelog: refuses refs that could not be read back.
-while read -r old new ref; do
-    case "$new" in *[!0]*) ;; *) continue ;; esac
-    left=MOST
-    while [ "$ref" != "${ref#*/}" ]; do
-        ref=${ref#*/}
-        left=$((left - 1))
-    done
-    [ "$left" -ge 0 ] || { echo "gatelog: refused: a ref may have 60 levels at most"; exit 1; }
-done
-exit 0
-"#;
+use crate::poll::HEADS;
+use crate::setup::HookProgram;
 
 /// The name in reflogs and on notes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +72,8 @@ pub struct ForgeConfig {
     pub identity: Identity,
     /// Where hooks leave word of a push: see [`crate::Notifier`]. Without it there is only polling.
     pub notify: Option<PathBuf>,
+    /// The gatelog that hooks ask what of a push means nothing. Without it they let all through but what would do harm.
+    pub hooks: Option<HookProgram>,
     /// The limits.
     pub limits: Limits,
 }
@@ -122,6 +86,7 @@ impl ForgeConfig {
             canonical_host: canonical_host.into(),
             identity: Identity::default(),
             notify: None,
+            hooks: None,
             limits: Limits::default(),
         }
     }
@@ -152,41 +117,6 @@ impl Forge {
     /// The configuration.
     pub fn config(&self) -> &ForgeConfig {
         &self.config
-    }
-
-    /// Makes a project's repository, or sets up one that is there already (and then leaves its
-    /// HEAD alone): reflogs for all refs, the hook, and `refs/gatelog/` and the notes closed to
-    /// pushes. The branch itself comes with the first push.
-    ///
-    /// # Errors
-    /// [`ForgeError::BadName`], [`ForgeError::ForeignHook`], [`ForgeError::Git`],
-    /// [`ForgeError::Io`].
-    pub fn create(&self, project: &str, default_branch: &str) -> Result<PathBuf, ForgeError> {
-        let path = self.path(project)?;
-        let head = check_branch(default_branch)?;
-        let wrap = ForgeError::git(project, "cannot set up the repository");
-        let repo = if path.join("HEAD").is_file() {
-            self.repository(project)?
-        } else {
-            let mut options = RepositoryInitOptions::new();
-            options.bare(true).external_template(false).mkpath(true).initial_head(&head);
-            Repository::init_opts(&path, &options).map_err(&wrap)?
-        };
-        let mut config = repo.config().map_err(&wrap)?;
-        config.set_str("core.logAllRefUpdates", "always").map_err(&wrap)?;
-        for (key, value) in [("gatelog.project", project), ("gatelog.spool-name", &spool_name(project))] {
-            config.set_str(key, value).map_err(&wrap)?;
-        }
-        if let Some(notify) = &self.config.notify {
-            config.set_str("gatelog.notify", &notify.to_string_lossy()).map_err(&wrap)?;
-        }
-        for hidden in ["refs/gatelog/", "refs/notes/gatelog"] {
-            config.set_multivar("receive.hideRefs", &format!("^{hidden}$"), hidden).map_err(&wrap)?;
-        }
-        install_hook(&path, "post-receive", HOOK)?;
-        // Every slash is one level; the first two are those of `refs/heads/`.
-        install_hook(&path, "pre-receive", &GUARD.replace("MOST", &(LEVELS + 2).to_string()))?;
-        Ok(path)
     }
 
     /// Where a project's repository is, whether it exists or not.
@@ -235,6 +165,14 @@ impl Forge {
         Ok(found)
     }
 
+    /// The branches, sorted.
+    ///
+    /// # Errors
+    /// [`ForgeError::NoProject`], [`ForgeError::TooMany`], [`ForgeError::Git`].
+    pub fn branches(&self, project: &str) -> Result<Vec<String>, ForgeError> {
+        branches_of(&self.repository(project)?, project, self.config.limits.refs)
+    }
+
     /// The branch that HEAD names.
     ///
     /// # Errors
@@ -261,22 +199,17 @@ impl Forge {
     }
 }
 
-fn install_hook(repository: &Path, name: &str, hook: &str) -> Result<(), ForgeError> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let directory = repository.join("hooks");
-    fs::create_dir_all(&directory).map_err(|e| ForgeError::io("cannot make", &directory, e))?;
-    let path = directory.join(name);
-    match fs::read(&path) {
-        Ok(found) if found == hook.as_bytes() => return Ok(()),
-        Ok(found) if !String::from_utf8_lossy(&found).contains(HOOK_MARK) => {
-            return Err(ForgeError::ForeignHook { path });
+/// The branches of a repository, sorted. Those whose names are no text are left out.
+pub(crate) fn branches_of(repo: &Repository, project: &str, limit: usize) -> Result<Vec<String>, ForgeError> {
+    let wrap = ForgeError::git(project, "cannot list the branches");
+    let mut found = Vec::new();
+    for reference in repo.references_glob(&format!("{HEADS}*")).map_err(&wrap)? {
+        let reference = reference.map_err(&wrap)?;
+        found.extend(reference.name().ok().and_then(|name| name.strip_prefix(HEADS)).map(str::to_owned));
+        if found.len() > limit {
+            return Err(ForgeError::TooMany { what: "branches", subject: project.to_owned(), limit });
         }
-        _ => {}
     }
-    // Moved into place, so that no push ever runs half a hook.
-    let staging = directory.join(format!("{name}.gatelog-new"));
-    let wrap = |e| ForgeError::io("cannot write the hook", &path, e);
-    fs::write(&staging, hook).map_err(wrap)?;
-    fs::set_permissions(&staging, fs::Permissions::from_mode(0o755)).map_err(wrap)?;
-    fs::rename(&staging, &path).map_err(wrap)
+    found.sort();
+    Ok(found)
 }

@@ -35,6 +35,7 @@
 mod change;
 mod error;
 mod forge;
+mod meaning;
 mod notify;
 mod objects;
 mod patchsets;
@@ -42,13 +43,16 @@ mod poll;
 mod query;
 mod refs;
 mod report;
+mod setup;
 mod submit;
 
 pub use change::ChangeKey;
 pub use error::ForgeError;
 pub use forge::{Forge, ForgeConfig, Identity, Limits};
+pub use meaning::{Meaningless, PushedTo, RefUpdate, Refusal};
 pub use notify::Notifier;
 pub use poll::{EventKind, ForgeEvent, IgnoredApproval, RefSnapshot};
 pub use query::{Approval, ChangeFacts, Closure, Resolution, Unresolved};
 pub use report::{Report, ReportRequest};
+pub use setup::{HookProgram, HookTrouble, SetUp};
 pub use submit::{SubmitOutcome, SubmitRequest, SubmittedChange};

@@ -71,13 +71,13 @@ impl Notifier {
 }
 
 impl Forge {
-    /// Leaves word of what was merged here, as a hook does of a push. Without it, it is found when refs are looked at
-    /// the next time.
-    pub(crate) fn leave_word(&self, project: &str) {
+    /// Leaves word of what was merged or made here, as a hook does of a push. Without it, it is found when refs are
+    /// looked at the next time.
+    pub fn leave_word(&self, project: &str) {
         if let Some(directory) = &self.config.notify
             && let Err(error) = fs::write(directory.join(spool_name(project)), [])
         {
-            tracing::debug!(project, %error, "no word is left of a merge");
+            tracing::debug!(project, %error, "no word is left of what was done");
         }
     }
 }

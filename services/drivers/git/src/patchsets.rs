@@ -70,7 +70,13 @@ fn pushed(repo: &Repository, change: &ChangeKey) -> Vec<Oid> {
     ids
 }
 
-fn numbered(repo: &Repository, change: &ChangeKey, what: &str, limit: usize) -> Result<BTreeMap<u32, Oid>, ForgeError> {
+/// What is kept of a change's patchsets (`patchsets`, `merged`), by their numbers.
+pub(crate) fn numbered(
+    repo: &Repository,
+    change: &ChangeKey,
+    what: &str,
+    limit: usize,
+) -> Result<BTreeMap<u32, Oid>, ForgeError> {
     let prefix = change.kept_under(what);
     let wrap = ForgeError::git(&change.project, "cannot list patchsets");
     let mut found = BTreeMap::new();

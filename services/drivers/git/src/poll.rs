@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::change::{APPROVED, ChangeKey, FOR, commit_id};
 use crate::error::ForgeError;
 use crate::forge::Forge;
+use crate::meaning::{self, Approves};
 use crate::patchsets::commit_of;
 use crate::submit::contains;
 
@@ -313,12 +314,10 @@ impl Look<'_> {
             let commit = old.and_then(|id| commit_id(id).ok());
             return self.closed(change, commit);
         };
-        if !self.refs.contains_key(&format!("{HEADS}{}", change.branch)) {
-            let reason = format!("{} has no branch {}: push the branch first", self.project, change.branch);
-            return Ok(EventKind::RefIgnored { reason });
-        }
-        let Some(commit) = commit_id(new).ok().and_then(|id| commit_of(self.repo, id)) else {
-            return Ok(EventKind::RefIgnored { reason: format!("{name} does not name a commit") });
+        let has_branch = |name: &str| self.refs.contains_key(name);
+        let commit = match meaning::proposed(self.repo, &change, commit_id(new).ok(), has_branch) {
+            Ok(commit) => commit,
+            Err(reason) => return Ok(EventKind::RefIgnored { reason: reason.to_string() }),
         };
         let patchset = self.forge.number_patchsets(self.repo, &change, commit)?;
         proposed_anew.insert(change.approval_ref());
@@ -350,24 +349,29 @@ impl Look<'_> {
             let is_merged = !open && !self.forge.merged(self.repo, &change)?.is_empty();
             return Ok((!is_merged).then_some(EventKind::ApprovalWithdrawn { change }));
         };
-        let commit = commit_id(new).ok().and_then(|id| commit_of(self.repo, id));
-        let commit_text = commit.map_or_else(|| new.clone(), |id| id.to_string());
-        let proposed = self.refs.get(&change.proposal_ref()).and_then(|id| commit_id(id).ok());
-        let Some(proposed) = proposed.and_then(|id| commit_of(self.repo, id)) else {
-            let reason = IgnoredApproval::NoSuchChange;
-            return Ok(Some(EventKind::ApprovalIgnored { change, commit: commit_text, reason }));
+        let proposal = self.refs.get(&change.proposal_ref()).and_then(|id| commit_id(id).ok());
+        let (proposed, approved) = match meaning::approves(self.repo, commit_id(new).ok(), proposal) {
+            Approves::Nothing => {
+                let commit = commit_id(new).ok().and_then(|id| commit_of(self.repo, id));
+                let commit = commit.map_or_else(|| new.clone(), |id| id.to_string());
+                let reason = IgnoredApproval::NoSuchChange;
+                return Ok(Some(EventKind::ApprovalIgnored { change, commit, reason }));
+            }
+            Approves::Proposed(commit) => (commit, Some(commit)),
+            Approves::Other { approved, proposed } => (proposed, approved),
         };
-        let current = self.forge.number_patchsets(self.repo, &change, proposed)?;
-        if commit == Some(proposed) {
-            return Ok(Some(EventKind::Approved { change, patchset: current, commit: commit_text }));
+        let commit = approved.map_or_else(|| new.clone(), |id| id.to_string());
+        let patchset = self.forge.number_patchsets(self.repo, &change, proposed)?;
+        if approved == Some(proposed) {
+            return Ok(Some(EventKind::Approved { change, patchset, commit }));
         }
         if early {
             // Nothing was pushed to it; that it does not count any more is told by the patchset.
             return Ok(None);
         }
         let patchsets = self.forge.patchsets(self.repo, &change)?;
-        let approved = patchsets.iter().find(|(_, id)| Some(**id) == commit).map(|(number, _)| *number);
-        let reason = IgnoredApproval::OtherPatchset { approved, current };
-        Ok(Some(EventKind::ApprovalIgnored { change, commit: commit_text, reason }))
+        let approved = patchsets.iter().find(|(_, id)| Some(**id) == approved).map(|(number, _)| *number);
+        let reason = IgnoredApproval::OtherPatchset { approved, current: patchset };
+        Ok(Some(EventKind::ApprovalIgnored { change, commit, reason }))
     }
 }

@@ -11,6 +11,7 @@ use crate::forge::Forge;
 use crate::patchsets::commit_of;
 use crate::poll::HEADS;
 use crate::refs;
+use crate::submit::contains;
 
 /// How many commits of a change are searched for other changes below it.
 const STACK_MAX: usize = 250;
@@ -191,6 +192,33 @@ impl Forge {
         let changes = names.filter_map(|name| ChangeKey::of_ref(project, name).ok());
         // What is proposed for no branch is told as such when it comes, and is in nobody's way.
         Ok(changes.filter(|change| refs.contains_key(&format!("{HEADS}{}", change.branch))).collect())
+    }
+
+    /// The changes that are proposed and not in their branch yet. Changes nothing in the repository.
+    ///
+    /// # Errors
+    /// As [`Forge::proposed_changes`].
+    pub fn open_changes(&self, project: &str) -> Result<Vec<ChangeKey>, ForgeError> {
+        let repo = self.repository(project)?;
+        let commit = |name: &str| -> Result<Option<Oid>, ForgeError> {
+            Ok(refs::read(&repo, project, name)?.and_then(|id| commit_of(&repo, id)))
+        };
+        let mut open = Vec::new();
+        for change in self.proposed_changes(project)? {
+            let tip = commit(&check_branch(&change.branch)?)?;
+            // Gone since it was listed.
+            let Some(proposed) = commit(&change.proposal_ref())? else { continue };
+            let merged = match tip {
+                Some(tip) => {
+                    contains(&repo, tip, proposed).map_err(ForgeError::git(project, "cannot read a change"))?
+                }
+                None => false,
+            };
+            if !merged {
+                open.push(change);
+            }
+        }
+        Ok(open)
     }
 
     /// What a text behind `Depends-On:` names: a change's whole address, or, for people who type,

@@ -134,8 +134,8 @@ fn people_cannot_write_what_gatelog_keeps() {
     site.forge.create("library", "main").unwrap();
     assert_eq!(site.forge.default_branch("library").unwrap().as_deref(), Some("master"));
     assert_eq!(git(&ann.bare, &["config", "--get-all", "receive.hideRefs"]), "refs/gatelog/\nrefs/notes/gatelog");
-    fs::write(ann.bare.join("hooks/post-receive"), "#!/bin/sh\necho mine\n").unwrap();
-    assert!(matches!(site.forge.create("library", "main"), Err(ForgeError::ForeignHook { .. })));
+    assert_eq!(site.forge.set_up("library", "main").unwrap().added, Vec::<String>::new());
+    assert_eq!(site.forge.hook_troubles("library").unwrap(), []);
     site.forge.create("deep/er/project", "trunk").unwrap();
     assert_eq!(site.forge.projects().unwrap(), ["deep/er/project", "library"]);
 }
@@ -491,6 +491,103 @@ fn refs_that_are_nested_too_deeply_hide_no_others() {
     );
     std::fs::remove_dir_all(ann.bare.join("refs/for/e")).unwrap();
     assert_eq!(site.forge.poll("library", &before).unwrap().0, []);
+}
+
+#[test]
+fn what_a_hook_refuses_is_what_a_poll_passes_over() {
+    let site = Site::new();
+    let ann = site.project("library");
+    let base = ann.head();
+    let fix = ann.propose(&base, "fix", "fix it");
+    let next = ann.commit("b", "b", "b");
+    let (_, before) = site.forge.poll("library", &RefSnapshot::default()).unwrap();
+    let tree = git(&ann.work, &["rev-parse", "HEAD^{tree}"]);
+    git(&ann.work, &["tag", "--annotate", "--message", "v", "v1"]);
+    let tag = git(&ann.work, &["rev-parse", "v1"]);
+    let long = format!("refs/for/master/{}", "x".repeat(101));
+    let cases: [(&str, &String, bool); 13] = [
+        ("refs/for/master/one", &next, true),
+        ("refs/for/master/two", &tag, true),
+        ("refs/for/nowhere/one", &next, false),
+        ("refs/for/short", &next, false),
+        (&long, &next, false),
+        ("refs/for/master/tree", &tree, false),
+        ("refs/approved/master/fix", &fix, true),
+        ("refs/approved/master/one", &tag, true),
+        ("refs/approved/master/two", &base, false),
+        ("refs/approved/master/ghost", &next, false),
+        ("refs/approved/short", &next, false),
+        ("refs/heads/other", &next, true),
+        ("refs/tags/t", &tree, true),
+    ];
+    let to = PushedTo {
+        repository: ann.bare.clone(),
+        // The objects of the push: as git keeps them apart until it is accepted.
+        quarantine: Some(ann.work.join(".git/objects")),
+        project: "library".to_owned(),
+        limits: Limits::default(),
+    };
+    let zero = "0".repeat(40);
+    let updates: Vec<RefUpdate> = cases
+        .iter()
+        .map(|(name, new, _)| RefUpdate::parse(format!("{zero} {new} {name}").as_bytes()).unwrap())
+        .collect();
+    let refused: Vec<String> = to.check(&updates).unwrap().into_iter().map(|one| one.ref_name).collect();
+    for (name, new, _) in &cases {
+        git(&ann.work, &["push", "-q", "origin", &format!("+{new}:refs/carry/it")]);
+        git(&ann.bare, &["update-ref", name, new]);
+    }
+    let (events, _) = site.forge.poll("library", &before).unwrap();
+    for (name, _, taken) in cases {
+        let event = events.iter().find(|event| event.ref_name == name).unwrap();
+        let passed_over = matches!(event.kind, EventKind::RefIgnored { .. } | EventKind::ApprovalIgnored { .. });
+        assert_eq!((refused.iter().any(|one| one == name), passed_over), (!taken, !taken), "{name}: {event:?}");
+    }
+}
+
+#[test]
+fn a_push_is_judged_by_what_will_be_there_after_it() {
+    let site = Site::new();
+    let ann = site.project("library");
+    let base = ann.head();
+    let fix = ann.commit("a", "a", "a");
+    let zero = "0".repeat(40);
+    let check = |updates: &[(&str, &str, &str)], patchsets: usize| {
+        let to = PushedTo {
+            repository: ann.bare.clone(),
+            quarantine: Some(ann.work.join(".git/objects")),
+            project: "library".to_owned(),
+            limits: Limits { patchsets, refs: 3, ..Limits::default() },
+        };
+        let read = |(old, new, name): &(&str, &str, &str)| RefUpdate::parse(format!("{old} {new} {name}").as_bytes());
+        let refused = to.check(&updates.iter().map(|one| read(one).unwrap()).collect::<Vec<_>>());
+        refused.map(|all| all.into_iter().map(|one| one.reason.to_string()).collect::<Vec<_>>())
+    };
+    let (new, gone) = (|name| (&*zero, &*fix, name), |name| (&*base, &*zero, name));
+    let none = Vec::<String>::new();
+    assert_eq!(check(&[("refs/heads/new", &*base)].map(|(name, id)| (&*zero, id, name)), 9).unwrap(), none);
+    assert_eq!(check(&[(&zero, &base, "refs/heads/new"), new("refs/for/new/x")], 9).unwrap(), none);
+    let missing = ["library has no branch master: push the branch first"];
+    assert_eq!(check(&[gone("refs/heads/master"), new("refs/for/master/x")], 9).unwrap(), missing);
+    let merged = format!("commit {fix} is in master already: there is nothing to merge");
+    assert_eq!(check(&[new("refs/for/master/x"), (&base, &fix, "refs/heads/master")], 9).unwrap(), [merged]);
+    assert_eq!(check(&[new("refs/for/master/x"), new("refs/approved/master/x")], 9).unwrap(), none);
+    assert_eq!(check(&[gone("refs/for/nowhere/x"), gone("refs/approved/short")], 9).unwrap(), none);
+    let kept = "gatelog alone writes this ref";
+    assert_eq!(check(&[gone("refs/notes/gatelog"), new("refs/gatelog/merged/a/b/1")], 9).unwrap(), [kept, kept]);
+    assert!(matches!(
+        check(&[new("refs/a"), new("refs/b"), new("refs/c"), new("refs/d")], 9),
+        Err(ForgeError::TooMany { .. })
+    ));
+    // A change that has as many patchsets as it may: an old one may come again, and no new one.
+    ann.push(&format!("{fix}:refs/for/master/x"));
+    site.forge.poll("library", &RefSnapshot::default()).unwrap();
+    assert_eq!(check(&[new("refs/for/master/x")], 1).unwrap(), none);
+    let second = ann.commit("b", "b", "b");
+    assert_eq!(
+        check(&[(&fix, &second, "refs/for/master/x")], 1).unwrap(),
+        ["the change has 1 patchsets, and may have no more"]
+    );
 }
 
 #[test]

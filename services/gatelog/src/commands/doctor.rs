@@ -3,6 +3,7 @@
 //! First facts are gathered ([`Facts::gather`]); what they mean is a pure function of them ([`judge`]), so that hosts
 //! that are not at hand can be judged too.
 
+mod forge;
 mod kernel;
 mod limits;
 mod site;
@@ -189,6 +190,8 @@ pub struct Facts {
     pub ports: Vec<PortFacts>,
     /// With the log on Kafka: the brokers, and what is wrong with them and its topics.
     pub kafka: Option<(String, Vec<KafkaLack>)>,
+    /// The repositories of the site's forges.
+    pub forge: Option<forge::ForgeFacts>,
 }
 
 /// What is wrong with a broker or topic: kind, what, cure.
@@ -340,6 +343,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     all.push(open_files(facts));
     all.push(clock(facts));
     all.extend(kafka(facts));
+    all.extend(forge::judge(facts.forge.as_ref()));
     all.push(sandbox(facts));
     all.push(ansible(facts));
     all.extend(facts.releases.iter().map(|(release, served)| release_of(facts, release, served)));
@@ -672,6 +676,7 @@ impl Facts {
             clock_kept: clock_kept(),
             ports: ports(config.as_ref(), &section),
             kafka,
+            forge: config.as_ref().map(|config| forge::look(&place, config)),
             site: site.map(|dir| (dir, wrong)),
         })
     }

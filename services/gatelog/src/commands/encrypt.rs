@@ -69,7 +69,7 @@ fn public_key(site: &SiteArgs, args: &EncryptArgs) -> Result<String, Failure> {
 }
 
 /// A name as it stands in a path.
-pub(super) fn escaped(name: &str) -> String {
+pub fn escaped(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for byte in name.bytes() {
         match byte {

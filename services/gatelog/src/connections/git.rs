@@ -41,6 +41,17 @@ impl GitConnection {
         GitConnection { name: name.into(), host, forge, keyring }
     }
 
+    /// Says in the server's log which repositories have no hooks that are well, with the cure. They are nobody's to change
+    /// without being asked: pushes to them are noticed by polling, and nobody is told what is wrong with one.
+    pub fn tell_of_hooks(&self) {
+        for project in self.forge.projects().unwrap_or_default() {
+            if let Ok(Some(trouble)) = self.forge.hook_troubles(&project).map(|all| all.into_iter().next()) {
+                let connection = &self.name;
+                tracing::warn!(project, connection, %trouble, "hooks are not well: run `gatelog project add {project}`");
+            }
+        }
+    }
+
     fn canonical(&self, project: &str) -> String {
         format!("{}/{project}", self.host)
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use gatelog_driver_git::{Forge, ForgeConfig};
 use serde_json::Value as Json;
 
@@ -169,11 +170,10 @@ impl Story<'_> {
     }
 
     fn found_projects(&mut self) -> anyhow::Result<Developer> {
-        let root = self.site.join("forge");
-        let mut config = ForgeConfig::new(&root, HOST);
-        config.notify = Some(crate::server::notify_dir(self.site, "forge"));
-        let forge = Forge::open(config)?;
-        let developer = Developer::new(self.site.join("developer"), root);
+        let config = crate::config::SiteConfig::read(self.site)?;
+        let connection = config.connection.get("forge").context("the demo's configuration has no forge")?;
+        let forge = crate::forges::open(self.site, "forge", connection)?;
+        let developer = Developer::new(self.site.join("developer"), forge.config().directory.clone());
         for project in PROJECTS {
             forge.create(project.name, "master")?;
             developer.found(project)?;

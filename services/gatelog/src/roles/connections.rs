@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gatelog_driver_git::{Forge, ForgeConfig, Notifier};
+use gatelog_driver_git::Notifier;
 use gatelog_effects::connection::Connections;
 use gatelog_effects::dispatch::{self, Duty, Tools};
 use gatelog_effects::git::Repositories;
@@ -17,6 +17,7 @@ use gatelog_tables::TableExt;
 use super::{GATE, Process};
 use crate::config::ConnectionConfig;
 use crate::connections::git::{GitConnection, GitIntake, Wanted};
+use crate::forges;
 use crate::server::{StartError, notify_dir, part};
 use gatelog_effects::sources::GateWork;
 
@@ -32,10 +33,8 @@ pub struct Known {
 pub fn open(process: &Process) -> Result<Known, StartError> {
     let mut known = Known::default();
     for (name, connection) in &process.config.connection {
-        let ConnectionConfig::Git { root, canonical_hostname, poll_ms } = connection;
-        let mut config = ForgeConfig::new(process.site.join(root), canonical_hostname.clone());
-        config.notify = Some(notify_dir(&process.site, name));
-        let forge = Forge::open(config).map_err(part("forge"))?;
+        let ConnectionConfig::Git { poll_ms, .. } = connection;
+        let forge = forges::open(&process.site, name, connection).map_err(part("forge"))?;
         let adapter = Arc::new(GitConnection::new(name.clone(), forge, Arc::clone(&process.keyring)));
         known.connections.add(name.clone(), Arc::clone(&adapter) as _);
         known.git.push((name.clone(), adapter, Duration::from_millis((*poll_ms).max(50))));
@@ -52,6 +51,8 @@ pub fn listen(process: &Process, known: &Known) -> Result<Vec<JoinHandle<()>>, S
         let (log, stop) = (Arc::clone(&process.log), Arc::clone(&process.stop));
         let intake = GitIntake::new(Arc::clone(adapter), log, snapshots, *every, stop)
             .telling(Arc::clone(&process.troubles), wanted(process, name));
+        let hooks = Arc::clone(adapter);
+        threads.push(process.thread("forge-hooks", move || hooks.tell_of_hooks())?);
         threads.push(process.thread("forge-intake", move || intake.run(&notifier))?);
     }
     Ok(threads)

@@ -1,5 +1,6 @@
 use gatelog_executing::environments::RELEASES;
 
+use super::forge::ForgeFacts;
 use super::*;
 
 /// A host on which everything is as it should be.
@@ -48,6 +49,7 @@ fn good() -> Facts {
         clock_kept: Some(true),
         ports: vec![PortFacts { key: "web", address: "127.0.0.1:9000".parse().unwrap(), taken: None }],
         kafka: None,
+        forge: Some(ForgeFacts { projects: 3, troubled: Vec::new() }),
     }
 }
 
@@ -146,12 +148,20 @@ fn low_disk() -> Vec<crate::governors::Held> {
     vec![crate::governors::Held { code: "executor-disk-low".into(), detail: "2 % is free".into(), passing: false }]
 }
 
-const CASES: [Case; 34] = [
+const CASES: [Case; 35] = [
     (
         |f| f.site = Some(("/srv/ci".into(), Some("line 3: unknown key".into()))),
         "unknown key",
         "correct /srv/ci/gatelog.toml",
         Code::Usage,
+    ),
+    (
+        |f| {
+            f.forge = Some(ForgeFacts { projects: 3, troubled: vec![("app".into(), "no pre-receive".into())] });
+        },
+        "app: no pre-receive",
+        "gatelog project add app",
+        Code::Ok,
     ),
     (|f| f.disks[0].writable = false, "not writable", "right to write", Code::No),
     (|f| f.disks[0].free = 5 << 20, "5 MiB free", "full disk", Code::No),
