@@ -188,7 +188,7 @@ mod tests {
         let mut governors = Governors::new(ZUULS);
         let held = governors.look(&host(31, None, 500, 0.0));
         let detail = &held[0].detail;
-        for part in ["3.1 % of the disk of /srv/ci/builds (31 bytes)", "min-avail-hdd = 5)", "make room"] {
+        for part in ["3.1 % of the disk of /srv/ci/builds (31 B)", "min-avail-hdd = 5)", "make room"] {
             assert!(detail.contains(part), "{part:?} is missing in {detail}");
         }
         assert_eq!(Governors::new(Bounds::default()).look(&host(0, Some(0), 0, 1e6)), []);

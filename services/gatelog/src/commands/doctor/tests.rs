@@ -68,6 +68,7 @@ fn a_good_host_reads_like_this() {
          \x20 ok       disk             the site in /srv/ci: 200 GiB free\n\
          \x20 ok       open files       limit 65536\n\
          \x20 ok       clock            kept by the network\n\
+         \x20 ok       forge            the hooks of all 3 repositories are well\n\
          \n\
          executor\n\
          \x20 ok       bubblewrap       /usr/bin/bwrap makes sandboxes\n\
@@ -75,6 +76,7 @@ fn a_good_host_reads_like_this() {
          \x20 warning  ansible version  9: not installed; builds of jobs that ask for it end ERROR\n\
          \x20          cure: run `gatelog ansible install 9`\n\
          \x20 ok       ansible version  11: not installed; the ansible-playbook above runs its jobs, with what collections it has\n\
+         \x20 ok       governors        there is enough of disk, inodes, memory and processors to take builds\n\
          \x20 warning  control groups   switched off; a watch in gatelog ends builds that use too much, a moment later, and does not see System V segments and buffers of sockets and pipes\n\
          \x20          cure: set cgroup = \"auto\" in [executor]\n\
          \x20 ok       processes        4096 for each build, by a limit on processes, counted for each sandbox\n\
@@ -115,6 +117,7 @@ fn a_bad_host_reads_like_this() {
          \x20 warning  ansible version  9: not installed; builds of jobs that ask for it end ERROR\n\
          \x20          cure: run `gatelog ansible install 9`\n\
          \x20 ok       ansible version  11: not installed; the ansible-playbook above runs its jobs, with what collections it has\n\
+         \x20 ok       governors        there is enough of disk, inodes, memory and processors to take builds\n\
          \x20 warning  control groups   switched off; a watch in gatelog ends builds that use too much, a moment later, and does not see buffers of sockets and pipes\n\
          \x20          cure: set cgroup = \"auto\" in [executor]\n\
          \x20 ok       processes        4096 for each build, by a limit on processes, counted for each sandbox\n\
