@@ -157,6 +157,7 @@ mod tests {
 
     fn args(path: &Path) -> CheckArgs {
         CheckArgs {
+            site: false,
             path: path.to_owned(),
             conf: None,
             trusted: false,

@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(
             lines(&wait, Style::Plain),
             [
-                "no-worker unit of lib master/a in check (tenant demo), for 2m 5s",
+                "no-worker unit of lib master/a in check (tenant demo), for 2m 05s",
                 "  why:       no worker offers big",
                 "  since:     2026-01-31T14:03:00Z",
                 "  ends when: one joins",
