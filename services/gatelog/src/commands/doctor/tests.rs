@@ -67,6 +67,7 @@ fn a_good_host_reads_like_this() {
          \x20 ok       disk             the site in /srv/ci: 200 GiB free\n\
          \x20 ok       open files       limit 65536\n\
          \x20 ok       clock            kept by the network\n\
+         \x20 ok       forge            the hooks of all 3 repositories are well\n\
          \n\
          executor\n\
          \x20 ok       bubblewrap       /usr/bin/bwrap makes sandboxes\n\
