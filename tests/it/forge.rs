@@ -158,7 +158,7 @@ fn a_push_that_means_nothing_is_refused_with_the_reason_and_the_cure() {
 
 #[test]
 fn what_means_something_is_taken_whatever_comes_with_it() {
-    let (site, clone, _) = with_app();
+    let (site, clone, bare) = with_app();
     let fix = commit(&site, &clone, "a.txt");
     site.git(&clone, &["tag", "--annotate", "--message", "v", "v1"]);
     for refspecs in [
@@ -176,8 +176,20 @@ fn what_means_something_is_taken_whatever_comes_with_it() {
         let (done, told) = push(&site, &clone, &names);
         assert!(done && !told.contains("refused"), "{refspecs:?}: {told}");
     }
-    // With something that means nothing, nothing is taken, and that is said.
+    // Over SSH, as far as git knows: the same hooks.
     let next = commit(&site, &clone, "b.txt");
+    let ssh = site.path().join("ssh");
+    std::fs::write(&ssh, "#!/bin/sh\nshift\nexec sh -c \"$1\"\n").unwrap();
+    std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let by_ssh = |refspec: &str| {
+        let (command, url) = (format!("core.sshCommand={}", ssh.display()), format!("ssh://forge{}", bare.display()));
+        site.git_said(&clone, &["-c", &command, "-c", "ssh.variant=simple", "push", &url, refspec])
+    };
+    let (done, _, said) = by_ssh(&format!("{next}:refs/for/none/ssh"));
+    assert!(!done && said.contains("remote: gatelog: refused: refs/for/none/ssh"), "{said}");
+    let (done, _, said) = by_ssh(&format!("{next}:refs/for/master/ssh"));
+    assert!(done && said.contains("remote: gatelog: proposed master/ssh"), "{said}");
+    // With something that means nothing, nothing is taken, and that is said.
     let (done, told) =
         push(&site, &clone, &[&format!("{next}:refs/for/master/five"), &format!("{next}:refs/for/none/x")]);
     assert!(!done && told.contains("nothing of this push was taken: push the other refs by themselves"), "{told}");
@@ -202,7 +214,7 @@ fn what_waits_is_told_with_the_push() {
     site.write("tenants.yaml", &tenants.replace("- app", "- ap"));
     has(told(), &["no tenant has app yet, so nothing is tested", "gatelog project add app --tenant TENANT"]);
     site.write("tenants.yaml", "- tenant:\n    nam: x\n");
-    has(told(), &["it waits: no gatelog runs for", "its tenant file has an error: line 1"]);
+    has(told(), &["it waits: no gatelog runs for", "its tenant file has an error: line 2"]);
     site.write("tenants.yaml", &tenants);
     let settings = std::fs::read_to_string(site.path().join("gatelog.toml")).unwrap();
     site.write("gatelog.toml", &settings.replace("poll-ms", "pol-ms"));

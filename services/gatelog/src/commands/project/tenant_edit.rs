@@ -63,10 +63,15 @@ impl Wanted<'_> {
     /// # Errors
     /// Why that cannot be done, in one sentence.
     pub fn put_into(&self, text: &str) -> Result<Edited, String> {
-        let (before, problems) =
-            if text.trim().is_empty() { (Vec::new(), Vec::new()) } else { parse_tenant_file(text) };
+        let read = |text: &str| if text.trim().is_empty() { Default::default() } else { parse_tenant_file(text) };
+        let (mut before, mut problems) = read(text);
         // A file of comments alone has no tenant yet, and nothing is wrong with it.
         let root = parse_lenient(text).map_err(|_| "it cannot be read".to_owned())?.0;
+        if problems.iter().any(Problem::is_error)
+            && let Some(filled) = root.as_ref().and_then(|root| self.filled(text, root))
+        {
+            (before, problems) = read(&filled);
+        }
         if let (Some(problem), Some(_)) = (problems.iter().find(|problem| problem.is_error()), &root) {
             return Err(format!("it has an error, in line {}: {}", problem.place.line, problem.message));
         }
@@ -90,6 +95,28 @@ impl Wanted<'_> {
         Ok(Edited::Text { text, line })
     }
 
+    /// What the file says where a list that the project is to go into has no item yet, which is an error by itself: the same
+    /// with an empty one.
+    fn filled(&self, text: &str, root: &Node) -> Option<String> {
+        let mut at = find_tenant(root, self.tenant)?;
+        for key in ["source", self.connection, self.list()] {
+            let entry = at.get(key)?;
+            if entry.value.is_null() {
+                let number = usize::try_from(entry.mark.line).ok()?.checked_sub(1)?;
+                let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
+                let line = *lines.get(number)?;
+                let key_at = line.char_indices().nth(column(entry))?.0;
+                let behind = line.get(key_at..)?.find(':')? + key_at + 1;
+                let empty = if key == self.list() { "[]" } else { "{}" };
+                let line = format!("{} {empty}{}", line.get(..behind)?, line.get(behind..)?);
+                *lines.get_mut(number)? = &line;
+                return Some(lines.concat());
+            }
+            at = &entry.value;
+        }
+        None
+    }
+
     /// The text with the lines in it, unchecked.
     fn written(&self, text: &str, root: Option<&Node>) -> Result<(String, usize), String> {
         let mut lines = Lines::of(text);
@@ -108,13 +135,11 @@ impl Wanted<'_> {
                     Level::List => Level::Connection,
                     _ => Level::List,
                 };
-                let first = at
-                    .as_mapping()
-                    .and_then(|entries| entries.first())
-                    .ok_or("the tenant is not written as expected")?;
                 if lines.is_flow(at) {
                     return Err(format!("line {} is written in one line", at.start.line));
                 }
+                let first = at.as_mapping().and_then(|entries| entries.first());
+                let first = first.ok_or_else(|| format!("line {} is not written as expected", at.start.line))?;
                 let last = lines.last_of(at);
                 return Ok(lines.insert(last, column(first), self.lines(missing)));
             };
