@@ -77,8 +77,12 @@ impl Compared {
         let before = left.map_or(wall, |left| left.time);
         let by = wall.saturating_sub(before);
         // How long it was down nobody knows: only what is too much for that, or too little, is a jump.
-        let jump =
-            (by > AHEAD_AT_START || by < -JUMP).then_some(Jump { by, now: Timestamp(wall), at: monotonic, down: true });
+        let jump = (!(-JUMP..=AHEAD_AT_START).contains(&by)).then_some(Jump {
+            by,
+            now: Timestamp(wall),
+            at: monotonic,
+            down: true,
+        });
         let own = if jump.is_some() { before } else { wall };
         Compared { own: (own, monotonic), last: (wall, monotonic), jump }
     }

@@ -245,6 +245,6 @@ mod tests {
         let many: Vec<String> = (0..25).map(|number| format!("{none} {one} refs/for/main/c{number}")).collect();
         let (lines, _) = taken("app", &read(&many));
         assert_eq!((lines.len(), lines.last().map(String::as_str)), (TOLD_MAX + 1, Some("… and 15 more")));
-        assert_eq!(taken("app", &read(&[format!("{one} {none} refs/for/main/fix")])).1, false);
+        assert!(!taken("app", &read(&[format!("{one} {none} refs/for/main/fix")])).1);
     }
 }

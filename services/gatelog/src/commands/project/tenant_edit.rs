@@ -150,7 +150,7 @@ impl Wanted<'_> {
             at = &entry.value;
         }
         match &at.kind {
-            NodeKind::Sequence(_) if lines.is_flow(at) => lines.into_flow(at, &scalar(self.project)),
+            NodeKind::Sequence(_) if lines.is_flow(at) => lines.in_flow(at, &scalar(self.project)),
             NodeKind::Sequence(items) => {
                 let last = lines.last_of(at);
                 let indent = items.first().map_or(0, |item| lines.indent(item));
@@ -310,7 +310,7 @@ impl<'t> Lines<'t> {
     }
 
     /// The text with an item more in a list that is written in brackets.
-    fn into_flow(&self, list: &Node, item: &str) -> Result<(String, usize), String> {
+    fn in_flow(&self, list: &Node, item: &str) -> Result<(String, usize), String> {
         let number = usize::try_from(list.end.line).unwrap_or(0);
         let odd = || format!("line {number} is not written as expected");
         let line = self.all.get(number.wrapping_sub(1)).ok_or_else(odd)?;
