@@ -13,8 +13,21 @@ const DAY: i64 = 24 * HOUR;
 /// Longer than any build of this test may take, in seconds.
 const LONG: f64 = 250.0;
 
+const SLOW_JOBS: &str = r"
+- job: {name: slow, run: playbooks/slow.yaml}
+- project: {check: {jobs: [slow]}}
+";
+
+const SLOW: &str = "
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - command: sleep 15
+";
+
 fn site() -> Site {
-    let site = Site::new(&[("config", CONFIG), ("project", PROJECT)]);
+    let slow = [("zuul.yaml", SLOW_JOBS), ("playbooks/slow.yaml", SLOW)];
+    let site = Site::new(&[("config", CONFIG), ("project", PROJECT), ("slow", &slow)]);
     let settings = std::fs::read_to_string(site.path().join("gatelog.toml")).unwrap();
     site.write("gatelog.toml", &format!("{settings}[job-logs]\nkeep-days = 30\n"));
     site
@@ -22,12 +35,14 @@ fn site() -> Site {
 
 /// A change is proposed and approved, and merged.
 fn change(site: &Site, server: &Server, name: &str) {
+    let began = std::time::Instant::now();
     site.push("project", name, name, &[(&format!("{name}.txt"), "x")]);
     assert_eq!(server.wait_verdict("check", "project", name), "SUCCESS", "{name}: {}", server.log());
     site.approve("project", name);
     assert_eq!(server.wait_verdict("gate", "project", name), "SUCCESS", "{name}: {}", server.log());
     eventually("the change is merged", || site.merged("project").iter().any(|merged| merged == name).then_some(()));
     server.wait_idle();
+    println!("{name}: {:.1} s", began.elapsed().as_secs_f64());
 }
 
 /// What health says of the clock.
@@ -120,5 +135,42 @@ fn a_clock_that_is_set_while_a_site_is_down_delays_nothing_and_removes_nothing()
         change(&site, &server, name);
         all_kept(&server, &builds(&server));
     }
+    server.stop();
+}
+
+/// How long the only job that runs is said to run by now, in seconds; `None`: it does not run.
+fn runs_for(server: &Server) -> Option<f64> {
+    let status = server.json("/api/tenant/test/status").to_string();
+    let number = |told: &str| told.split([',', '}']).next()?.parse::<f64>().ok();
+    status.split(r#""elapsed_time":"#).skip(1).find_map(number).map(|millis| millis / 1_000.0)
+}
+
+#[test]
+fn a_build_that_runs_while_the_clock_is_set_took_what_it_took() {
+    if !host::can_build("a build while the clock is set") {
+        return;
+    }
+    let site = site();
+    let Some(clock) = Clock::new("a build while the clock is set", &site) else { return };
+    let server = clock.start(&site);
+    server.wait_configured();
+    for (name, first, then) in [("ahead", 800 * DAY, 0), ("back", -800 * DAY, 3 * HOUR)] {
+        site.push("slow", name, name, &[("notes", name)]);
+        eventually("the build runs", || runs_for(&server));
+        clock.set(first);
+        eventually("the jump is seen", || told_of_clock(&server));
+        // Something happens, so that the log knows of the clock.
+        site.push("project", name, name, &[("notes", name)]);
+        assert_eq!(server.wait_verdict("check", "project", name), "SUCCESS", "{}", server.log());
+        if let Some(seconds) = runs_for(&server) {
+            assert!((0.0..LONG).contains(&seconds), "{name}: it is said to run for {seconds} s");
+        }
+        clock.set(then);
+        assert_eq!(server.wait_verdict("check", "slow", name), "SUCCESS", "{}", server.log());
+    }
+    let all = builds(&server);
+    let slow: Vec<f64> =
+        all.iter().filter(|one| one["job_name"] == "slow").filter_map(|one| one["duration"].as_f64()).collect();
+    assert!(slow.len() == 2 && slow.iter().all(|took| *took >= 15.0), "{slow:?}");
     server.stop();
 }

@@ -137,12 +137,12 @@ impl Compared {
 /// A span in words, of microseconds: the two largest units.
 fn span(micros: i64) -> String {
     let seconds = micros.saturating_add(SECOND / 2) / SECOND;
-    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds} s"),
-        (0, 0, minutes) => format!("{minutes} min {} s", seconds % 60),
-        (0, hours, minutes) => format!("{hours} h {minutes} min"),
-        (days, hours, _) => format!("{days} days {hours} h"),
+    let (hours, minutes) = (seconds / 3_600, seconds / 60 % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds} s"),
+        (0, _) => format!("{minutes} min {} s", seconds % 60),
+        (1..=47, _) => format!("{hours} h {minutes} min"),
+        _ => format!("{} days {} h", hours / 24, hours % 24),
     }
 }
 
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(clocks.aging(at(SECOND)), None, "nothing at all is removed at first");
         let told = clocks.trouble(at(SECOND)).unwrap();
         assert!(told.contains("jumped 800 days 0 h ahead and said 2026"), "{told}");
-        assert!(told.contains("for another 1 days 0 h, nothing is removed"), "{told}");
+        assert!(told.contains("for another 24 h 0 min, nothing is removed"), "{told}");
         clocks.look(NOW + jump + 2 * HOUR, at(2 * HOUR));
         assert_eq!(clocks.aging(at(2 * HOUR)), Some(NOW + 2 * HOUR), "then as if it had not jumped");
         assert!(clocks.trouble(at(2 * HOUR)).is_some());

@@ -80,7 +80,10 @@ impl TokenKeys {
     /// Whether another key is to follow.
     fn is_due(&self, clock: TokenClock) -> bool {
         let newest = self.newest().map_or(i64::MIN, |key| key.created);
-        newest.saturating_add(clock.rotate_every.max(1)) <= clock.now && self.needed(clock.now) < MOST
+        let every = clock.rotate_every.max(1);
+        // One from so far ahead was made while the clock was wrong, and would sign until it is right to the clock.
+        let from_ahead = newest > clock.now.saturating_add(every);
+        (from_ahead || newest.saturating_add(every) <= clock.now) && self.needed(clock.now) < MOST
     }
 
     fn to_bytes(keys: &[&TokenKey], longest_life: i64) -> Result<Plaintext, KeyringError> {

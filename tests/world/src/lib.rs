@@ -54,6 +54,8 @@ pub struct Outcome {
     pub coverage: Coverage,
     /// How many changes were merged.
     pub merged: usize,
+    /// The longest that an item was there, in seconds of the monotonic clock.
+    pub longest: i64,
     /// What went wrong, if anything did, with the newest lines of the trace.
     pub failure: Option<(String, Vec<String>)>,
     /// What was drawn while things went wrong.
@@ -94,6 +96,7 @@ fn live(seed: u64, plant: Option<Plant>, noise: Noise<'_>, all_lines: bool, file
                 trace: String::new(),
                 coverage: Coverage::default(),
                 merged: 0,
+                longest: 0,
                 failure: Some((problem, Vec::new())),
                 turns: Vec::new(),
             };
@@ -115,6 +118,7 @@ fn live(seed: u64, plant: Option<Plant>, noise: Noise<'_>, all_lines: bool, file
         steps: world.trace.count,
         trace: content::short(&format!("{} {links:?}", world.trace.digest())),
         merged: world.witness.merges.len(),
+        longest: world.laws.longest / 1_000_000,
         failure: ended.err().map(|problem| {
             let lines = world.trace.lines().map(str::to_owned).chain(world.details());
             (problem, lines.collect())
