@@ -33,6 +33,7 @@ use review::{CONNECTION, PROJECT, Review};
 use site::{Site, configuration, repositories};
 
 #[path = "../../../services/gatelog/src/clock.rs"]
+#[expect(dead_code, reason = "the time of the log is the server's to know")]
 mod clock;
 mod review;
 #[path = "../../../services/gatelog/src/routing.rs"]
@@ -40,6 +41,7 @@ mod review;
 mod routing;
 mod site;
 #[path = "../../../services/gatelog/src/tenants.rs"]
+#[expect(dead_code, reason = "what its tenants say is the server's to read")]
 #[cfg_attr(test, expect(unused_imports, reason = "its tests come along, without what runs them"))]
 mod tenants;
 mod workers;
