@@ -60,7 +60,15 @@ const TABLE: &[(&str, &[&str], Outside)] = &[
     // Reads, and appends requests; decides nothing.
     (
         "services/web",
-        &["log-schema/*", "projectors/*", "services/rules/config", "services/secrets", "services/log-files", "replay"],
+        &[
+            "log-schema/*",
+            "projectors/*",
+            "services/rules/config",
+            "services/secrets",
+            "services/log-files",
+            "services/room",
+            "replay",
+        ],
         Any,
     ),
     (
