@@ -9,8 +9,16 @@ use gatelog_room::{Lack, without_paths};
 use gatelog_rules_config::verdicts::KEY_UNREADABLE;
 
 /// The codes of failures of this server's own, whose words may name its paths.
-const OWN: [&str; 7] =
-    ["blob-store", "destination-taken", "forge", "keyring", "mirror-locked", "repository-damaged", "repository-error"];
+const OWN: [&str; 8] = [
+    "blob-missing",
+    "blob-store",
+    "destination-taken",
+    "forge",
+    "keyring",
+    "mirror-locked",
+    "repository-damaged",
+    "repository-error",
+];
 
 /// A code and its words.
 type Failure<'i> = (&'i mut String, &'i mut String);

@@ -47,7 +47,7 @@ pub fn site(
         parts.extend(web::elsewhere(&signer, &needed));
         parts.extend(web::paused(&signer, &own));
         parts.extend(web::governed(&signer));
-        parts.iter_mut().for_each(name_lack);
+        parts.iter_mut().filter(|part| !part.well).for_each(|part| part.detail = Lack::named(&part.detail));
         // Beside what cannot be written at all, what waits for it is only a consequence; it is told all the same.
         let told = |trouble: Trouble| {
             let (part, state) = ("room".to_owned(), "yellow".to_owned());
@@ -105,14 +105,6 @@ pub fn site(
         streams: usize::try_from(process.config.web.streams.get()).unwrap_or(usize::MAX),
         websocket_url: process.config.web.websocket_url.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-    }
-}
-
-/// Puts the code of what this host lacks before the words of the system, where a part is unwell for that.
-fn name_lack(part: &mut PartHealth) {
-    let lack = Lack::of_text(&part.detail).filter(|lack| !part.well && !part.detail.contains(lack.code()));
-    if let Some(lack) = lack {
-        part.detail = format!("{}: {}", lack.code(), part.detail);
     }
 }
 

@@ -65,11 +65,6 @@ impl Lack {
         }
     }
 
-    /// The lack that a code names.
-    pub fn from_code(code: &str) -> Option<Lack> {
-        Lack::ALL.into_iter().find(|lack| lack.code() == code)
-    }
-
     /// What to do about it.
     pub fn cure(self) -> &'static str {
         match self {
@@ -90,11 +85,19 @@ impl Lack {
         TEXTS.iter().find(|(_, known, _)| *known == number).map(|(.., lack)| *lack)
     }
 
-    /// Whether the text of an error means a lack: where it ends a line, as the C library's words end the complaints of
+    /// Whether the text of an error means a lack: where it ends a line or stands before a semicolon, as the C library's words end the complaints of
     /// libgit2, git and other programs, or stands with its number, as in Rust. What else somebody may have called a file
     /// or branch is not taken for one.
     pub fn of_text(text: &str) -> Option<Lack> {
         TEXTS.iter().find(|(words, number, _)| says(text, words, *number)).map(|(.., lack)| *lack)
+    }
+
+    /// A text for operators, with the code of the lack it tells of before it, if it tells of one.
+    pub fn named(text: &str) -> String {
+        match Lack::of_text(text).filter(|lack| !text.contains(lack.code())) {
+            Some(lack) => format!("{}: {text}", lack.code()),
+            None => text.to_owned(),
+        }
     }
 
     /// What a file system lacks at this moment, of this process or any other.
@@ -129,7 +132,8 @@ impl Lack {
 /// Whether a text has these words at the end of a line, or with their number.
 fn says(text: &str, words: &str, number: i32) -> bool {
     let numbered = format!("{words} (os error {number})");
-    text.contains(&numbered) || text.lines().any(|line| line.trim_end().trim_end_matches('.').ends_with(words))
+    let ends = |part: &str| part.trim_end().trim_end_matches('.').ends_with(words);
+    text.contains(&numbered) || text.split(['\n', ';']).any(ends)
 }
 
 impl fmt::Display for Lack {
@@ -167,10 +171,13 @@ mod tests {
                 format!("cannot write node.json: {error}"),
                 format!("{error}; it is tried again"),
                 error.to_string().replace(&format!(" (os error {number})"), "") + "\nfatal: write error",
+                error.to_string().replace(&format!(" (os error {number})"), "; class=Os (2)"),
             ] {
                 assert_eq!(Lack::of_text(&text), Some(expected), "{text}");
             }
-            assert_eq!(Lack::from_code(expected.code()), Some(expected));
+            let named = Lack::named(&error.to_string());
+            assert!(named.starts_with(&format!("{}: ", expected.code())), "{named}");
+            assert_eq!((Lack::named(&named), Lack::named("well")), (named, "well".to_owned()));
         }
         for number in [1, 2, 5, 13, 17, 36] {
             let error = io::Error::from_raw_os_error(number);

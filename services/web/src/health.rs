@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gatelog_record::Timestamp;
+use gatelog_room::Lack;
 use gatelog_runner::{Health, Published};
 use serde_json::{Value as Json, json};
 
@@ -138,8 +139,11 @@ fn fold(part: &str, published: &Published) -> PartHealth {
 
 /// What is wrong with a fold, and what helps where that is room. RocksDB goes on once a write buffer of 8 MB fits.
 fn with_cure(detail: String) -> String {
-    match detail.contains("No space left on device") {
-        true => format!("{detail}; make room, 32 MB at least: it then goes on by itself"),
-        false => detail,
+    match Lack::of_text(&detail) {
+        Some(Lack::Disk) => {
+            format!("{}; make room, 32 MB at least: it then goes on by itself", Lack::named(&detail))
+        }
+        Some(lack) => format!("{}; {}: it then goes on by itself", Lack::named(&detail), lack.cure()),
+        None => detail,
     }
 }

@@ -92,19 +92,19 @@ fn full(directory: &str, megabytes: u32, taken: u32, words: &[&str]) {
 
 #[test]
 fn a_full_disk_under_the_log_and_its_blobs() {
-    full("log", 16, 0, &["No space left on device", "make room"]);
+    full("log", 16, 0, &["server-disk-full", "No space left on device", "make room"]);
 }
 
 #[test]
 fn a_full_disk_under_the_blobs_alone() {
-    full("log/blobs", 4, 0, &["No space left on device", "make room"]);
+    full("log/blobs", 4, 0, &["server-disk-full", "No space left on device", "make room"]);
 }
 
 #[test]
 fn a_full_disk_under_the_projections() {
     // At its start RocksDB finds too little to set aside for what it writes next, as it does on a disk that is nearly
     // full; with that, it would not notice so soon.
-    full("projections", 64, 52, &["No space left on device", "make room"]);
+    full("projections", 64, 52, &["server-disk-full", "No space left on device", "make room"]);
 }
 
 #[test]

@@ -68,6 +68,7 @@ const TABLE: &[(&str, &[&str], Outside)] = &[
             "services/rules/config",
             "services/secrets",
             "services/log-files",
+            "services/room",
             "replay",
         ],
         Any,
