@@ -101,6 +101,8 @@ const GROUP: usize = 16;
 const GROUP_FOR: Duration = Duration::from_millis(5);
 /// How long after an outcome that could not be appended the next is waited for.
 const RETRY: Duration = Duration::from_millis(100);
+/// How often work that waits for room tells the gate so: within the shortest deadline, so that no sending is lost by it.
+const SIGN: Duration = Duration::from_secs(20);
 
 /// Everything work is done with.
 #[derive(Clone)]
@@ -201,6 +203,8 @@ struct Rest {
     until: Option<Instant>,
     pause: Pause,
     told: Waiting,
+    /// When its next sign is due, and how many there were.
+    sign: (Instant, u32),
 }
 
 impl Resting {
@@ -208,16 +212,23 @@ impl Resting {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lays a piece of work aside for a while.
-    fn rest(&self, room: &Arc<Room>, due: &Due, lack: Lack, said: String) {
+    /// Lays a piece of work aside for a while. Gives the number of the sign that it is now time for, if it is.
+    fn rest(&self, room: &Arc<Room>, due: &Due, lack: Lack, said: String) -> Option<u32> {
         let mut resting = self.lock();
         let rest = resting.entry((due.work, due.attempt)).or_insert_with(|| Rest {
             until: None,
             pause: Pause::default(),
             told: room.wait(format!("{} {}", due.request.kind(), due.work), lack, said.clone()),
+            sign: (Instant::now() + SIGN, 0),
         });
         rest.told.again(lack, said);
-        rest.until = Some(Instant::now() + rest.pause.take());
+        let now = Instant::now();
+        rest.until = Some(now + rest.pause.take());
+        let (due, count) = rest.sign;
+        (due <= now).then(|| {
+            rest.sign = (now + SIGN, count + 1);
+            count
+        })
     }
 
     /// It has an outcome.
@@ -340,12 +351,18 @@ fn perform_one(tools: &Tools, source: &dyn WorkSource, resting: &Resting, due: D
         return None;
     };
     if let Some((lack, said)) = room::lack(&mut input, &[tools.repositories.mirrors.root(), &std::env::temp_dir()]) {
-        resting.rest(&tools.room, &due, lack, said);
-        return None;
+        let sign = resting.rest(&tools.room, &due, lack, said)?;
+        let id = format!("work/{}/{}/no-room/{sign}", due.work, due.attempt);
+        return close(tools, due, id, room::waits(input, lack));
     }
     resting.over(&due);
-    let input = room::hide(input);
-    let id = InputId::new(format!("work/{}/{}", due.work, due.attempt));
+    let id = format!("work/{}/{}", due.work, due.attempt);
+    close(tools, due, id, room::hide(input))
+}
+
+/// An outcome as it goes to the log.
+fn close(tools: &Tools, due: Due, id: String, input: GateInput) -> Option<Done> {
+    let id = InputId::new(id);
     let record = InputRecord::new(id, due.tenant.clone(), (tools.now)(), input)
         .caused_by(EventRef { partition: tools.partition, sequence: due.requested_by });
     match record.close() {

@@ -70,6 +70,18 @@ pub(crate) fn lack(input: &mut GateInput, places: &[&Path]) -> Option<(Lack, Str
     Some((Lack::now(places.iter().copied())?, message.to_string()))
 }
 
+/// The outcome of work that waits for room: that it does, in words that name no place of this server.
+pub(crate) fn waits(mut input: GateInput, lack: Lack) -> GateInput {
+    let message = format!("{lack}: it is tried again until there is room");
+    if let GateInput::LayoutMade(made) = &mut input {
+        made.outcome = LayoutOutcome::Failed { code: String::new(), message: String::new() };
+    }
+    for (code, said) in failures(&mut input) {
+        (*code, *said) = (lack.code().to_owned(), message.clone());
+    }
+    input
+}
+
 /// Takes this server's paths out of what authors will read; whoever runs it finds them in its log.
 pub(crate) fn hide(mut input: GateInput) -> GateInput {
     for (code, message) in failures(&mut input) {

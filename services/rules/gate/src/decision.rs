@@ -17,6 +17,7 @@ use crate::leaving::Again;
 use crate::own_triggers::Parent;
 use crate::rules::GateRules;
 use crate::touched::Touched;
+use crate::work::waits_for_room;
 
 /// How often a tenant is looked at before a decision is given up: each round must have decided
 /// something, so only a fault in the rules comes near it.
@@ -106,6 +107,9 @@ impl<'a> Decision<'a> {
     }
 
     fn take(&mut self, input: &GateInput) -> Result<(), Refusal> {
+        if let Some((work, attempt)) = waits_for_room(input) {
+            return self.wait_for_room(work, attempt);
+        }
         match input {
             GateInput::TenantLoaded(loaded) => self.tenant_loaded(loaded),
             GateInput::ConfigFilesFound(found) => self.config_found(found),

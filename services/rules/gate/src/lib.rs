@@ -58,3 +58,4 @@ pub use queue_pass::NEEDED_FAILING;
 pub use routing::{RoutedInput, Router};
 pub use rules::GateRules;
 pub use tenant_file::{routed_projects, tenant_settings};
+pub use work::NO_ROOM;

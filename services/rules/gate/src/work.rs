@@ -8,6 +8,7 @@ use gatelog_record::draft::gate::{
 };
 use gatelog_record::draft::partition::{TimerDue, TimerSet};
 use gatelog_record::event::{GateEvent, PartitionEvent};
+use gatelog_record::input::GateInput;
 use gatelog_record::{Timestamp, WorkId};
 
 use crate::decision::Decision;
@@ -54,7 +55,39 @@ pub(crate) fn announced_timer(tenant: &str) -> String {
     format!("announced/{tenant}")
 }
 
+/// How the code of an outcome begins that is none: whoever does the work has no room for it, goes on trying, and says so
+/// now and then.
+pub const NO_ROOM: &str = "server-";
+
+/// The work, and which sending of it, for which an outcome says that there is no room.
+pub(crate) fn waits_for_room(input: &GateInput) -> Option<(WorkId, u32)> {
+    let (work, attempt, code) = match input {
+        GateInput::ConfigFilesFound(found) => (found.work, found.attempt, &found.failed.first()?.code),
+        GateInput::ChangesFound(found) => (found.work, found.attempt, &found.failed.as_ref()?.0),
+        GateInput::LayoutMade(LayoutMade { work, attempt, outcome: LayoutOutcome::Failed { code, .. }, .. })
+        | GateInput::PrepareDone(PrepareDone { work, attempt, outcome: PrepareOutcome::Failed { code, .. }, .. })
+        | GateInput::FreezeDone(FreezeDone { work, attempt, outcome: FreezeOutcome::Failed { code, .. }, .. })
+        | GateInput::SubmitDone(SubmitDone { work, attempt, outcome: SubmitOutcome::Failed { code, .. }, .. }) => {
+            (*work, *attempt, code)
+        }
+        GateInput::ReportDone(done) => (done.work, done.attempt, &done.failed.as_ref()?.0),
+        _ => return None,
+    };
+    code.starts_with(NO_ROOM).then_some((work, attempt))
+}
+
 impl Decision<'_> {
+    /// Work waits for room: its deadline begins anew, and the wait counts as no sending, however long it is.
+    pub(crate) fn wait_for_room(&mut self, work: WorkId, attempt: u32) -> Result<(), Refusal> {
+        match self.pending(work).map(|row| (row.attempt, row.work.kind())) {
+            None => self.ignore(format!("work {work} attempt {attempt}"), "gone"),
+            Some((newest, kind)) if newest != attempt => {
+                self.ignore(format!("{kind} {work} attempt {attempt}"), "old-attempt")
+            }
+            Some(_) => self.emit(GateEvent::WorkResent(WorkResent { work, attempt, not_before: self.now() })),
+        }
+    }
+
     /// The pending work an outcome is about, or nothing when it came too late or twice: then that is
     /// recorded. `fits` says whether the outcome is of the kind that was asked for; `failed` whether
     /// it is a failure: one of an older sending does not count while a newer one is under way.

@@ -33,7 +33,7 @@ scenarios! {
     too_many_in_project layout_asked_again beside beside_at_most announced
     window_left conflict_outside independent_merges promote_whole freed_by_leaving freed_by_patchset needs_in_order
     circle_ahead no_part_told own_part_told needed_by_both needs_twice
-    stands_on_older kept_patchset made_anew_as_it_merges timers
+    stands_on_older kept_patchset made_anew_as_it_merges timers no_room
 }
 
 // What mutants of the rules got away with before (see `mutants.md`).

@@ -77,10 +77,26 @@ impl World {
         Ok(())
     }
 
+    /// Who does the work of a kind has no room for it, says so, and goes on trying.
+    pub fn no_room_for(&mut self, kind: &str) -> Result<(), String> {
+        self.failing.insert(kind.to_owned(), format!("{NO_ROOM}disk-full there is no room"));
+        let rows = self.live.gate.pending_work.rows.iter();
+        let waiting: Vec<_> =
+            rows.filter(|(_, row)| row.work.kind() == kind).map(|(id, row)| (*id, row.clone())).collect();
+        for (id, row) in waiting {
+            let input = self.answer(id, &row)?;
+            self.say(&row.tenant, input)?;
+        }
+        self.failing.remove(kind);
+        Ok(())
+    }
+
     fn answer(&mut self, work: WorkId, row: &PendingRow) -> Result<GateInput, String> {
         let (attempt, tenant) = (row.attempt, row.tenant.clone());
         let fails = self.failing.get(row.work.kind()).cloned();
-        let code = "unreachable".to_owned();
+        // What begins with a code of the server is of that.
+        let own = fails.as_ref().and_then(|message| message.split(' ').next()).filter(|word| word.starts_with(NO_ROOM));
+        let code = own.unwrap_or("unreachable").to_owned();
         Ok(match &row.work {
             Work::ConfigRead(wanted) => self.read_config(work, attempt, wanted).into(),
             Work::Layout(wanted) => {

@@ -149,6 +149,7 @@ impl Story {
                 }
                 Ok(())
             }
+            ["there", "is", "no", "room", "for", kind] => self.world.no_room_for(kind),
             ["the", "timer", "of", pipeline, "ticks", "for", project, branch] => {
                 let (key, row) = self.timer(pipeline, project, branch)?;
                 self.tick(key, row.count)
