@@ -84,7 +84,7 @@ mod tests {
             ]
         );
         let works = json!({ "reason": "running", "standing": "working" });
-        assert_eq!(section(&[works.clone()], Style::Plain), Vec::<String>::new());
+        assert_eq!(section(std::slice::from_ref(&works), Style::Plain), Vec::<String>::new());
         assert_eq!(section(&[works, wait], Style::Plain).len(), 6);
     }
 }
