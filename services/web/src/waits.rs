@@ -83,19 +83,24 @@ pub(crate) fn of_reading(
         reading.need_tenant(tenant)?;
     }
     let recorded = |sequence| reading.history().moment(sequence).ok().flatten().map(|moment| moment.at);
-    let (mut waits, now, capacity) = match (reading.live(), then) {
-        (Live::Now(gate), _) => {
+    // Whoever asks for a moment is told as of that, also where it is the newest.
+    let (mut waits, now, capacity) = match then {
+        Some((at, capacity)) => {
+            let now = reading.now;
+            let found = match reading.live() {
+                Live::Now(gate) => waits::waits(gate, &**capacity, tenant, now, &recorded),
+                Live::Then(gate) => waits::waits(&*gate, &**capacity, tenant, now, &recorded),
+            };
+            (found?, now, *at)
+        }
+        None => {
             let capacity = reading.app.site.capacity.view();
-            let now = health::now().max(reading.now);
-            let at = capacity.position().sequence;
-            (waits::waits(gate, capacity.live(), tenant, now, &recorded)?, now, at)
-        }
-        (Live::Then(gate), Some((at, capacity))) => {
-            (waits::waits(&*gate, &**capacity, tenant, reading.now, &recorded)?, reading.now, *at)
-        }
-        (Live::Then(gate), None) => {
-            let capacity = CapacityLive::in_memory();
-            (waits::waits(&*gate, &capacity, tenant, reading.now, &recorded)?, reading.now, 0)
+            let (now, at) = (health::now().max(reading.now), capacity.position().sequence);
+            let found = match reading.live() {
+                Live::Now(gate) => waits::waits(gate, capacity.live(), tenant, now, &recorded),
+                Live::Then(gate) => waits::waits(&*gate, capacity.live(), tenant, now, &recorded),
+            };
+            (found?, now, at)
         }
     };
     waits.extend(parts);
