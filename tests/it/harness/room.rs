@@ -13,6 +13,8 @@ pub struct Room<'s> {
     enter: Vec<String>,
 }
 
+/// No room is larger, in KiB.
+const LARGEST_KIB: u64 = 1 << 20;
 /// What a file that fills the room is called.
 const FILLER: &str = "filler";
 
@@ -112,13 +114,14 @@ impl Room<'_> {
 
     /// Fills it but for so many KiB, or less where the site itself writes meanwhile.
     pub fn fill_but(&self, kib: u64) {
-        let free = |path: &Path| {
-            let found = Command::new("df").args(["--output=avail", "-k"]).arg(path).output().unwrap();
-            let text = String::from_utf8_lossy(&found.stdout).into_owned();
-            text.lines().nth(1).unwrap().trim().parse::<u64>().unwrap()
-        };
-        let taken = free(&self.path()).saturating_sub(kib);
-        let _ = std::fs::write(self.path().join(FILLER), vec![0; usize::try_from(taken << 10).unwrap()]);
+        // Seen from outside, `df` takes the path for one of this host's own file systems.
+        let place = self.site.path().join(&self.directory);
+        let found = self.command("df").args(["--output=avail", "-k"]).arg(place).output().unwrap();
+        let text = String::from_utf8_lossy(&found.stdout).into_owned();
+        let free = text.lines().nth(1).unwrap().trim().parse::<u64>().unwrap();
+        assert!(free < LARGEST_KIB, "{free} KiB are free: this is not the small file system");
+        let _ =
+            std::fs::write(self.path().join(FILLER), vec![0; usize::try_from(free.saturating_sub(kib) << 10).unwrap()]);
     }
 
     /// Makes empty files until there can be no more.

@@ -147,7 +147,7 @@ fn unattended_weeks_of_clocks_that_are_set_and_disks_that_fill_lose_and_delay_no
         let weeks = stories::unattended_weeks(seed, 14).unwrap_or_else(|problem| panic!("seed {seed}: {problem}"));
         println!("seed {seed}: {weeks:?}");
         assert!(weeks.jumps > 50 && weeks.fills > 20 && weeks.merged > 10, "seed {seed}: {weeks:?}");
-        assert!(weeks.ticks > 1_000, "seed {seed}: {weeks:?}");
+        assert!(weeks.ticks > 300, "seed {seed}: {weeks:?}");
         assert!(weeks.longest < LONGEST, "seed {seed}: an item was there for {} s", weeks.longest);
     }
 }

@@ -12,7 +12,9 @@ use gatelog_record::draft::gate::{
 use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, BuildId, InputId, InputRecord, LeaseId, Timestamp, Value, WorkId, codec};
 use gatelog_rules_config as config;
-use gatelog_rules_gate::{ConfigRemarks, config_remarks, freeze_subjects, frozen_job, own_changes, wanted_nodes};
+use gatelog_rules_gate::{
+    ConfigRemarks, NO_ROOM, config_remarks, freeze_subjects, frozen_job, own_changes, wanted_nodes,
+};
 
 use super::forge::{Forge, Tree};
 use super::shell::World;
@@ -106,7 +108,9 @@ impl World {
                 };
                 LayoutMade { work, attempt, tenant, outcome }.into()
             }
-            Work::Changes(wanted) => self.find_changes(work, attempt, wanted, fails).into(),
+            Work::Changes(wanted) => {
+                self.find_changes(work, attempt, wanted, fails.map(|message| (code, message))).into()
+            }
             Work::Prepare(wanted) => {
                 let outcome = match fails {
                     Some(message) => PrepareOutcome::Failed { code, message, again: true },
@@ -140,14 +144,20 @@ impl World {
         })
     }
 
-    fn find_changes(&self, work: WorkId, attempt: u32, wanted: &ChangesWanted, fails: Option<String>) -> ChangesFound {
+    fn find_changes(
+        &self,
+        work: WorkId,
+        attempt: u32,
+        wanted: &ChangesWanted,
+        fails: Option<(String, String)>,
+    ) -> ChangesFound {
         let mut found = ChangesFound {
             work,
             attempt,
             tenant: wanted.tenant.clone(),
             changes: Vec::new(),
             missing: Vec::new(),
-            failed: fails.map(|message| ("unreachable".to_owned(), message)),
+            failed: fails,
         };
         if found.failed.is_some() {
             return found;
