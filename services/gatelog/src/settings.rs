@@ -258,7 +258,10 @@ fn places(site: &Path, before: &Settings, config: &SiteConfig, found: &mut [Chan
 /// What the directory itself says of a log that is no longer where it was.
 fn moved_log(site: &Path, config: &SiteConfig) -> Option<Change> {
     let paths = SitePaths::new(site, config);
-    let begun = std::fs::read_dir(paths.projections()).is_ok_and(|mut all| all.next().is_some());
+    // A file system of their own has other things in it, too: lost+found.
+    let is_one = |name: &str| name.starts_with("gate-") || name.starts_with("capacity-");
+    let begun = std::fs::read_dir(paths.projections())
+        .is_ok_and(|all| all.filter_map(Result::ok).any(|entry| entry.file_name().to_str().is_some_and(is_one)));
     let here = paths.log().join("HEADER").exists();
     let change = |from: &str, to: &str, how: String| Change {
         key: "log.kafka".to_owned(),
