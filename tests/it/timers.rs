@@ -56,7 +56,7 @@ fn a_branch_enters_by_the_calendar_and_its_jobs_run() {
     let (code, said, problem) = site.gatelog(&["timers", "--branches"]);
     assert_eq!((code, said.contains("clockwork  `* * * * * *`")), (0, true), "{said}{problem}");
     server.stop();
-    let item = build["buildset"]["queue_item_uuid"].as_str().unwrap_or_default();
+    let item = build["queue_item_uuid"].as_str().unwrap_or_default();
     let (_, why, problem) = site.gatelog(&["explain", item]);
     assert!(why.contains("the timer `* * * * * *` of clockwork was due at"), "{item}: {why}{problem}");
 }

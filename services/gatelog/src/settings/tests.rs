@@ -140,7 +140,7 @@ fn what_cannot_change_is_refused_with_key_values_and_the_way() {
 #[test]
 fn a_log_that_is_not_where_projections_say_is_missed() {
     let site = Made::new("");
-    std::fs::create_dir_all(site.path().join("projections/gate")).unwrap();
+    std::fs::create_dir_all(site.path().join("projections/gate-0")).unwrap();
     std::fs::create_dir_all(site.path().join("log")).unwrap();
     std::fs::write(site.path().join("log/HEADER"), "").unwrap();
     assert_eq!(site.to("").1, Ok(()));
