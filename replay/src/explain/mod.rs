@@ -13,6 +13,7 @@ mod render;
 mod say;
 mod shapes;
 mod things;
+mod timers;
 mod way;
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use gatelog_record::draft::gate::{
     AccessTold, ChangesWanted, ConfigScope, EnqueueAsked, FactsPurpose, FreezeOutcome, Frozen, Given, ItemEnqueued,
-    LayoutMade, LayoutOutcome, Prepared, ReturnedChange, ReturnedStep, Subject, Submitted, TimerName, TimerTicked,
-    TriggerCause, TriggerIntake, WaitChanged, WaitSubject,
+    LayoutMade, LayoutOutcome, Prepared, ReturnedChange, ReturnedStep, Subject, Submitted, TriggerCause, TriggerIntake,
+    WaitChanged, WaitSubject,
 };
 use gatelog_record::draft::intake::ForgeEvent;
 use gatelog_record::event::{CapacityEvent, GateEvent, PartitionEvent};
@@ -13,6 +13,7 @@ use gatelog_record::input::{CapacityInput, GateInput, IntakeInput, PartitionInpu
 use gatelog_record::{BuildId, BuildsetId, Event, Input, ItemId, LeaseId, Value};
 
 use super::outcomes::{frozen, prepared, submitted};
+use super::timers;
 
 /// How many names are kept of each kind; the oldest ids go first. Without a name an id is shown.
 const MAX_NAMES: usize = 200_000;
@@ -186,7 +187,7 @@ impl Names {
                 let what = match &waiting.cause {
                     TriggerCause::Forge(received) => forge_event(&received.event),
                     TriggerCause::Asked(asked) => enqueue_asked(asked),
-                    TriggerCause::Timer(ticked) => timer_ticked(ticked),
+                    TriggerCause::Timer(ticked) => timers::ticked(ticked),
                 };
                 match waiting.needs_facts {
                     true => format!("{what}; it waits for facts about its change"),
@@ -376,11 +377,7 @@ impl Names {
                 format!("attempt {} of {} is given {}", opened.attempt, self.build(opened.build), given(&opened.given))
             }
             GateEvent::Accessed(event) => access(&event.told),
-            GateEvent::TimersChanged(changed) => {
-                let timers = |timers: &[TimerName]| count(timers.len(), "timer");
-                let (added, removed) = (timers(&changed.added), timers(&changed.removed));
-                format!("tenant {}: {added} of its layout came, {removed} went", changed.tenant)
-            }
+            GateEvent::TimersChanged(event) => timers::changed(event),
             GateEvent::ReturnedChanged(event) => returned(&self.build(event.build), &event.change),
             GateEvent::BuildResumed(resumed) => format!("{} goes on", self.build(resumed.build)),
             GateEvent::WaitChanged(changed) => self.wait(changed),
@@ -595,7 +592,7 @@ impl Names {
                 format!("it is asked that tenant {} is configured anew: {}", asked.tenant, asked.reason)
             }
             GateInput::AccessTold(told) => access(told),
-            GateInput::TimerTicked(ticked) => timer_ticked(ticked),
+            GateInput::TimerTicked(ticked) => timers::ticked(ticked),
             GateInput::ReturnedTold(told) => {
                 let build = self.build(told.build);
                 match told.step {
@@ -710,20 +707,6 @@ fn enqueue_asked(asked: &EnqueueAsked) -> String {
 fn parameters(given: &BTreeMap<String, Value>) -> String {
     let told: Vec<String> = given.iter().map(|(name, value)| format!("{name}={value}")).collect();
     if told.is_empty() { String::new() } else { format!(", with {}", told.join(", ")) }
-}
-
-/// The tick of a timer: which, when it was due, and for how many others it stands.
-fn timer_ticked(ticked: &TimerTicked) -> String {
-    let TimerName { pipeline, project, branch, time, .. } = &ticked.timer;
-    let jitter = match ticked.due.millis_since(ticked.tick) / 1_000 {
-        0 => String::new(),
-        seconds => format!(" and {seconds} s of jitter"),
-    };
-    let missed = match ticked.missed {
-        0 => String::new(),
-        missed => format!(", also for {} that nobody told", count(missed as usize, "earlier tick")),
-    };
-    format!("the timer `{time}` of {pipeline} was due at {}{jitter}{missed}: {project} {branch}", ticked.tick)
 }
 
 fn forge_event(event: &ForgeEvent) -> String {

@@ -144,7 +144,7 @@ fn a_read_only_file_system_judges_no_change() {
     waits(test, &room, &site, "server-read-only", || assert!(remount("ro")), || assert!(remount("rw")));
 }
 
-/// `../shared/cases/full-disk-burns-change`: all that a server keeps lies on one small disk, which fills just as a change
+/// All that a server keeps lies on one small disk, which fills just as a change
 /// is proposed and approved.
 #[test]
 fn a_disk_that_fills_as_a_change_is_approved_costs_the_change_nothing() {
