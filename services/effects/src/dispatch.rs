@@ -203,8 +203,8 @@ struct Rest {
     until: Option<Instant>,
     pause: Pause,
     told: Waiting,
-    /// When its next sign is due, and how many there were.
-    sign: (Instant, u32),
+    /// When it is next told to the gate that it waits.
+    sign: Instant,
 }
 
 impl Resting {
@@ -212,23 +212,23 @@ impl Resting {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lays a piece of work aside for a while. Gives the number of the sign that it is now time for, if it is.
-    fn rest(&self, room: &Arc<Room>, due: &Due, lack: Lack, said: String) -> Option<u32> {
+    /// Lays a piece of work aside for a while; says whether it is time to tell the gate that it waits.
+    fn rest(&self, room: &Arc<Room>, due: &Due, lack: Lack, said: String) -> bool {
         let mut resting = self.lock();
         let rest = resting.entry((due.work, due.attempt)).or_insert_with(|| Rest {
             until: None,
             pause: Pause::default(),
             told: room.wait(format!("{} {}", due.request.kind(), due.work), lack, said.clone()),
-            sign: (Instant::now() + SIGN, 0),
+            sign: Instant::now() + SIGN,
         });
         rest.told.again(lack, said);
         let now = Instant::now();
         rest.until = Some(now + rest.pause.take());
-        let (due, count) = rest.sign;
-        (due <= now).then(|| {
-            rest.sign = (now + SIGN, count + 1);
-            count
-        })
+        let is_time = rest.sign <= now;
+        if is_time {
+            rest.sign = now + SIGN;
+        }
+        is_time
     }
 
     /// It has an outcome.
@@ -350,9 +350,12 @@ fn perform_one(tools: &Tools, source: &dyn WorkSource, resting: &Resting, due: D
         tracing::error!(work = %due.work, "an effect panicked; its work is sent again when its deadline passes");
         return None;
     };
-    if let Some((lack, said)) = room::lack(&mut input, &[tools.repositories.mirrors.root(), &std::env::temp_dir()]) {
-        let sign = resting.rest(&tools.room, &due, lack, said)?;
-        let id = format!("work/{}/{}/no-room/{sign}", due.work, due.attempt);
+    if let Some((lack, said)) = room::lack(&mut input, tools.repositories.mirrors.root()) {
+        if !resting.rest(&tools.room, &due, lack, said) {
+            return None;
+        }
+        // Each is news: of two with one id, the second would begin no deadline anew. Another process may have told some.
+        let id = format!("work/{}/{}/no-room/{}", due.work, due.attempt, (tools.now)().0);
         return close(tools, due, id, room::waits(input, lack));
     }
     resting.over(&due);
