@@ -44,6 +44,11 @@ impl SitePaths {
         self.root.join("log")
     }
 
+    /// Whether the directory holds a slice of another site's log, which can be read alone.
+    pub fn is_slice(&self) -> bool {
+        self.root.join(crate::commands::log_slice::FILE).exists()
+    }
+
     /// The blobs.
     pub fn blobs(&self) -> PathBuf {
         match &self.shared {
@@ -193,7 +198,7 @@ pub fn kafka(section: &KafkaSection, known: Vec<Known>) -> KafkaConfig {
 /// [`OpenError`].
 pub fn open(paths: &SitePaths, config: &SiteConfig, known: Vec<Known>) -> Result<Opened, OpenError> {
     let Some(section) = &config.log.kafka else {
-        if paths.root.join(crate::commands::log_slice::FILE).exists() {
+        if paths.is_slice() {
             return Err(OpenError::Slice { directory: paths.root.display().to_string() });
         }
         let mut options = EmbeddedOptions::default();

@@ -6,6 +6,8 @@
 mod keys;
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use gatelog_record::BlobHash;
@@ -26,6 +28,8 @@ const NEW_SITE: &str =
     "what is on the log cannot move there; begin a new site with [log.kafka] in a directory of its own";
 const BACK: &str =
     "the site's history is on Apache Kafka; put [log.kafka] back, or begin a new site in a directory of its own";
+/// Keys below this are librdkafka's.
+const PROPERTIES: &str = "log.kafka.properties.";
 /// A longer one is not read.
 const MAX_BYTES: u64 = 4 << 20;
 
@@ -102,7 +106,10 @@ impl Settings {
     /// The system's, when the file cannot be written.
     pub fn keep(&self, site: &Path) -> std::io::Result<()> {
         let part = site.join(format!("{FILE}.part"));
-        std::fs::write(&part, serde_json::to_vec_pretty(self)?)?;
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&part)?;
+        file.write_all(&serde_json::to_vec_pretty(self)?)?;
+        drop(file);
         std::fs::rename(part, site.join(FILE))
     }
 
@@ -121,11 +128,16 @@ fn flatten(path: &str, value: &toml::Value, into: &mut BTreeMap<String, String>)
         }
         value => {
             let text = value.to_string();
-            let name = path.rsplit('.').next().unwrap_or(path);
-            let hidden = ["secret", "password"].contains(&name);
-            into.insert(path.to_owned(), if hidden { hidden_value(&text) } else { text });
+            into.insert(path.to_owned(), if is_secret(path) { hidden_value(&text) } else { text });
         }
     }
+}
+
+/// Whether the value of a key may be a secret. Properties of librdkafka are passed on as they are: passwords, and keys in
+/// their text (`ssl.key.pem`), are among them, and every release has more.
+fn is_secret(path: &str) -> bool {
+    let name = path.rsplit('.').next().unwrap_or(path);
+    ["secret", "password"].contains(&name) || path.starts_with(PROPERTIES)
 }
 
 /// A secret is known again, and not told.
@@ -272,7 +284,8 @@ fn moved_log(site: &Path, config: &SiteConfig) -> Option<Change> {
     };
     match &config.log.kafka {
         Some(_) if begun && here => Some(change(IN_DIRECTORY, ON_KAFKA, NEW_SITE.to_owned())),
-        None if begun && !here => {
+        // Why a slice is not served is said when it is opened.
+        None if begun && !here && !paths.is_slice() => {
             let (log, projections) = (paths.log(), paths.projections());
             let how = format!(
                 "the log that the site's projections were made of is not in {}; put it back there, or take {} away where \

@@ -174,3 +174,16 @@ fn secrets_are_not_kept_and_a_new_one_is_noticed() {
     assert_eq!((changes.len(), started), (1, Ok(())));
     assert!(changes[0].key == "auth.ops.secret" && !changes[0].to_string().contains("second"));
 }
+
+#[test]
+fn what_kafka_is_told_is_kept_from_others_too() {
+    let site = tempfile::tempdir().unwrap();
+    let properties = "[log.kafka.properties]\n\"ssl.key.pem\" = \"BEGIN KEY\"\n\"sasl.password\" = \"open sesame\"\n";
+    std::fs::write(site.path().join(config::FILE), properties).unwrap();
+    Settings::of_file(site.path()).unwrap().keep(site.path()).unwrap();
+    let kept = site.path().join(FILE);
+    let text = std::fs::read_to_string(&kept).unwrap();
+    assert!(text.contains("ssl.key.pem") && !text.contains("BEGIN") && !text.contains("sesame"), "{text}");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&kept).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+}
