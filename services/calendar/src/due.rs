@@ -1,7 +1,9 @@
 //! What is due of a timer.
 
 use gatelog_record::Timestamp;
+use gatelog_record::draft::gate::TimerName;
 use gatelog_rules_config::timers::cron::TimerSpec;
+use gatelog_rules_config::timers::delay;
 
 use crate::zone::Calendar;
 
@@ -46,8 +48,19 @@ pub enum Next {
     Never,
 }
 
+/// What comes next of a timer of a tenant; `spec` is what its `time` says.
+pub fn next_of(
+    calendar: &Calendar,
+    spec: &TimerSpec,
+    (tenant, timer): (&str, &TimerName),
+    told: Told,
+    now: Timestamp,
+) -> Next {
+    look(calendar, spec, delay(tenant, &timer.project, &timer.branch, spec.jitter), told, now)
+}
+
 /// What comes next of a timer that is due `delay` seconds after each of its ticks.
-pub fn look(calendar: &Calendar, spec: &TimerSpec, delay: u32, told: Told, now: Timestamp) -> Next {
+fn look(calendar: &Calendar, spec: &TimerSpec, delay: u32, told: Told, now: Timestamp) -> Next {
     let after = |tick: Timestamp| calendar.next_after(spec, tick);
     let due = |tick: Timestamp| tick.plus_seconds(i64::from(delay));
     let Some(mut tick) = after(base(delay, told, now)) else { return Next::Never };

@@ -316,12 +316,9 @@ impl Verdicts {
 }
 
 #[cfg(test)]
-mod tests {
-    use gatelog_event_log::MemoryPresence;
-
-    use super::*;
-
-    fn component(name: &str, incarnation: &str, roles: &[Role]) -> Component {
+impl Component {
+    /// One that runs, for tests.
+    pub fn that_runs(name: &str, incarnation: &str, roles: &[Role]) -> Component {
         Component {
             name: name.into(),
             incarnation: incarnation.into(),
@@ -340,6 +337,13 @@ mod tests {
             started_at: 0,
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use gatelog_event_log::MemoryPresence;
+
+    use super::*;
 
     fn known(name: &str, incarnation: &str) -> KnownWorker {
         KnownWorker { name: name.into(), incarnation: incarnation.into(), joined_at: Timestamp(7) }
@@ -356,7 +360,7 @@ mod tests {
         let began = Instant::now();
         let mut verdicts = Verdicts::new(began);
         let workers = [known("w1", "a"), known("w2", "b")];
-        let old = |age| vec![(component("w1", "a", &[]), age)];
+        let old = |age| vec![(Component::that_runs("w1", "a", &[]), age)];
         assert_eq!(verdicts.silent(&workers, &old(SECOND * 40), began), []);
         assert_eq!(verdicts.silent(&workers, &old(SECOND * 29), began + SECOND * 29), []);
         let silent = verdicts.silent(&workers, &old(SECOND * 29), began + SECOND * 30);
@@ -371,7 +375,7 @@ mod tests {
         let mut verdicts = Verdicts::new(began);
         let workers = [known("w1", "a")];
         let late = began + SECOND * 100;
-        let another = vec![(component("w1", "new", &[]), SECOND)];
+        let another = vec![(Component::that_runs("w1", "new", &[]), SECOND)];
         assert_eq!(verdicts.silent(&workers, &another, late), [], "it may not have announced itself yet");
         verdicts.blind();
         assert_eq!(verdicts.silent(&workers, &another, late + SECOND * 31), []);
@@ -382,8 +386,9 @@ mod tests {
     #[test]
     fn peers_are_those_of_the_role_who_gave_a_sign_lately() {
         let presence = Arc::new(MemoryPresence::new(|| Duration::ZERO));
-        let signer = Signer::new(Arc::clone(&presence) as _, component("a", "1", &[Role::Merger]));
-        let other = Signer::new(Arc::clone(&presence) as _, component("b", "1", &[Role::Merger, Role::Connections]));
+        let signer = Signer::new(Arc::clone(&presence) as _, Component::that_runs("a", "1", &[Role::Merger]));
+        let other =
+            Signer::new(Arc::clone(&presence) as _, Component::that_runs("b", "1", &[Role::Merger, Role::Connections]));
         assert!(signer.sign() && other.sign());
         assert_eq!(signer.present(Duty::Submit), ["a", "b"]);
         assert_eq!(signer.present(Duty::Review), ["b"]);
@@ -404,8 +409,10 @@ mod tests {
     #[test]
     fn who_is_paused_or_drains_leaves_the_work_to_others() {
         let presence = Arc::new(MemoryPresence::new(|| Duration::ZERO));
-        let signer = Signer::new(Arc::clone(&presence) as _, component("a", "1", &[Role::Merger, Role::Connections]));
-        let other = Signer::new(Arc::clone(&presence) as _, component("b", "1", &[Role::Merger, Role::Connections]));
+        let signer =
+            Signer::new(Arc::clone(&presence) as _, Component::that_runs("a", "1", &[Role::Merger, Role::Connections]));
+        let other =
+            Signer::new(Arc::clone(&presence) as _, Component::that_runs("b", "1", &[Role::Merger, Role::Connections]));
         other.change(|own| own.paused = vec![Role::Merger]);
         assert!(signer.sign() && other.sign());
         assert_eq!((signer.present(Duty::Merge), signer.present(Duty::Review).len()), (vec!["a".to_owned()], 2));
@@ -420,7 +427,7 @@ mod tests {
     #[test]
     fn an_older_release_tells_no_level_and_a_newer_one_may_tell_more_than_can_be_read() {
         let presence = Arc::new(MemoryPresence::new(|| Duration::ZERO));
-        let signer = Signer::new(Arc::clone(&presence) as _, component("a", "1", &[Role::Web]));
+        let signer = Signer::new(Arc::clone(&presence) as _, Component::that_runs("a", "1", &[Role::Web]));
         let older = r#"{"name":"old","incarnation":"i","roles":["merger"],"state":"running","address":null,"web":null,
             "version":"0.0.9","slots":0,"started_at":7}"#;
         let newer = r#"{"name":"new","incarnation":"n","roles":["merger","weaver"],"state":"dreaming","version":"9.1.0",

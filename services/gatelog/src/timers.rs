@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use gatelog_calendar::{Calendar, Next, Tick, Told, look};
+use gatelog_calendar::{Calendar, Next, Tick, Told, next_of};
 use gatelog_effects::connection::chain;
 use gatelog_event_log::Log;
 use gatelog_gate_state::Gate;
@@ -18,7 +18,6 @@ use gatelog_record::draft::gate::TimerTicked;
 use gatelog_record::input::GateInput;
 use gatelog_record::{InputId, InputRecord, Stream, Timestamp};
 use gatelog_rules_config::timers::cron::TimerSpec;
-use gatelog_rules_config::timers::delay;
 use gatelog_tables::{Table, TableExt};
 use gatelog_writer::Published as WriterPublished;
 
@@ -162,8 +161,7 @@ impl TimerTicks {
             specs.insert(timer.time.clone(), TimerSpec::parse(&timer.time).ok());
         }
         let Some(Some(spec)) = specs.get(&timer.time) else { return Next::Never };
-        let delay = delay(&key.tenant, &timer.project, &timer.branch, spec.jitter);
-        look(&self.calendar, spec, delay, Told { since: row.since, last: row.last }, now)
+        next_of(&self.calendar, spec, (&key.tenant, timer), Told { since: row.since, last: row.last }, now)
     }
 
     fn tell(&self, due: &[(TimerKey, TimerRow, Tick)], now: Timestamp) -> Result<(), String> {

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use gatelog_calendar::{Next, Told, look};
+use gatelog_calendar::{Next, Told, next_of};
 use gatelog_gate_state::live::{GateLive, TimerKey, TimerRow, Timers};
 use gatelog_record::Timestamp;
 use gatelog_record::draft::gate::TimerName;
 use gatelog_rules_config::timers::cron::TimerSpec;
-use gatelog_rules_config::timers::{delay, times};
+use gatelog_rules_config::timers::times;
 use gatelog_tables::{Backing, Table};
 use serde_json::{Value as Json, json};
 
@@ -60,9 +60,8 @@ pub(crate) fn timers(reading: &Reading<'_>, tenant: &str) -> Result<Json, ApiErr
 /// When a branch of a timer is due next, its jitter included.
 fn next(reading: &Reading<'_>, tenant: &str, spec: Option<&TimerSpec>, branch: &Branch) -> Option<Timestamp> {
     let (spec, (timer, row)) = (spec?, branch);
-    let delay = delay(tenant, &timer.project, &timer.branch, spec.jitter);
     let told = Told { since: row.since, last: row.last };
-    match look(&reading.app.site.calendar, spec, delay, told, reading.now) {
+    match next_of(&reading.app.site.calendar, spec, (tenant, timer), told, reading.now) {
         Next::Due(tick) => Some(tick.due),
         Next::At(moment) => Some(moment),
         Next::Never => None,
@@ -88,9 +87,7 @@ pub(crate) fn next_of_pipelines(
 }
 
 fn rows<B: Backing>(live: &GateLive<B>, tenant: &str) -> Result<Vec<Branch>, ApiError> {
-    let none = String::new;
-    let first = TimerName { pipeline: none(), project: none(), branch: none(), time: none(), dereference: false };
-    let first = TimerKey { tenant: tenant.to_owned(), timer: first };
+    let first = TimerKey::first_of(tenant);
     let mut found = Vec::new();
     for entry in Table::<Timers>::range(&live.gate.timers, Bound::Included(&first), Bound::Unbounded)? {
         let (key, row) = entry?;

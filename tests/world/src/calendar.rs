@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use gatelog_calendar::{Calendar, Next, Told, look};
+use gatelog_calendar::{Calendar, Next, Told, next_of};
 use gatelog_gate_state::live::{TimerKey, TimerRow};
 use gatelog_record::draft::gate::{TimerTicked, TimersChanged};
 use gatelog_record::input::GateInput;
 use gatelog_record::{Stream, Timestamp};
 use gatelog_rules_config::timers::cron::TimerSpec;
-use gatelog_rules_config::timers::delay;
 
 use crate::carrying::Sender;
 use crate::faults::Fault;
@@ -37,8 +36,7 @@ impl Clockwork {
     fn next(&self, key: &TimerKey, row: TimerRow, now: Timestamp) -> Next {
         let timer = &key.timer;
         let Ok(spec) = TimerSpec::parse(&timer.time) else { return Next::Never };
-        let delay = delay(&key.tenant, &timer.project, &timer.branch, spec.jitter);
-        look(&self.calendar, &spec, delay, Told { since: row.since, last: row.last }, now)
+        next_of(&self.calendar, &spec, (&key.tenant, timer), Told { since: row.since, last: row.last }, now)
     }
 }
 

@@ -15,6 +15,15 @@ pub struct TimerKey {
     pub timer: TimerName,
 }
 
+impl TimerKey {
+    /// The key that comes before all of a tenant's.
+    pub fn first_of(tenant: &str) -> TimerKey {
+        let none = String::new;
+        let timer = TimerName { pipeline: none(), project: none(), branch: none(), time: none(), dereference: false };
+        TimerKey { tenant: tenant.to_owned(), timer }
+    }
+}
+
 impl TableKey for TimerKey {
     fn write(&self, out: &mut Vec<u8>) {
         let TimerName { pipeline, project, branch, time, dereference } = &self.timer;

@@ -207,23 +207,7 @@ mod tests {
         let clock = Arc::new(std::sync::Mutex::new(Duration::ZERO));
         let time = Arc::clone(&clock);
         let presence = Arc::new(MemoryPresence::new(move || *time.lock().unwrap()));
-        let component = |name: &str, role| Component {
-            name: name.into(),
-            incarnation: "i".into(),
-            roles: vec![role],
-            state: State::Running,
-            address: None,
-            web: None,
-            version: "1".into(),
-            level: 0,
-            draining: false,
-            paused: Vec::new(),
-            slots: 0,
-            held: Vec::new(),
-            zone: None,
-            allow_unzoned: true,
-            started_at: 0,
-        };
+        let component = |name: &str, role| Component::that_runs(name, "i", &[role]);
         let far = Signer::new(Arc::clone(&presence) as _, component("far", Role::Launcher));
         let here = Signer::new(Arc::clone(&presence) as _, component("here", Role::Web));
         assert!(far.sign());
@@ -242,23 +226,8 @@ mod tests {
     fn an_executor_that_is_governed_is_no_trouble_only_where_that_passes_by_itself() {
         let presence = Arc::new(MemoryPresence::new(|| Duration::ZERO));
         let held = |code: &str, passing| crate::governors::Held { code: code.into(), detail: "why".into(), passing };
-        let component = Component {
-            name: "one".into(),
-            incarnation: "i".into(),
-            roles: vec![Role::Executor],
-            state: State::Running,
-            address: None,
-            web: None,
-            version: "1".into(),
-            level: 0,
-            draining: false,
-            paused: Vec::new(),
-            slots: 0,
-            held: vec![held("executor-load-high", true)],
-            zone: None,
-            allow_unzoned: true,
-            started_at: 0,
-        };
+        let high = vec![held("executor-load-high", true)];
+        let component = Component { held: high, ..Component::that_runs("one", "i", &[Role::Executor]) };
         let signer = Signer::new(presence as _, component);
         let told = |signer: &Signer| {
             assert!(signer.sign());

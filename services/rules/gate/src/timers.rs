@@ -18,16 +18,10 @@ use crate::triggers::verdict;
 /// How many timers one event names.
 const PER_EVENT: usize = 5_000;
 
-/// The name that comes before all others.
-fn first() -> TimerName {
-    let none = String::new;
-    TimerName { pipeline: none(), project: none(), branch: none(), time: none(), dereference: false }
-}
-
 impl Decision<'_> {
     /// The timers of a tenant, in the order of their names.
     fn timers(&self, tenant: &str) -> impl Iterator<Item = (&TimerName, &TimerRow)> {
-        let from = TimerKey { tenant: tenant.to_owned(), timer: first() };
+        let from = TimerKey::first_of(tenant);
         let rows = self.gate().timers.rows(Bound::Included(&from), Bound::Unbounded);
         rows.take_while(move |(key, _)| key.tenant == tenant).map(|(key, row)| (&key.timer, row))
     }
