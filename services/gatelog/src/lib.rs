@@ -1,0 +1,44 @@
+//! gatelog as a library: the command line, and the composition root that puts the house together.
+//!
+//! The program of this name is [`run`] and nothing else. It is a library so that another program, a test above all, can
+//! start a [`Server`] in its own process.
+
+mod audit;
+mod auth;
+mod cli;
+mod client;
+mod clock;
+mod commands;
+mod config;
+mod connections;
+mod consoles;
+mod demo;
+#[cfg(debug_assertions)]
+mod failpoints;
+mod forges;
+mod governors;
+mod job_logs;
+mod logs;
+mod operators;
+mod patience;
+mod patient_blobs;
+mod presence;
+mod remembering;
+mod renewals;
+mod returned_life;
+mod roles;
+mod routing;
+mod sealed;
+mod serve;
+mod server;
+mod settings;
+mod show;
+mod steady;
+mod tenants;
+mod timers;
+mod web;
+mod what_ifs;
+
+pub use cli::run;
+pub use roles::{Role, Roles};
+pub use server::{Server, ServerOptions, StartError};
