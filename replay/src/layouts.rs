@@ -13,7 +13,7 @@ use gatelog_record::event::GateEvent;
 use gatelog_record::{BlobHash, Event, Partition, WorkId, codec};
 use gatelog_rules_config::{
     CombinedJob, FreezeOptions, FreezeOutcome as Frozen, FrozenJob as Job, JobGraph, Layout, LoadInput, ParseCache,
-    Problem, TenantSettings, combine, freeze_item, load_cached, verdicts,
+    Problem, Schemas, TenantSettings, combine, freeze_item, load_cached, verdicts,
 };
 use gatelog_rules_gate::{
     ConfigRemarks, config_remarks, freeze_subjects, frozen_job, layout_input, own_changes, wanted_nodes,
@@ -23,6 +23,15 @@ use serde::Serialize;
 use crate::error::ReplayError;
 use crate::reading::read_history;
 use crate::sealed::NamingBlobs;
+
+/// What layouts are made by.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Loader {
+    /// Its version.
+    pub version: u32,
+    /// What may be said to the drivers of this gatelog.
+    pub schemas: Schemas,
+}
 
 /// What making layouts and graphs again gave.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -61,7 +70,7 @@ pub fn verify_layouts(
     log: &dyn Log,
     blobs: &dyn Blobs,
     partition: Partition,
-    loader: u32,
+    loader: Loader,
 ) -> Result<LayoutsVerified, ReplayError> {
     let naming = NamingBlobs(blobs);
     let mut cache = ParseCache::default();
@@ -114,7 +123,7 @@ pub fn verify_layouts(
         };
         let Some(asked) = wanted.remove(&made.work) else { return Ok(true) };
         let LayoutOutcome::Made { layout, problems, secrets, loader: by, .. } = &made.outcome else { return Ok(true) };
-        if *by != loader {
+        if *by != loader.version {
             done.of_other_loaders += 1;
             return Ok(true);
         }
@@ -143,8 +152,9 @@ fn put(blobs: &dyn Blobs, value: &impl Serialize) -> Result<BlobHash, String> {
 }
 
 /// What the loader is given. A canonical name is the connection's host and the project's name there.
-fn load_input(blobs: &dyn Blobs, wanted: &LayoutWanted) -> Result<LoadInput, String> {
-    let settings = TenantSettings::read(&get(blobs, &wanted.settings)?).map_err(|error| error.to_string())?;
+fn load_input(blobs: &dyn Blobs, wanted: &LayoutWanted, schemas: Schemas) -> Result<LoadInput, String> {
+    let mut settings = TenantSettings::read(&get(blobs, &wanted.settings)?).map_err(|error| error.to_string())?;
+    settings.schemas = schemas;
     let parts = |project: &str| project.split_once('/').map(|(host, name)| (host.to_owned(), name.to_owned()));
     let of = |connection: &str| wanted.files.iter().find(|set| set.at.connection == connection);
     layout_input(
@@ -164,10 +174,10 @@ pub fn make_layout(
     blobs: &dyn Blobs,
     wanted: &LayoutWanted,
     secrets: &[SecretVerdict],
-    loader: u32,
+    loader: Loader,
     cache: &mut ParseCache,
 ) -> Result<LayoutOutcome, String> {
-    let input = load_input(blobs, wanted)?;
+    let input = load_input(blobs, wanted, loader.schemas)?;
     let (mut layout, mut problems) = load_cached(&input, cache);
     problems.extend(verdicts::problems(&layout, secrets, &input.files));
     let ahead: Vec<Problem> = wanted.ahead.as_ref().map(|hash| read(blobs, hash)).transpose()?.unwrap_or_default();
@@ -184,7 +194,7 @@ pub fn make_layout(
         problems: put(blobs, &problems)?,
         errors: u32::try_from(errors).unwrap_or(u32::MAX),
         introduced: said.errors,
-        loader,
+        loader: loader.version,
         secrets: secrets.to_vec(),
         warnings: said.warnings,
     })

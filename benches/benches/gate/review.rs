@@ -7,12 +7,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gatelog_benches::Failure;
 use gatelog_benches::repository::{Repository, git};
-use gatelog_driver_git::{Forge, ForgeConfig, SubmitOutcome as Moved, SubmitRequest};
-use gatelog_effects::connection::{CodeReview, Trouble};
-use gatelog_merging::{MergeItem, MergeMode, ProjectKey};
-use gatelog_record::draft::gate::{
-    ChangeFacts, ChangesFound, ChangesWanted, ReportAction, ReportRequested, Subject, SubmitOutcome, SubmitTarget,
+use gatelog_driver_contract::{
+    Branch, BranchNow, CodeReview, DriverSchema, Found, Landing, Report, Reporter, Source, Target, Trouble,
 };
+use gatelog_driver_git::{Forge, ForgeConfig, SubmitOutcome as Moved, SubmitRequest};
+use gatelog_merging::{MergeItem, MergeMode, ProjectKey};
+use gatelog_record::draft::gate::{ChangeFacts, ChangeKey, ChangesWanted, ReportAction, Subject};
 use gatelog_record::draft::intake::ForgeEvent;
 use gatelog_record::{ActorId, Value, WorkId};
 
@@ -176,41 +176,21 @@ impl Review {
 }
 
 fn trouble(message: String) -> Trouble {
-    Trouble { code: "review".into(), message, again: false }
+    Trouble::new("review", message)
 }
 
-impl CodeReview for Review {
-    fn canonical_hostname(&self) -> &str {
-        HOST
-    }
+/// What pipelines may say to it.
+pub const SCHEMA: DriverSchema = DriverSchema::silent("gerrit");
 
-    fn driver(&self) -> &str {
-        "gerrit"
-    }
-
-    fn repository(&self, project: &str) -> Result<String, Trouble> {
-        Ok(self.root.join(format!("{project}.git")).to_string_lossy().into_owned())
-    }
-
-    fn find_changes(&self, wanted: &ChangesWanted) -> Result<ChangesFound, Trouble> {
-        let (mut changes, mut missing) = (Vec::new(), Vec::new());
-        for key in &wanted.changes {
-            match key.change.parse().ok().and_then(|number| self.facts(number)) {
-                Some(facts) => changes.push(facts),
-                None => missing.push(key.clone()),
-            }
-        }
-        let (work, tenant) = (wanted.work, wanted.tenant.clone());
-        Ok(ChangesFound { work, attempt: 0, tenant, changes, missing, failed: None })
-    }
-
-    fn submit(&self, work: WorkId, target: &SubmitTarget, objects: &Path) -> Result<SubmitOutcome, Trouble> {
+impl Review {
+    fn land(&self, work: WorkId, target: &Target<'_>) -> Result<Landing, Trouble> {
+        let wanted = target.wanted;
         let request = SubmitRequest {
             project: PROJECT.into(),
-            branch: target.at.branch.clone(),
-            expected_base: target.tested_base.clone(),
-            commit: target.tested_commit.clone(),
-            objects: objects.to_path_buf(),
+            branch: wanted.at.branch.clone(),
+            expected_base: wanted.tested_base.clone(),
+            commit: wanted.tested_commit.clone(),
+            objects: target.objects.clone(),
             changes: Vec::new(),
             work_id: work.to_string(),
         };
@@ -218,21 +198,70 @@ impl CodeReview for Review {
         if !matches!(moved, Moved::Merged | Moved::AlreadyMerged) {
             return Err(trouble(format!("the branch was moved by nobody: {moved:?}")));
         }
-        let number: Option<usize> = target.subject.change.as_deref().and_then(|change| change.parse().ok());
+        let number: Option<usize> = wanted.subject.change.as_deref().and_then(|change| change.parse().ok());
         if let Some(number) = number
             && let Some(change) = lock(&self.changes).get_mut(&number)
         {
             change.merged = true;
         }
-        Ok(SubmitOutcome::Merged)
+        Ok(Landing::Merged(BranchNow { commit: wanted.tested_commit.clone(), tree: wanted.tested_tree.clone() }))
+    }
+}
+
+impl CodeReview for Review {
+    fn canonical_hostname(&self) -> &str {
+        HOST
     }
 
-    fn report(&self, report: &ReportRequested, _: &Subject, _: &Value) -> Result<(), Trouble> {
+    fn source(&self, project: &str) -> Result<Source, Trouble> {
+        Ok(Source::open(self.root.join(format!("{project}.git")).to_string_lossy()))
+    }
+
+    fn find_changes(&self, wanted: &ChangesWanted) -> Result<Found, Trouble> {
+        let mut found = Found::default();
+        for key in &wanted.changes {
+            match key.change.parse().ok().and_then(|number| self.facts(number)) {
+                Some(facts) => found.changes.push(facts),
+                None => found.missing.push(key.clone()),
+            }
+        }
+        Ok(found)
+    }
+
+    fn change_by_url(&self, _: &str) -> Result<Option<ChangeKey>, Trouble> {
+        Err(Trouble::not_offered("changes by address"))
+    }
+
+    fn changes_by_commit(&self, _: &str, _: &str) -> Result<Vec<ChangeKey>, Trouble> {
+        Err(Trouble::not_offered("changes by commit"))
+    }
+
+    fn branches(&self, _: &str) -> Result<Vec<Branch>, Trouble> {
+        Err(Trouble::not_offered("branches"))
+    }
+
+    fn default_branch(&self, _: &str) -> Result<Option<String>, Trouble> {
+        Err(Trouble::not_offered("branches"))
+    }
+
+    fn submit_all(&self, work: WorkId, targets: &[Target<'_>]) -> Result<Vec<Landing>, Trouble> {
+        targets.iter().map(|target| self.land(work, target)).collect()
+    }
+}
+
+impl Reporter for Review {
+    fn only_own(&self) -> bool {
+        true
+    }
+
+    fn report(&self, report: &Report<'_>) -> Result<(), Trouble> {
         let mut told = lock(&self.told);
-        match report.action {
-            ReportAction::Success => told.success += 1,
-            ReportAction::Start => {}
-            _ => told.failure += 1,
+        for _ in report.subjects {
+            match report.request.action {
+                ReportAction::Success => told.success += 1,
+                ReportAction::Start => {}
+                _ => told.failure += 1,
+            }
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use gatelog_benches::Failure;
 use gatelog_capacity_state::Capacity;
 use gatelog_deciding::Rules;
-use gatelog_effects::connection::Connections;
+use gatelog_driver_contract::{Connection, Connections};
 use gatelog_effects::dispatch::{self, Duty, Tools};
 use gatelog_effects::git::Repositories;
 use gatelog_effects::share::{Alone, Share};
@@ -34,7 +34,7 @@ use gatelog_writer::{
     Directory, Host, Initial, Options as WriterOptions, PartitionOf, Published, Receiver, Setup, SystemClock,
 };
 
-use super::review::{CONFIG, CONNECTION, PROJECT, Review};
+use super::review::{CONFIG, CONNECTION, PROJECT, Review, SCHEMA};
 use super::routing::IntakeRouter;
 use super::workers::Workers;
 use super::{clock, tenants};
@@ -95,7 +95,8 @@ pub struct Site {
 pub fn repositories(mirrors: &Path, review: Arc<Review>, blobs: Arc<dyn Blobs>) -> Result<Repositories, Failure> {
     let mirrors = Arc::new(Mirrors::open(MirrorsConfig::new(mirrors))?);
     let mut connections = Connections::default();
-    connections.add(CONNECTION, review);
+    let connection = Connection::new(CONNECTION, &SCHEMA).with_review(Arc::clone(&review) as _).with_reporter(review);
+    connections.add(connection);
     Ok(Repositories { mirrors, connections, blobs, begun: Arc::default() })
 }
 

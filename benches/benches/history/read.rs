@@ -14,7 +14,7 @@ use gatelog_event_log::{HistoryReader, Log, Offset, ReadLimit, Step};
 use gatelog_gate_state::Gate;
 use gatelog_log_embedded::{EmbeddedLog, FileBlobs, ReaderOptions};
 use gatelog_record::{EventRecord, Partition, Stream};
-use gatelog_replay::layouts::verify_layouts;
+use gatelog_replay::layouts::{Loader, verify_layouts};
 use gatelog_replay::redecide;
 use gatelog_rules_capacity::CapacityRules;
 use gatelog_rules_gate::GateRules;
@@ -155,7 +155,7 @@ pub fn verify(history: &History, table: &mut Table, home: &Path) -> Result<(), F
         percent(making / (took.cpu.as_secs_f64() / events as f64 * 1e6)),
         "",
     );
-    let (took, layouts) = timed(|| verify_layouts(&log, &blobs, GATE, LOADER));
+    let (took, layouts) = timed(|| verify_layouts(&log, &blobs, GATE, Loader { version: LOADER, ..Loader::default() }));
     let layouts = layouts?;
     if let Some(difference) = layouts.difference {
         return Err(format!("made otherwise: {difference:?}").into());

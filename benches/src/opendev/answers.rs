@@ -15,7 +15,7 @@ use gatelog_record::draft::gate::{
 };
 use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, WorkId, codec};
-use gatelog_replay::layouts::{freeze_on, make_layout};
+use gatelog_replay::layouts::{Loader, freeze_on, make_layout};
 use gatelog_rules_config::{Layout, ParseCache, Problem};
 
 use super::chance::Chance;
@@ -134,7 +134,13 @@ impl Answers {
     }
 
     fn layout(&mut self, wanted: &LayoutWanted) -> Result<LayoutOutcome, Failure> {
-        let outcome = make_layout(&self.kept.memory, wanted, &[], LOADER, &mut self.parsed)?;
+        let outcome = make_layout(
+            &self.kept.memory,
+            wanted,
+            &[],
+            Loader { version: LOADER, ..Loader::default() },
+            &mut self.parsed,
+        )?;
         if let LayoutOutcome::Made { layout, problems, errors, .. } = &outcome {
             if *errors > 0 {
                 let problems: Vec<Problem> = codec::decode(&self.kept.memory.get(problems)?)?;

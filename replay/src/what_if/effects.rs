@@ -21,7 +21,7 @@ use super::book::{changes_key, config_read_key, freeze_key, prepare_key, submit_
 use super::merging::{Below, land, own_words};
 use super::sim::Sim;
 use crate::error::ReplayError;
-use crate::layouts::{freeze_jobs, make_layout};
+use crate::layouts::{Loader, freeze_jobs, make_layout};
 use crate::reading::event_at;
 
 impl Sim<'_> {
@@ -52,8 +52,9 @@ impl Sim<'_> {
             Work::Layout(wanted) => {
                 let told = self.book.verdicts.get(&wanted.tenant);
                 let nearest = told.and_then(|told| told.iter().min_by_key(|(at, ..)| at.millis_since(self.now).abs()));
-                let (secrets, loader) =
+                let (secrets, version) =
                     nearest.map(|(_, secrets, loader)| (secrets.clone(), *loader)).unwrap_or_default();
+                let loader = Loader { version, schemas: self.config.schemas };
                 let made = make_layout(self.blobs, wanted, &secrets, loader, &mut self.cache);
                 let outcome = made.unwrap_or_else(|message| LayoutOutcome::Failed { code: "what-if".into(), message });
                 LayoutMade { work, attempt, tenant, outcome }.into()
@@ -373,6 +374,6 @@ impl Config {
             }
             projects.insert(project.clone(), kept);
         }
-        Ok(Config { projects })
+        Ok(Config { projects, ..Config::default() })
     }
 }

@@ -24,6 +24,7 @@ use gatelog_record::draft::gate::ChangeKey;
 use gatelog_record::input::{CapacityInput, GateInput};
 use gatelog_record::{BlobHash, Domain, EventRecord, EventRef, Input, InputRecord, Partition, Stream, Timestamp};
 use gatelog_rules_capacity::CapacityRules;
+use gatelog_rules_config::Schemas;
 use gatelog_rules_gate::GateRules;
 use serde::{Deserialize, Serialize};
 
@@ -90,12 +91,15 @@ pub struct Changes {
     pub config: BTreeMap<String, BTreeMap<String, String>>,
     /// The text of a tenant file in place of each that was loaded. Tenants that it does not have stay as they were.
     pub tenants: Option<String>,
+    /// What may be said to the drivers of this gatelog: layouts are made with that.
+    pub schemas: Schemas,
 }
 
 /// Configuration files by project, kept as blobs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
     projects: BTreeMap<String, Vec<(String, BlobHash)>>,
+    schemas: Schemas,
 }
 
 impl Config {
@@ -184,8 +188,8 @@ pub fn what_if(
         None => cut_of(log, Place::Newest)?,
     };
     let sealed = SealedBlobs::over(blobs);
-    let config = Config::keep(&changes.config, &sealed)?;
-    let tenants = changes.tenants.as_deref().map(Tenants::read).transpose()?;
+    let config = Config { schemas: changes.schemas, ..Config::keep(&changes.config, &sealed)? };
+    let tenants = changes.tenants.as_deref().map(|text| Tenants::read(text, changes.schemas)).transpose()?;
     let mut asker = Asker { log, blobs: &sealed, changes, config: &config, tenants, met: BTreeSet::new() };
     let (mut gates, mut capacities) = (BTreeMap::new(), BTreeMap::new());
     for partition in cut.keys() {

@@ -6,7 +6,7 @@ use gatelog_event_log::Blobs;
 use gatelog_record::codec;
 use gatelog_record::draft::gate::TenantLoaded;
 use gatelog_rules_config::tenant::TenantSpec;
-use gatelog_rules_config::{Problem, Severity, TenantSettings, check_sources, parse_tenant_file};
+use gatelog_rules_config::{Problem, Schemas, Severity, TenantSettings, check_sources, parse_tenant_file};
 use gatelog_rules_gate::{routed_projects, tenant_settings};
 
 use crate::error::ReplayError;
@@ -14,6 +14,7 @@ use crate::error::ReplayError;
 /// A tenant file that stands in place of each that was recorded.
 pub(super) struct Tenants {
     text: String,
+    schemas: Schemas,
     specs: BTreeMap<String, TenantSpec>,
     /// By tenant that the record has, the projects it has in this file.
     met: BTreeMap<String, BTreeSet<String>>,
@@ -34,14 +35,14 @@ impl Tenants {
     ///
     /// # Errors
     /// `TenantFile`, with everything that is wrong with it.
-    pub(super) fn read(text: &str) -> Result<Tenants, ReplayError> {
+    pub(super) fn read(text: &str, schemas: Schemas) -> Result<Tenants, ReplayError> {
         let (specs, problems) = parse_tenant_file(text);
         errors(&problems)?;
         if specs.is_empty() {
             return Err(wrong("it has no tenant"));
         }
         let specs = specs.into_iter().map(|spec| (spec.settings.name.clone(), spec)).collect();
-        Ok(Tenants { text: text.to_owned(), specs, met: BTreeMap::new() })
+        Ok(Tenants { text: text.to_owned(), schemas, specs, met: BTreeMap::new() })
     }
 
     /// What would have been loaded in place of what was; nothing where that is the same, or the file does not have the
@@ -58,7 +59,7 @@ impl Tenants {
         let Some(spec) = self.specs.get(name) else { return Ok(None) };
         let before = TenantSettings::read(&blobs.get(&recorded.settings)?)
             .map_err(|error| wrong(format!("the recorded settings of tenant {name} cannot be read: {error}")))?;
-        errors(&check_sources(&self.text, &before.drivers))?;
+        errors(&check_sources(&self.text, &before.drivers, self.schemas))?;
         let included: BTreeMap<String, String> =
             before.included.iter().filter_map(|file| Some((file.path.clone(), file.text.clone()?))).collect();
         if let Some(file) = spec.settings.included.iter().find(|file| !included.contains_key(&file.path)) {

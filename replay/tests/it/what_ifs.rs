@@ -8,10 +8,14 @@ use gatelog_record::event::GateEvent;
 use gatelog_record::input::{GateInput, IntakeInput};
 use gatelog_record::{Event, Input, InputFrame, Stream};
 use gatelog_replay::ReplayError;
-use gatelog_replay::layouts::verify_layouts;
+use gatelog_replay::layouts::{Loader, verify_layouts};
 use gatelog_replay::what_if::{Answer, Changes, Outcome, inputs_near, what_if};
 
 use crate::world::{Day, GATE, day};
+
+fn loader(version: u32) -> Loader {
+    Loader { version, ..Loader::default() }
+}
 
 fn ask(changes: &Changes) -> Answer {
     let day = day();
@@ -250,13 +254,13 @@ fn nothing_leaves_a_what_if() {
 #[test]
 fn layouts_and_graphs_come_out_the_same_and_a_lost_file_is_named() {
     let day = day();
-    let done = verify_layouts(&*day.log, &day.blobs, GATE, 1).unwrap();
+    let done = verify_layouts(&*day.log, &day.blobs, GATE, loader(1)).unwrap();
     assert_eq!(done.difference, None);
     assert!(done.layouts > 0 && done.graphs > 0, "{done:?}");
-    let error = verify_layouts(&*day.log, &MemoryBlobs::new(), GATE, 1).unwrap_err();
+    let error = verify_layouts(&*day.log, &MemoryBlobs::new(), GATE, loader(1)).unwrap_err();
     assert!(matches!(error, ReplayError::NoBlob { .. }), "{error}");
     // Another version of the loader may make other layouts: they are not compared.
-    let other = verify_layouts(&*day.log, &day.blobs, GATE, 2).unwrap();
+    let other = verify_layouts(&*day.log, &day.blobs, GATE, loader(2)).unwrap();
     assert_eq!((other.layouts, other.of_other_loaders), (0, done.layouts));
 }
 

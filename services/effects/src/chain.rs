@@ -72,9 +72,5 @@ pub fn ensure(repositories: &Repositories, name: &str, chain: &Chain) -> Result<
 }
 
 fn otherwise(what: &str) -> Trouble {
-    Trouble {
-        code: "not-reproduced".into(),
-        message: format!("what was tested could not be made again here: {what}"),
-        again: true,
-    }
+    Trouble::new("not-reproduced", format!("what was tested could not be made again here: {what}")).again(true)
 }

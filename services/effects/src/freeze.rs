@@ -24,7 +24,7 @@ use crate::spec::{JobProject, JobSpec, SpecStep, VERSION};
 pub fn run(repositories: &Repositories, wanted: &FreezeWanted) -> FreezeOutcome {
     match try_run(repositories, wanted) {
         Ok(outcome) => outcome,
-        Err(Trouble { code, message, again }) => FreezeOutcome::Failed { code, message, again },
+        Err(Trouble { code, message, again, .. }) => FreezeOutcome::Failed { code, message, again },
     }
 }
 
@@ -37,11 +37,7 @@ fn try_run(repositories: &Repositories, wanted: &FreezeWanted) -> Result<FreezeO
     let (own, subject) = match (changes.as_slice(), subjects.as_slice()) {
         ([own], [subject]) => (*own, subject),
         ([], _) | (_, []) => {
-            return Err(Trouble {
-                code: "internal".into(),
-                message: "the item to be frozen is not part of its own chain".into(),
-                again: false,
-            });
+            return Err(Trouble::new("internal", "the item to be frozen is not part of its own chain"));
         }
         _ => return circle(Pins::new(repositories, wanted, &layout), options, &changes, &subjects),
     };
@@ -108,11 +104,10 @@ fn circle(
     }
     let (mut jobs, mut together) = (Vec::new(), JobGraph::default());
     for CombinedJob { graph, job, changes } in combine(&graphs) {
-        let first = changes.first().and_then(|at| own.get(*at as usize)).ok_or_else(|| Trouble {
-            code: "internal".into(),
-            message: format!("job {} is for none of the item's changes", job.name),
-            again: false,
-        })?;
+        let first = changes
+            .first()
+            .and_then(|at| own.get(*at as usize))
+            .ok_or_else(|| Trouble::new("internal", format!("job {} is for none of the item's changes", job.name)))?;
         let spec = spec(&mut pins, first, &changes, graph, &job)?;
         let alternatives = alternatives(&spec, put)?;
         jobs.push(known(layout, graph, &job, changes, put(codec::encode(&spec))?, alternatives));
@@ -158,7 +153,7 @@ fn spec(pins: &mut Pins<'_>, own: &Subject, changes: &[u32], graph: &JobGraph, j
         .steps
         .iter()
         .map(|step| {
-            let host = pins.repositories.connections.get(&step.subject.connection)?.canonical_hostname();
+            let host = pins.repositories.connections.review(&step.subject.connection)?.canonical_hostname();
             Ok(SpecStep::new(step, host))
         })
         .collect::<Result<_, Trouble>>()?;

@@ -57,8 +57,12 @@ impl Repositories {
     pub fn key(&self, connection: &str, canonical: &str) -> Result<ProjectKey, Trouble> {
         let name = self.connections.local_name(connection, canonical)?;
         let key = ProjectKey::new(connection, name);
-        let url = self.connections.get(connection)?.repository(name)?;
-        self.mirrors.set_source(&key, &url).map_err(|error| trouble(&error))?;
+        let source = self.connections.review(connection)?.source(name)?;
+        if source.credentials.is_some() {
+            let message = format!("the repository of {canonical} asks for credentials: mirrors fetch without any");
+            return Err(Trouble::new("unsupported-url", message));
+        }
+        self.mirrors.set_source(&key, &source.url).map_err(|error| trouble(&error))?;
         Ok(key)
     }
 
@@ -95,5 +99,5 @@ pub fn trouble(error: &MergeError) -> Trouble {
         MergeError::DestinationTaken { .. } => ("destination-taken", false),
         MergeError::Io { .. } | MergeError::Git { .. } => ("repository-error", true),
     };
-    Trouble { code: code.into(), message: chain(error), again }
+    Trouble::new(code, chain(error)).again(again)
 }

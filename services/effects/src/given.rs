@@ -52,7 +52,7 @@ impl Worker {
     /// What will be in the tokens of a secret. That there is a key to sign them is seen to now: to make one takes seconds,
     /// which a playbook need not wait for.
     fn token(&self, lease: &Held, spec: &JobSpec, name: &str, frozen: &FrozenSecret) -> Result<Token, Failed> {
-        let connection = self.repositories.connections.get(&frozen.connection);
+        let connection = self.repositories.connections.review(&frozen.connection);
         let connection = connection.map_err(|trouble| Failed::lasting(trouble.to_string()))?;
         let build = TokenBuild {
             build: lease.build.to_string(),

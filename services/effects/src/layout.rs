@@ -97,13 +97,15 @@ fn keep_again(repositories: &Repositories, set: &ConfigFileSet) -> Result<(), Tr
 /// What the loader is given: fetched, not yet loaded.
 pub fn load_input(blobs: &dyn Blobs, connections: &Connections, wanted: &LayoutWanted) -> Result<LoadInput, Trouble> {
     let settings = get(blobs, &wanted.settings)?;
-    let settings = TenantSettings::read(&settings).map_err(|error| Trouble::lasting("settings-unreadable", &error))?;
+    let mut settings =
+        TenantSettings::read(&settings).map_err(|error| Trouble::lasting("settings-unreadable", &error))?;
+    settings.schemas = connections.schemas();
     layout_input(
         settings,
         &wanted.files,
         |hash| get(blobs, hash),
         |connection, project| Ok(connections.local_name(connection, project)?.to_owned()),
-        |connection| Some(connections.get(connection).ok()?.canonical_hostname().to_owned()),
+        |connection| Some(connections.review(connection).ok()?.canonical_hostname().to_owned()),
     )
 }
 

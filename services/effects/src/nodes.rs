@@ -1,12 +1,41 @@
 //! The hosts of a build: nodes that were granted to it, or the one host that its job names.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use gatelog_cloud_local::{NodeConnection, NodeReady};
+use gatelog_cloud_contract::{Cloud, NodeConnection, NodeReady, NodeState, NodeWanted};
 use gatelog_executing::spec::{Connection, HostKeys, NodeSpec, Remote};
 use gatelog_record::Value;
 use gatelog_record::draft::capacity::NodeGrant;
 use gatelog_rules_config::FrozenJob;
+
+/// How long it is waited until a node is asked after again: first, and at most.
+const POLL: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// Asks a cloud for the node of a grant, and waits until it can be used, or until `given_up` says that nobody wants it any
+/// more: then there is no node.
+///
+/// # Errors
+/// Why the node cannot be had.
+pub fn ready(cloud: &dyn Cloud, grant: &NodeGrant, given_up: impl Fn() -> bool) -> Result<Option<NodeReady>, String> {
+    let wanted = NodeWanted { node: grant.node, attempt: 1, label: grant.wanted.label.clone(), from: BTreeMap::new() };
+    let mut state = cloud.start(&wanted).map_err(|trouble| trouble.message)?;
+    let mut pause = POLL.0;
+    loop {
+        match state {
+            NodeState::Ready(ready) => return Ok(Some(*ready)),
+            NodeState::Starting { .. } => {}
+            NodeState::Failed(trouble) => return Err(trouble.message),
+            NodeState::Stopping | NodeState::Absent => return Err(format!("node {} was taken down", grant.node)),
+        }
+        if given_up() {
+            return Ok(None);
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(POLL.1);
+        state = cloud.poll(grant.node).map_err(|trouble| trouble.message)?;
+    }
+}
 
 /// A node that a cloud made ready.
 pub fn granted(grant: &NodeGrant, ready: NodeReady) -> NodeSpec {
@@ -21,8 +50,9 @@ pub fn granted(grant: &NodeGrant, ready: NodeReady) -> NodeSpec {
         label: grant.wanted.label.clone(),
         connection: match ready.connection {
             NodeConnection::Local { dir } => Connection::Local { dir },
-            NodeConnection::Remote { plugin, host, port, user } => {
-                Connection::Remote(Remote { plugin, host, port, user, ..Remote::default() })
+            NodeConnection::Remote { plugin, host, port, user, host_keys } => {
+                let host_keys = if host_keys.is_empty() { HostKeys::Any } else { HostKeys::Known(host_keys) };
+                Connection::Remote(Remote { plugin, host, port, user, host_keys, ..Remote::default() })
             }
         },
         properties,

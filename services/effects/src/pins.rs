@@ -86,10 +86,9 @@ impl Pins<'_> {
     }
 
     pub(crate) fn project(&self, canonical: &str) -> Result<&TenantProject, Trouble> {
-        self.wanted.projects.iter().find(|project| project.project == canonical).ok_or_else(|| Trouble {
-            code: "unknown-project".into(),
-            message: format!("project {canonical} is not in tenant {}", self.wanted.tenant),
-            again: false,
+        self.wanted.projects.iter().find(|project| project.project == canonical).ok_or_else(|| {
+            let message = format!("project {canonical} is not in tenant {}", self.wanted.tenant);
+            Trouble::new("unknown-project", message)
         })
     }
 
@@ -126,7 +125,7 @@ impl Pins<'_> {
         description: &str,
     ) -> Result<PinnedCheckout, Trouble> {
         let merged = self.merged(project)?;
-        let host = self.repositories.connections.get(&project.connection)?.canonical_hostname().to_owned();
+        let host = self.repositories.connections.review(&project.connection)?.canonical_hostname().to_owned();
         let name = self.repositories.connections.local_name(&project.connection, &project.project)?.to_owned();
         let mut state = merged.branch(branch).map(|commit| (commit.clone(), commit.clone()));
         let mut moved = BTreeMap::new();
@@ -146,10 +145,9 @@ impl Pins<'_> {
             let commit = self.repositories.mirrors.commit_of(&key, id).map_err(|error| trouble(&error))?;
             state = Some((commit.clone(), commit));
         }
-        let (commit, previous) = state.ok_or_else(|| Trouble {
-            code: "branch-missing".into(),
-            message: format!("project {} has no branch or tag {branch}", project.project),
-            again: false,
+        let (commit, previous) = state.ok_or_else(|| {
+            let message = format!("project {} has no branch or tag {branch}", project.project);
+            Trouble::new("branch-missing", message)
         })?;
         Ok(PinnedCheckout {
             connection: project.connection.clone(),
@@ -174,7 +172,7 @@ impl Pins<'_> {
         let commit = self.repositories.mirrors.commit_of(&key, commit).map_err(|error| trouble(&error))?;
         Ok(Some(PinnedCheckout {
             connection: project.connection.clone(),
-            host: self.repositories.connections.get(&project.connection)?.canonical_hostname().to_owned(),
+            host: self.repositories.connections.review(&project.connection)?.canonical_hostname().to_owned(),
             name: self.repositories.connections.local_name(&project.connection, &project.project)?.to_owned(),
             branch: tag.to_owned(),
             previous: commit.clone(),
@@ -227,11 +225,8 @@ impl Pins<'_> {
                 return self.pin(project, branch, speculative, why);
             }
         }
-        Err(Trouble {
-            code: "branch-missing".into(),
-            message: format!("project {} does not have the default branch {default}", project.project),
-            again: false,
-        })
+        let message = format!("project {} does not have the default branch {default}", project.project);
+        Err(Trouble::new("branch-missing", message))
     }
 
     /// The default branch of a project, as configuration says. Zuul: `master` where nothing is known of it.

@@ -20,7 +20,7 @@ const MAX_FILES: usize = 10_000;
 pub fn prepare(repositories: &Repositories, wanted: &PrepareRequested) -> PrepareOutcome {
     match try_prepare(repositories, wanted) {
         Ok(outcome) => outcome,
-        Err(Trouble { code, message, again }) => PrepareOutcome::Failed { code, message, again },
+        Err(Trouble { code, message, again, .. }) => PrepareOutcome::Failed { code, message, again },
     }
 }
 
@@ -34,16 +34,12 @@ pub(crate) fn items(
     for step in steps.iter().filter(|step| !is_tag(step)) {
         let subject = &step.subject;
         let project = repositories.key(&subject.connection, &subject.project)?;
-        let branch = subject.branch.clone().ok_or_else(|| Trouble {
-            code: "no-branch".into(),
-            message: format!("{} has no branch to be merged into", subject.git_ref),
-            again: false,
-        })?;
-        let mode = MergeMode::from_name(&step.mode).ok_or_else(|| Trouble {
-            code: "unknown-merge-mode".into(),
-            message: format!("merge mode {:?} is not known", step.mode),
-            again: false,
-        })?;
+        let branch = subject
+            .branch
+            .clone()
+            .ok_or_else(|| Trouble::new("no-branch", format!("{} has no branch to be merged into", subject.git_ref)))?;
+        let mode = MergeMode::from_name(&step.mode)
+            .ok_or_else(|| Trouble::new("unknown-merge-mode", format!("merge mode {:?} is not known", step.mode)))?;
         items.push(MergeItem {
             project,
             branch,
@@ -87,11 +83,10 @@ fn try_prepare(repositories: &Repositories, wanted: &PrepareRequested) -> Result
     let request = PrepareRequest { id: wanted.work.to_string(), items, bases, files: filter.clone() };
     match repositories.mirrors.prepare(&request).map_err(|error| trouble(&error))? {
         Merge::Conflict(conflict) => {
-            let step = wanted.steps.get(conflict.item).ok_or_else(|| Trouble {
-                code: "internal".into(),
-                message: "the merger named an item that was not asked for".into(),
-                again: false,
-            })?;
+            let step = wanted
+                .steps
+                .get(conflict.item)
+                .ok_or_else(|| Trouble::new("internal", "the merger named an item that was not asked for"))?;
             Ok(PrepareOutcome::Conflict {
                 subject: step.subject.clone(),
                 paths: conflict.paths,

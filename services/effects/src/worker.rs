@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gatelog_cloud_local::{Cloud, NodeRequest};
+use gatelog_cloud_contract::Cloud;
 use gatelog_event_log::{Log, failpoint};
 use gatelog_executing::spec::NodeSpec;
 use gatelog_executing::{
@@ -272,12 +272,12 @@ impl Worker {
 
     /// Removes the nodes of leases that are lost.
     fn sweep(&self, wanted: &BTreeSet<NodeId>) {
-        let nodes = self.cloud.list_nodes().unwrap_or_else(|error| {
+        let nodes = self.cloud.list().unwrap_or_else(|error| {
             tracing::warn!(error = %chain(&error), "leftover nodes could not be found");
             Vec::new()
         });
         for node in nodes.into_iter().filter(|node| !wanted.contains(&node.node)) {
-            if let Err(error) = self.cloud.delete_node(node.node) {
+            if let Err(error) = self.cloud.stop(node.node) {
                 tracing::warn!(node = %node.node, error = %chain(&error), "a leftover node could not be removed");
             }
         }
@@ -417,9 +417,8 @@ impl Worker {
         }
         let mut nodes: Vec<NodeSpec> = host.into_iter().collect();
         for grant in &lease.nodes {
-            let request = NodeRequest { node: grant.node, label: grant.wanted.label.clone() };
-            let ready = self.cloud.create_node(&request).map_err(|error| Failed::without_node(chain(&error)))?;
-            nodes.push(nodes::granted(grant, ready));
+            let ready = nodes::ready(&*self.cloud, grant, || control.is_aborted()).map_err(Failed::without_node)?;
+            nodes.push(nodes::granted(grant, ready.ok_or_else(Failed::given_up)?));
         }
         if nodes_first {
             self.tell_owner(lease, "started", GateInput::AttemptStarted(started));
@@ -575,7 +574,7 @@ impl Worker {
 
     fn remove_nodes(&self, lease: &Held) {
         for grant in &lease.nodes {
-            if let Err(error) = self.cloud.delete_node(grant.node) {
+            if let Err(error) = self.cloud.stop(grant.node) {
                 tracing::warn!(node = %grant.node, error = %chain(&error), "a node could not be deleted; the next sweep does it");
             }
         }

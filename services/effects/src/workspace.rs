@@ -41,10 +41,11 @@ impl MirrorWorkspace {
             commit: checkout.commit.clone(),
             reason,
         };
-        let mut connections = self.repositories.connections.iter();
+        let connections = &self.repositories.connections;
         let connection = connections
-            .find(|(_, connection)| connection.canonical_hostname() == *host)
-            .map(|(name, _)| name.clone())
+            .by_host(host)
+            .find(|(_, review)| review.canonical_hostname() == *host)
+            .map(|(connection, _)| connection.name.clone())
             .ok_or_else(|| missing(format!("no connection has host {host}")))?;
         self.repositories.key(&connection, &project).map_err(|trouble| missing(trouble.to_string()))
     }

@@ -5,18 +5,21 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use gatelog_driver_contract::{
+    Branch, BranchNow, COMMIT_MISSING, CodeReview, Connection, Connections, DriverSchema, Found, Landing, Source,
+    Target, Trouble,
+};
 use gatelog_effects::chain::{Chain, ensure};
-use gatelog_effects::connection::{COMMIT_MISSING, CodeReview, Connections, Trouble};
 use gatelog_effects::git::Repositories;
 use gatelog_effects::prepare::prepare;
 use gatelog_effects::review::submit;
 use gatelog_event_log::MemoryBlobs;
 use gatelog_merging::{Mirrors, MirrorsConfig, ProjectKey};
 use gatelog_record::draft::gate::{
-    ChangesFound, ChangesWanted, MergeStep, MergeSteps, PrepareOutcome, PrepareRequested, ReportRequested, Subject,
-    SubmitOutcome, SubmitRequested, SubmitTarget,
+    ChangeKey, ChangesWanted, MergeStep, MergeSteps, PrepareOutcome, PrepareRequested, Subject, SubmitOutcome,
+    SubmitRequested, SubmitTarget,
 };
-use gatelog_record::{BuildsetId, ItemId, Timestamp, Value, WorkId};
+use gatelog_record::{BuildsetId, ItemId, Timestamp, WorkId};
 
 fn git(dir: &Path, arguments: &[&str]) -> String {
     let output = Command::new("git")
@@ -35,31 +38,47 @@ fn git(dir: &Path, arguments: &[&str]) -> String {
 /// A forge that is asked where its repositories are, and that merges whatever it finds.
 struct Shelf(PathBuf);
 
+const SCHEMA: DriverSchema = DriverSchema::silent("shelf");
+
 impl CodeReview for Shelf {
     fn canonical_hostname(&self) -> &str {
         "git.test"
     }
-    fn repository(&self, project: &str) -> Result<String, Trouble> {
-        Ok(self.0.join(project).to_string_lossy().into_owned())
+    fn source(&self, project: &str) -> Result<Source, Trouble> {
+        Ok(Source::open(self.0.join(project).to_string_lossy()))
     }
-    fn find_changes(&self, _: &ChangesWanted) -> Result<ChangesFound, Trouble> {
+    fn find_changes(&self, _: &ChangesWanted) -> Result<Found, Trouble> {
         unreachable!("nobody asks")
     }
-    fn submit(&self, _: WorkId, target: &SubmitTarget, objects: &Path) -> Result<SubmitOutcome, Trouble> {
-        let here = Command::new("git").arg("-C").arg(objects).args(["cat-file", "-e", &target.tested_commit]).output();
-        match here.is_ok_and(|output| output.status.success()) {
-            true => Ok(SubmitOutcome::Merged),
-            false => Err(Trouble { code: COMMIT_MISSING.into(), message: "it is not there".into(), again: true }),
-        }
+    fn change_by_url(&self, _: &str) -> Result<Option<ChangeKey>, Trouble> {
+        unreachable!("nobody asks")
     }
-    fn report(&self, _: &ReportRequested, _: &Subject, _: &Value) -> Result<(), Trouble> {
-        unreachable!("nobody reports")
+    fn changes_by_commit(&self, _: &str, _: &str) -> Result<Vec<ChangeKey>, Trouble> {
+        unreachable!("nobody asks")
+    }
+    fn branches(&self, _: &str) -> Result<Vec<Branch>, Trouble> {
+        unreachable!("nobody asks")
+    }
+    fn default_branch(&self, _: &str) -> Result<Option<String>, Trouble> {
+        unreachable!("nobody asks")
+    }
+    fn submit_all(&self, _: WorkId, targets: &[Target<'_>]) -> Result<Vec<Landing>, Trouble> {
+        let land = |target: &Target<'_>| {
+            let commit = target.wanted.tested_commit.clone();
+            let here = Command::new("git").arg("-C").arg(&target.objects).args(["cat-file", "-e", &commit]).output();
+            match here.is_ok_and(|output| output.status.success()) {
+                true => Ok(Landing::Merged(BranchNow { commit, tree: target.wanted.tested_tree.clone() })),
+                false => Err(Trouble::new(COMMIT_MISSING, "it is not there").again(true)),
+            }
+        };
+        targets.iter().map(land).collect()
     }
 }
 
 fn merger(root: &Path, name: &str) -> Repositories {
     let mut connections = Connections::default();
-    connections.add("forge", Arc::new(Shelf(root.to_path_buf())));
+    let forge = Connection::new("forge", &SCHEMA);
+    connections.add(forge.with_review(Arc::new(Shelf(root.to_path_buf()))));
     let mirrors = Mirrors::open(MirrorsConfig::new(root.join(name))).unwrap();
     Repositories { mirrors: Arc::new(mirrors), connections, blobs: Arc::new(MemoryBlobs::new()), begun: Arc::default() }
 }

@@ -1,19 +1,20 @@
 //! The layouts that changes are tested with, as the effect makes them.
 #![expect(clippy::unwrap_used, reason = "a test ends where something is not as it should be")]
 
-use std::path::Path;
 use std::sync::Arc;
 
-use gatelog_effects::connection::{CodeReview, Connections, Trouble};
+use gatelog_driver_contract::{
+    Branch, CodeReview, Connection, Connections, DriverSchema, Found, Landing, Source, Target, Trouble,
+};
 use gatelog_effects::git::Repositories;
 use gatelog_effects::layout;
 use gatelog_event_log::{Blobs, MemoryBlobs};
 use gatelog_merging::{Mirrors, MirrorsConfig};
 use gatelog_record::draft::gate::{
-    ChangesFound, ChangesWanted, ConfigFile, ConfigFileSet, ConfigRemark, LayoutOutcome, LayoutPurpose, LayoutWanted,
-    ProjectBranch, ReportRequested, Subject, SubmitOutcome, SubmitTarget,
+    ChangeKey, ChangesWanted, ConfigFile, ConfigFileSet, ConfigRemark, LayoutOutcome, LayoutPurpose, LayoutWanted,
+    ProjectBranch,
 };
-use gatelog_record::{BlobHash, BuildsetId, ItemId, Value, WorkId, codec};
+use gatelog_record::{BlobHash, BuildsetId, ItemId, WorkId, codec};
 use gatelog_rules_config::tenant::default_classes;
 use gatelog_rules_config::{Layout, TenantProject, TenantSettings};
 use gatelog_secrets::Keyring;
@@ -23,21 +24,32 @@ const HOST: &str = "git.test";
 /// A forge that nobody asks.
 struct Nobody;
 
+const SCHEMA: DriverSchema = DriverSchema::silent("nobody");
+
 impl CodeReview for Nobody {
     fn canonical_hostname(&self) -> &str {
         HOST
     }
-    fn repository(&self, _: &str) -> Result<String, Trouble> {
+    fn source(&self, _: &str) -> Result<Source, Trouble> {
         unreachable!("nothing is read")
     }
-    fn find_changes(&self, _: &ChangesWanted) -> Result<ChangesFound, Trouble> {
+    fn find_changes(&self, _: &ChangesWanted) -> Result<Found, Trouble> {
         unreachable!("nobody asks")
     }
-    fn submit(&self, _: WorkId, _: &SubmitTarget, _: &Path) -> Result<SubmitOutcome, Trouble> {
-        unreachable!("nobody merges")
+    fn change_by_url(&self, _: &str) -> Result<Option<ChangeKey>, Trouble> {
+        unreachable!("nobody asks")
     }
-    fn report(&self, _: &ReportRequested, _: &Subject, _: &Value) -> Result<(), Trouble> {
-        unreachable!("nobody reports")
+    fn changes_by_commit(&self, _: &str, _: &str) -> Result<Vec<ChangeKey>, Trouble> {
+        unreachable!("nobody asks")
+    }
+    fn branches(&self, _: &str) -> Result<Vec<Branch>, Trouble> {
+        unreachable!("nobody asks")
+    }
+    fn default_branch(&self, _: &str) -> Result<Option<String>, Trouble> {
+        unreachable!("nobody asks")
+    }
+    fn submit_all(&self, _: WorkId, _: &[Target<'_>]) -> Result<Vec<Landing>, Trouble> {
+        unreachable!("nobody merges")
     }
 }
 
@@ -62,7 +74,8 @@ impl Site {
     fn new() -> Site {
         let dir = tempfile::tempdir().unwrap();
         let mut connections = Connections::default();
-        connections.add("forge", Arc::new(Nobody));
+        let forge = Connection::new("forge", &SCHEMA);
+        connections.add(forge.with_review(Arc::new(Nobody)));
         let mirrors = Arc::new(Mirrors::open(MirrorsConfig::new(dir.path().join("mirrors"))).unwrap());
         let blobs = Arc::new(MemoryBlobs::new());
         // By itself an untrusted project has no machines; this tenant lets it.

@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 mod audit;
 mod auth;
+mod connection;
 mod executor;
 mod governors;
 mod job_logs;
@@ -19,6 +20,7 @@ mod stop;
 
 pub use audit::AuditSection;
 pub use auth::{AuthConfig, AuthDriver};
+pub use connection::ConnectionConfig;
 pub use executor::ExecutorSection;
 pub use job_logs::JobLogsSection;
 pub use oidc::OidcSection;
@@ -29,7 +31,7 @@ pub use stop::{SigtermMethod, StopSection};
 pub const FILE: &str = "gatelog.toml";
 
 /// A site's configuration.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SiteConfig {
     /// What this process is called among those of its site; its worker has the same name. The same over restarts,
@@ -77,31 +79,6 @@ pub struct SiteConfig {
 
 fn default_tenant_file() -> PathBuf {
     "tenants.yaml".into()
-}
-
-/// A connection.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", rename_all_fields = "kebab-case", tag = "driver")]
-pub enum ConnectionConfig {
-    /// The built-in plain-git forge: bare repositories in one directory.
-    Git {
-        /// The directory, relative to the site's.
-        #[serde(default = "default_forge")]
-        root: PathBuf,
-        /// The host part of canonical project names.
-        canonical_hostname: String,
-        /// How often refs are looked at when no hook says anything, in milliseconds.
-        #[serde(default = "default_poll")]
-        poll_ms: u64,
-    },
-}
-
-fn default_forge() -> PathBuf {
-    "forge".into()
-}
-
-fn default_poll() -> u64 {
-    1_000
 }
 
 /// The API.
@@ -240,13 +217,13 @@ impl Default for LogSection {
 pub enum ConfigError {
     /// The file cannot be read.
     #[error(
-        "{path}: {source}; a site's directory holds a {FILE}: `gatelog demo --keep --dir DIR` makes one to start from"
+        "{path}: {why}; a site's directory holds a {FILE}: `gatelog demo --keep --dir DIR` makes one to start from"
     )]
     Read {
         /// The file.
         path: PathBuf,
         /// What the system says.
-        source: std::io::Error,
+        why: std::io::Error,
     },
     /// The file is not right.
     #[error("{path}: {message}")]
@@ -272,7 +249,7 @@ impl SiteConfig {
     /// Reads a site's configuration.
     pub fn read(site: &Path) -> Result<SiteConfig, ConfigError> {
         let path = site.join(FILE);
-        let text = std::fs::read_to_string(&path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
+        let text = std::fs::read_to_string(&path).map_err(|why| ConfigError::Read { path: path.clone(), why })?;
         let mut config: SiteConfig = toml::from_str(&text)
             .map_err(|error| ConfigError::Parse { path: path.clone(), message: with_nearest(&error.to_string()) })?;
         if let Some(kafka) = &mut config.log.kafka {

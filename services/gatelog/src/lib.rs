@@ -8,11 +8,13 @@ mod auth;
 mod cli;
 mod client;
 mod clock;
+pub mod clouds;
 mod commands;
 mod config;
 mod connections;
 mod consoles;
 mod demo;
+pub mod drivers;
 #[cfg(debug_assertions)]
 mod failpoints;
 mod forges;

@@ -179,7 +179,7 @@ impl Renewals {
         let changed: BTreeSet<(&str, String)> = std::iter::once(&first)
             .chain(more)
             .filter_map(|(connection, project)| {
-                let known = self.connections.get(connection).ok()?;
+                let known = self.connections.review(connection).ok()?;
                 Some((connection.as_str(), format!("{}/{project}", known.canonical_hostname())))
             })
             .collect();

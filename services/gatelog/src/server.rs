@@ -41,11 +41,6 @@ pub const SERVER_FILE: &str = "server.json";
 /// Held by the process that serves a directory, where the log itself is elsewhere.
 const LOCK_FILE: &str = "serve.lock";
 
-/// Where hooks of a connection's repositories leave word of pushes.
-pub fn notify_dir(site: &Path, connection: &str) -> PathBuf {
-    site.join("notify").join(connection)
-}
-
 /// What a running server says of itself in [`SERVER_FILE`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ServerFile {

@@ -20,12 +20,12 @@ use gatelog_rules_gate::{routed_projects, tenant_settings};
 #[derive(Debug, thiserror::Error)]
 pub enum TenantFileError {
     /// It cannot be read.
-    #[error("{path}: {source}")]
+    #[error("{path}: {why}")]
     Read {
         /// The file.
         path: String,
         /// What the system says.
-        source: std::io::Error,
+        why: std::io::Error,
     },
     /// No tenant in it can be used.
     #[error("{path} has no tenant that can be used:\n{problems}")]
@@ -107,11 +107,11 @@ pub fn load(
     web_root: WebRoot<'_>,
 ) -> Result<Loaded, TenantFileError> {
     let name = path.display().to_string();
-    let text = std::fs::read_to_string(path).map_err(|source| TenantFileError::Read { path: name.clone(), source })?;
+    let text = std::fs::read_to_string(path).map_err(|why| TenantFileError::Read { path: name.clone(), why })?;
     let (specs, mut problems) = parse_tenant_file_with(&text, default_ansible);
     let drivers: BTreeMap<String, String> =
-        connections.iter().map(|(name, connection)| (name.clone(), connection.driver().to_owned())).collect();
-    problems.extend(check_sources(&text, &drivers));
+        connections.iter().map(|one| (one.name.clone(), one.schema.name.to_owned())).collect();
+    problems.extend(check_sources(&text, &drivers, connections.schemas()));
     if specs.is_empty() {
         let problems = problems
             .iter()
@@ -133,9 +133,9 @@ pub fn load(
         text.push_str(&format!("\n# web-root: {}", web_root.url));
     }
     // What tenants have of connections stands in their settings: names, drivers, and hosts in names of projects.
-    for (name, connection) in connections.iter() {
-        let (driver, host) = (connection.driver(), connection.canonical_hostname());
-        text.push_str(&format!("\n# connection: {name} {driver} {host}"));
+    for one in connections.iter() {
+        let host = one.review.as_ref().map_or("", |review| review.canonical_hostname());
+        text.push_str(&format!("\n# connection: {} {} {host}", one.name, one.schema.name));
     }
     let whole = included.iter().fold(text, |whole, (name, text)| format!("{whole}\n# {name}\n{text}"));
     let file = blobs.put(whole.as_bytes()).map_err(|error| failed(&error))?;
@@ -144,10 +144,10 @@ pub fn load(
     }
     let version = newest.map_or(1, |(version, _)| version + 1);
     let mut tenants = Vec::with_capacity(specs.len());
-    let names: Vec<String> = connections.iter().map(|(name, _)| name.clone()).collect();
+    let names: Vec<String> = connections.iter().map(|one| one.name.clone()).collect();
     for spec in specs {
         let settings = tenant_settings(spec, &names, &drivers, &included);
-        let projects = routed_projects(&settings, |connection| match connections.get(connection) {
+        let projects = routed_projects(&settings, |connection| match connections.review(connection) {
             Ok(connection) => Some(connection.canonical_hostname().to_owned()),
             Err(trouble) => {
                 tracing::warn!(tenant = settings.name, %trouble, "a project is left out");

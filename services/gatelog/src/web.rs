@@ -1,5 +1,6 @@
 //! The API's view of this process.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use gatelog_calendar::Calendar;
@@ -12,6 +13,7 @@ use gatelog_web::auth::Authenticators;
 use gatelog_web::{Consoles, JobLogs, PartHealth, PublicKey, Site, TimelinePast};
 use gatelog_writer::{Published, WriterState};
 
+use crate::config::SiteConfig;
 use crate::operators::SiteOperators;
 use crate::roles::{CAPACITY, GATE, Process, Role, web};
 use crate::what_ifs::SiteWhatIfs;
@@ -101,11 +103,16 @@ pub fn site(
         operators: Arc::new(SiteOperators { log: Arc::clone(&process.log), keyring: Arc::clone(&process.keyring) }),
         // Checked as the settings were read.
         calendar: process.config.scheduler.calendar().unwrap_or_else(|_| Calendar::local()),
-        drivers: process.config.connection.keys().map(|name| (name.clone(), "git".to_owned())).collect(),
+        drivers: drivers(&process.config),
         streams: usize::try_from(process.config.web.streams.get()).unwrap_or(usize::MAX),
         websocket_url: process.config.web.websocket_url.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     }
+}
+
+/// What the drivers of connections are called.
+fn drivers(config: &SiteConfig) -> BTreeMap<String, String> {
+    config.connection.iter().map(|(name, one)| (name.clone(), one.driver.schema.name.to_owned())).collect()
 }
 
 fn health(writer: &Published) -> PartHealth {

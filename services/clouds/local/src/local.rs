@@ -15,10 +15,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
+use gatelog_cloud_contract::{
+    Capabilities, Cloud, NodeConnection, NodeFound, NodeReady, NodeState, NodeWanted, Quota, Trouble, Usage,
+};
 use gatelog_record::{NodeId, Value};
 use serde::{Deserialize, Serialize};
 
-use crate::contract::{Capacity, Cloud, CloudError, NodeConnection, NodeFound, NodeReady, NodeRequest};
+use crate::error::LocalError;
 
 const MAKING: &str = ".new-";
 const DELETING: &str = ".old-";
@@ -77,19 +80,19 @@ pub struct LocalCloud {
     making: Mutex<()>,
 }
 
-fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CloudError {
+fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> LocalError {
     let path = path.to_owned();
-    move |source| CloudError::Io { action, path, source }
+    move |source| LocalError::Io { action, path, source }
 }
 
-fn make_dir(path: &Path) -> Result<(), CloudError> {
+fn make_dir(path: &Path) -> Result<(), LocalError> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io_error("make", path))
 }
 
 impl LocalCloud {
     /// Opens the cloud: what it had before, it has again.
-    pub fn open(mut config: LocalCloudConfig) -> Result<LocalCloud, CloudError> {
-        let settings = |reason: String| CloudError::Settings { cloud: config.name.clone(), reason };
+    pub fn open(mut config: LocalCloudConfig) -> Result<LocalCloud, LocalError> {
+        let settings = |reason: String| LocalError::Settings { cloud: config.name.clone(), reason };
         if config.slots == 0 {
             return Err(settings("it has no slot; give it at least one".into()));
         }
@@ -107,18 +110,18 @@ impl LocalCloud {
     }
 
     /// Deletes every node that is not wanted, and what was cut short in the making or deleting.
-    pub fn sweep(&self, wanted: &BTreeSet<NodeId>) -> Result<SweepReport, CloudError> {
+    pub fn sweep(&self, wanted: &BTreeSet<NodeId>) -> Result<SweepReport, LocalError> {
         let mut report = SweepReport::default();
         let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         for (prefix, node, path) in self.entries()? {
             if prefix.is_empty() && wanted.contains(&node) {
                 continue;
             }
-            let result = if prefix.is_empty() { self.delete_node(node) } else { remove_tree(&path) };
+            let result = if prefix.is_empty() { self.remove(node) } else { remove_tree(&path) };
             match result {
                 Ok(()) if prefix.is_empty() => report.deleted.push(node),
                 Ok(()) => {}
-                Err(error) => report.failed.push(error.to_string()),
+                Err(error) => report.failed.push(Trouble::from(error).message),
             }
         }
         report.deleted.sort_unstable();
@@ -130,7 +133,7 @@ impl LocalCloud {
     }
 
     /// What lies in the root: prefix, node and path. Anything else there is not ours.
-    fn entries(&self) -> Result<Vec<(&'static str, NodeId, PathBuf)>, CloudError> {
+    fn entries(&self) -> Result<Vec<(&'static str, NodeId, PathBuf)>, LocalError> {
         let root = &self.config.root;
         let mut found = Vec::new();
         for entry in fs::read_dir(root).map_err(io_error("read", root))? {
@@ -148,7 +151,7 @@ impl LocalCloud {
     }
 
     /// The label of a node; `None`: there is no such node.
-    fn label_of(&self, node: NodeId) -> Result<Option<String>, CloudError> {
+    fn label_of(&self, node: NodeId) -> Result<Option<String>, LocalError> {
         use io::Read;
         let path = self.path("", node).join("node.json");
         let file = match fs::File::open(&path) {
@@ -162,8 +165,8 @@ impl LocalCloud {
         Ok(Some(record.label))
     }
 
-    fn label(&self, name: &str) -> Result<&Label, CloudError> {
-        self.config.labels.get(name).ok_or_else(|| CloudError::UnknownLabel {
+    fn label(&self, name: &str) -> Result<&Label, LocalError> {
+        self.config.labels.get(name).ok_or_else(|| LocalError::UnknownLabel {
             cloud: self.config.name.clone(),
             label: name.to_owned(),
             known: self.config.labels.keys().cloned().collect::<Vec<_>>().join(", "),
@@ -191,8 +194,8 @@ impl LocalCloud {
         }
     }
 
-    fn full(&self, what: String, used: u32, limit: u32) -> CloudError {
-        CloudError::Full { cloud: self.config.name.clone(), what, used, limit }
+    fn full(&self, what: String, used: u32, limit: u32) -> LocalError {
+        LocalError::Full { cloud: self.config.name.clone(), what, used, limit }
     }
 
     /// Slots that a node takes; one whose label is no longer known takes one.
@@ -201,47 +204,44 @@ impl LocalCloud {
     }
 }
 
-impl Cloud for LocalCloud {
-    fn name(&self) -> &str {
-        &self.config.name
-    }
-
-    fn create_node(&self, request: &NodeRequest) -> Result<NodeReady, CloudError> {
-        let label = self.label(&request.label)?;
+impl LocalCloud {
+    /// Makes a node, or finds it made.
+    fn make(&self, wanted: &NodeWanted) -> Result<NodeReady, LocalError> {
+        let label = self.label(&wanted.label)?;
         let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.label_of(request.node)? {
-            Some(existing) if existing == request.label => {
-                return Ok(self.ready(request.node, &request.label, label));
+        match self.label_of(wanted.node)? {
+            Some(existing) if existing == wanted.label => {
+                return Ok(self.ready(wanted.node, &wanted.label, label));
             }
             Some(existing) => {
-                return Err(CloudError::Mismatch { node: request.node, existing, wanted: request.label.clone() });
+                return Err(LocalError::Mismatch { node: wanted.node, existing, wanted: wanted.label.clone() });
             }
             None => {}
         }
-        let nodes = self.list_nodes()?;
-        let used = nodes.iter().fold(0_u32, |sum, node| sum.saturating_add(self.cost(node.label.as_ref())));
+        let nodes = self.nodes()?;
+        let used = self.used(&nodes);
         if used.saturating_add(label.slots) > self.config.slots {
             return Err(self.full("slots".into(), used, self.config.slots));
         }
-        let same = nodes.iter().filter(|node| node.label.as_ref() == Some(&request.label)).count();
+        let same = nodes.iter().filter(|node| node.label.as_ref() == Some(&wanted.label)).count();
         let same = u32::try_from(same).unwrap_or(u32::MAX);
         if let Some(limit) = label.max_nodes.filter(|limit| same >= *limit) {
-            return Err(self.full(format!("nodes of label {}", request.label), same, limit));
+            return Err(self.full(format!("nodes of label {}", wanted.label), same, limit));
         }
         // Complete before it has its name: a node that exists can be used.
-        let making = self.path(MAKING, request.node);
+        let making = self.path(MAKING, wanted.node);
         remove_tree(&making)?;
         make_dir(&making.join("home"))?;
-        let record = serde_json::json!(Record { label: request.label.clone() }).to_string();
+        let record = serde_json::json!(Record { label: wanted.label.clone() }).to_string();
         let file = making.join("node.json");
         fs::write(&file, record).map_err(io_error("write", &file))?;
-        let path = self.path("", request.node);
+        let path = self.path("", wanted.node);
         fs::rename(&making, &path).map_err(io_error("make", &path))?;
-        tracing::debug!(cloud = %self.config.name, node = %request.node, label = %request.label, "node made");
-        Ok(self.ready(request.node, &request.label, label))
+        tracing::debug!(cloud = %self.config.name, node = %wanted.node, label = %wanted.label, "node made");
+        Ok(self.ready(wanted.node, &wanted.label, label))
     }
 
-    fn delete_node(&self, node: NodeId) -> Result<(), CloudError> {
+    fn remove(&self, node: NodeId) -> Result<(), LocalError> {
         let (path, deleting) = (self.path("", node), self.path(DELETING, node));
         remove_tree(&deleting)?;
         match fs::rename(&path, &deleting) {
@@ -252,7 +252,7 @@ impl Cloud for LocalCloud {
         }
     }
 
-    fn list_nodes(&self) -> Result<Vec<NodeFound>, CloudError> {
+    pub(crate) fn nodes(&self) -> Result<Vec<NodeFound>, LocalError> {
         let mut nodes = Vec::new();
         for (prefix, node, path) in self.entries()? {
             if prefix.is_empty() {
@@ -260,23 +260,64 @@ impl Cloud for LocalCloud {
                     tracing::warn!(node = %path.display(), %error, "a node does not say what it is");
                     None
                 });
-                nodes.push(NodeFound { node, label });
+                nodes.push(NodeFound { node, machine: node.to_string(), attempt: None, label });
             }
         }
         nodes.sort_unstable();
         Ok(nodes)
     }
 
-    fn capacity(&self) -> Result<Capacity, CloudError> {
-        let nodes = self.list_nodes()?;
-        let used = nodes.iter().fold(0_u32, |sum, node| sum.saturating_add(self.cost(node.label.as_ref())));
-        Ok(Capacity { slots: self.config.slots, used })
+    /// Slots that nodes take.
+    fn used(&self, nodes: &[NodeFound]) -> u32 {
+        nodes.iter().fold(0_u32, |sum, node| sum.saturating_add(self.cost(node.label.as_ref())))
+    }
+}
+
+impl Cloud for LocalCloud {
+    fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            labels: self.config.labels.keys().cloned().collect(),
+            keeps_nodes: true,
+            starts_at_once: true,
+            tells_quota: true,
+            image_formats: BTreeSet::new(),
+        }
+    }
+
+    fn start(&self, wanted: &NodeWanted) -> Result<NodeState, Trouble> {
+        Ok(NodeState::Ready(Box::new(self.make(wanted)?)))
+    }
+
+    fn poll(&self, node: NodeId) -> Result<NodeState, Trouble> {
+        let Some(name) = self.label_of(node)? else { return Ok(NodeState::Absent) };
+        // One whose label went from the settings is there all the same.
+        let usual = Label::default();
+        let label = self.config.labels.get(&name).unwrap_or(&usual);
+        Ok(NodeState::Ready(Box::new(self.ready(node, &name, label))))
+    }
+
+    fn stop(&self, node: NodeId) -> Result<(), Trouble> {
+        Ok(self.remove(node)?)
+    }
+
+    fn list(&self) -> Result<Vec<NodeFound>, Trouble> {
+        Ok(self.nodes()?)
+    }
+
+    fn quota(&self) -> Result<Quota, Trouble> {
+        let used = u64::from(self.used(&self.nodes()?));
+        let slots = Usage { limit: Some(u64::from(self.config.slots)), used };
+        Ok([("slots".to_owned(), slots)].into())
     }
 }
 
 /// Removes a directory tree, also where a job has taken its own rights away or has put directories
 /// into each other without end. Nothing there is fine.
-fn remove_tree(path: &Path) -> Result<(), CloudError> {
+fn remove_tree(path: &Path) -> Result<(), LocalError> {
     let is_there = || fs::symlink_metadata(path).is_ok();
     if !is_there() {
         return Ok(());

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use git2::{Repository, Signature};
 
-use crate::change::check_project;
+use crate::change::{check_branch, check_project};
 use crate::error::ForgeError;
 use crate::poll::HEADS;
+use crate::refs;
 use crate::setup::HookProgram;
 
 /// The name in reflogs and on notes.
@@ -182,6 +183,17 @@ impl Forge {
         let head = repo.find_reference("HEAD").map_err(ForgeError::git(project, "cannot read HEAD"))?;
         let target = head.symbolic_target().ok().flatten();
         Ok(target.and_then(|t| t.strip_prefix("refs/heads/")).map(str::to_owned))
+    }
+
+    /// Where a branch is: its commit and the tree of that; `None` where there is no such branch.
+    ///
+    /// # Errors
+    /// [`ForgeError::NoProject`], [`ForgeError::BadName`], [`ForgeError::Git`].
+    pub fn tip(&self, project: &str, branch: &str) -> Result<Option<(String, String)>, ForgeError> {
+        let repo = self.repository(project)?;
+        let Some(tip) = refs::read(&repo, project, &check_branch(branch)?)? else { return Ok(None) };
+        let commit = repo.find_commit(tip).map_err(ForgeError::git(project, "cannot read a branch"))?;
+        Ok(Some((tip.to_string(), commit.tree_id().to_string())))
     }
 
     pub(crate) fn repository(&self, project: &str) -> Result<Repository, ForgeError> {

@@ -15,10 +15,11 @@
 //! The last part of the ref is the change's name, all before it is the branch, so branches may have
 //! slashes and changes may not. An approval counts for the commit it names and no other.
 //!
-//! A synchronous library. It must never know the log, pipelines, tenants or jobs: it turns refs into
+//! A synchronous library. [`Forge`] must never know pipelines, tenants or jobs: it turns refs into
 //! [`ForgeEvent`]s and [`ChangeFacts`], and verdicts into merges ([`Forge::submit`]) and notes
 //! ([`Forge::report`]). Everything it has to remember is in the repositories themselves, under
 //! `refs/gatelog/`, where pushes are refused; a server that lost everything else finds it again.
+//! [`DRIVER`] is the forge as a connection of a site, in the words of the contract of drivers.
 //!
 //! # What is promised
 //!
@@ -33,8 +34,11 @@
 //! ref's log. Nobody is authenticated: who may push may approve; keep the directory's permissions.
 
 mod change;
+mod connection;
 mod error;
+mod facts;
 mod forge;
+mod intake;
 mod meaning;
 mod notify;
 mod objects;
@@ -43,10 +47,13 @@ mod poll;
 mod query;
 mod refs;
 mod report;
+mod schema;
+mod settings;
 mod setup;
 mod submit;
 
 pub use change::ChangeKey;
+pub use connection::GitConnection;
 pub use error::ForgeError;
 pub use forge::{Forge, ForgeConfig, Identity, Limits};
 pub use meaning::{Meaningless, PushedTo, RefUpdate, Refusal};
@@ -54,5 +61,7 @@ pub use notify::Notifier;
 pub use poll::{EventKind, ForgeEvent, IgnoredApproval, RefSnapshot};
 pub use query::{Approval, ChangeFacts, Closure, Resolution, Unresolved};
 pub use report::{Report, ReportRequest};
+pub use schema::SCHEMA;
+pub use settings::{DRIVER, GitSettings};
 pub use setup::{HookProgram, HookTrouble, SetUp};
 pub use submit::{SubmitOutcome, SubmitRequest, SubmittedChange};

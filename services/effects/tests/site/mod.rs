@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use gatelog_effects::connection::{CodeReview, Connections, Trouble};
+use gatelog_driver_contract::{
+    Branch, CodeReview, Connection, Connections, DriverSchema, Found, Landing, Source, Target, Trouble,
+};
 use gatelog_effects::freeze;
 use gatelog_effects::git::Repositories;
 use gatelog_effects::prepare::prepare;
@@ -16,30 +18,41 @@ use gatelog_executing::spec::{Checkout, ProjectName};
 use gatelog_executing::{BuildControl, Purpose, Workspace};
 use gatelog_merging::{Mirrors, MirrorsConfig};
 use gatelog_record::draft::gate::{
-    ChangesFound, ChangesWanted, FreezeOutcome, FreezeWanted, MergeStep, MergeSteps, PrepareOutcome, PrepareRequested,
-    ReportRequested, Subject, SubmitOutcome, SubmitTarget, TenantProject as Known,
+    ChangeKey, ChangesWanted, FreezeOutcome, FreezeWanted, MergeStep, MergeSteps, PrepareOutcome, PrepareRequested,
+    Subject, TenantProject as Known,
 };
-use gatelog_record::{BuildsetId, ItemId, Timestamp, Value, WorkId, codec};
+use gatelog_record::{BuildsetId, ItemId, Timestamp, WorkId, codec};
 use gatelog_rules_config::{ConfigFile, Layout, LoadInput, TenantProject, TenantSettings, load};
 
 /// A forge that is asked for nothing but where its repositories are.
 pub struct Shelf(PathBuf);
 
+const SCHEMA: DriverSchema = DriverSchema::silent("shelf");
+
 impl CodeReview for Shelf {
     fn canonical_hostname(&self) -> &str {
         "git.test"
     }
-    fn repository(&self, project: &str) -> Result<String, Trouble> {
-        Ok(self.0.join(project).to_string_lossy().into_owned())
+    fn source(&self, project: &str) -> Result<Source, Trouble> {
+        Ok(Source::open(self.0.join(project).to_string_lossy()))
     }
-    fn find_changes(&self, _: &ChangesWanted) -> Result<ChangesFound, Trouble> {
+    fn find_changes(&self, _: &ChangesWanted) -> Result<Found, Trouble> {
         unreachable!("nobody asks")
     }
-    fn submit(&self, _: WorkId, _: &SubmitTarget, _: &Path) -> Result<SubmitOutcome, Trouble> {
-        unreachable!("nobody merges")
+    fn change_by_url(&self, _: &str) -> Result<Option<ChangeKey>, Trouble> {
+        unreachable!("nobody asks")
     }
-    fn report(&self, _: &ReportRequested, _: &Subject, _: &Value) -> Result<(), Trouble> {
-        unreachable!("nobody reports")
+    fn changes_by_commit(&self, _: &str, _: &str) -> Result<Vec<ChangeKey>, Trouble> {
+        unreachable!("nobody asks")
+    }
+    fn branches(&self, _: &str) -> Result<Vec<Branch>, Trouble> {
+        unreachable!("nobody asks")
+    }
+    fn default_branch(&self, _: &str) -> Result<Option<String>, Trouble> {
+        unreachable!("nobody asks")
+    }
+    fn submit_all(&self, _: WorkId, _: &[Target<'_>]) -> Result<Vec<Landing>, Trouble> {
+        unreachable!("nobody merges")
     }
 }
 
@@ -59,7 +72,8 @@ impl Site {
     pub fn new() -> Site {
         let root = tempfile::tempdir().unwrap();
         let mut connections = Connections::default();
-        connections.add("forge", Arc::new(Shelf(root.path().to_path_buf())));
+        let forge = Connection::new("forge", &SCHEMA);
+        connections.add(forge.with_review(Arc::new(Shelf(root.path().to_path_buf()))));
         let mirrors = Arc::new(Mirrors::open(MirrorsConfig::new(root.path().join("mirrors"))).unwrap());
         let site = Site {
             root,

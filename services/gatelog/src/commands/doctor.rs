@@ -25,7 +25,7 @@ use serde_json::json;
 use super::failure::{Code, Failure};
 use super::output::Output;
 use crate::cli::{DoctorArgs, SiteArgs};
-use crate::config::{ConnectionConfig, ExecutorSection, FILE, SchedulerSection, SiteConfig};
+use crate::config::{ExecutorSection, FILE, SchedulerSection, SiteConfig};
 use crate::governors::{Governors, Held, Measured};
 use crate::logs::{self, SitePaths};
 use crate::show::{Paint, Style, clean};
@@ -639,7 +639,7 @@ impl Facts {
         let default_release = config.as_ref().map_or_else(SchedulerSection::default, |config| config.scheduler.clone());
         let connections = config.as_ref().map(|config| config.connection.values());
         let has_git_connection =
-            connections.is_some_and(|mut all| all.any(|one| matches!(one, ConnectionConfig::Git { .. })));
+            connections.is_some_and(|mut all| all.any(|one| crate::forges::settings(one).is_some()));
         Ok(Facts {
             server_runs,
             root: rustix::process::geteuid().is_root(),

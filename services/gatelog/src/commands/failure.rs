@@ -54,7 +54,7 @@ impl Code {
 
     fn of_config(error: &ConfigError) -> Code {
         match error {
-            ConfigError::Read { source, .. } if source.kind() == std::io::ErrorKind::NotFound => Code::NotFound,
+            ConfigError::Read { why, .. } if why.kind() == std::io::ErrorKind::NotFound => Code::NotFound,
             ConfigError::Read { .. } => Code::No,
             ConfigError::Parse { .. } | ConfigError::Meaning { .. } => Code::Usage,
         }

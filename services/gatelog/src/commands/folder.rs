@@ -30,6 +30,7 @@ pub fn read(config: &Path, conf: Option<&Path>, made_branches: &[String]) -> Res
         conf: read_text(&conf, "zuul.conf")?,
         conf_name: conf.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
         made_branches: made_branches.to_vec(),
+        schemas: crate::drivers::schemas(),
         ..Folder::default()
     };
     for file in files_beside(&tenant_file) {

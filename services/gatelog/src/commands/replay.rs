@@ -8,7 +8,7 @@ use gatelog_effects::layout::LOADER;
 use gatelog_event_log::{Blobs, Log};
 use gatelog_gate_state::{Gate, GateLive};
 use gatelog_record::{Domain, Partition, Stream, Timestamp};
-use gatelog_replay::layouts::{LayoutDifference, LayoutsVerified, verify_layouts};
+use gatelog_replay::layouts::{LayoutDifference, LayoutsVerified, Loader, verify_layouts};
 use gatelog_replay::{Moment, Redecided, Timeline, redecide};
 use gatelog_rules_capacity::CapacityRules;
 use gatelog_rules_gate::GateRules;
@@ -125,6 +125,7 @@ fn tenants(
 pub fn verify(site: &SiteArgs, args: &ReplayVerifyArgs) -> Result<ExitCode, Failure> {
     let (log, blobs) = site.directory("replay verify")?.history()?;
     let (mut done, mut layouts) = (Vec::new(), Vec::new());
+    let loader = Loader { version: LOADER, schemas: crate::drivers::schemas() };
     let mut streams = log.streams()?;
     streams.sort();
     for stream in streams {
@@ -133,7 +134,7 @@ pub fn verify(site: &SiteArgs, args: &ReplayVerifyArgs) -> Result<ExitCode, Fail
             done.push((partition, redecided));
         }
         if partition.domain == Domain::Gate {
-            layouts.push((partition, verify_layouts(&*log, &*blobs, partition, LOADER)?));
+            layouts.push((partition, verify_layouts(&*log, &*blobs, partition, loader)?));
         }
     }
     let mut out = Output::new();

@@ -64,7 +64,8 @@ fn ask(site: &Site, args: &WhatIfArgs) -> Result<Answer, Failure> {
         [] => None,
         until => Some(until.iter().map(|event| (event.partition, event.sequence)).collect()),
     };
-    Ok(what_if(&log, &*blobs, &Changes { without, changed, config, tenants }, cut.as_ref())?)
+    let schemas = crate::drivers::schemas();
+    Ok(what_if(&log, &*blobs, &Changes { without, changed, config, tenants, schemas }, cut.as_ref())?)
 }
 
 /// Another gatelog decides the same inputs, in a process of its own that sees nothing but the record.

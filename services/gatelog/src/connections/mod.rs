@@ -1,4 +1,4 @@
-//! Adapters: each driver behind what effects and intake ask of a connection.
+//! Connections as a process runs them: what they tell goes onto the intake, what is wrong with them is known.
 
-pub mod git;
+pub mod intake;
 pub mod troubles;

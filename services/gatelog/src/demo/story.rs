@@ -171,7 +171,8 @@ impl Story<'_> {
 
     fn found_projects(&mut self) -> anyhow::Result<Developer> {
         let config = crate::config::SiteConfig::read(self.site)?;
-        let connection = config.connection.get("forge").context("the demo's configuration has no forge")?;
+        let connection = config.connection.get("forge").and_then(crate::forges::settings);
+        let connection = connection.context("the demo's configuration has no forge")?;
         let forge = crate::forges::open(self.site, "forge", connection)?;
         let developer = Developer::new(self.site.join("developer"), forge.config().directory.clone());
         for project in PROJECTS {

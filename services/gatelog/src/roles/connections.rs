@@ -5,20 +5,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
-use gatelog_driver_git::Notifier;
-use gatelog_effects::connection::Connections;
+use gatelog_driver_contract::{Connections, Opening};
 use gatelog_effects::dispatch::{self, Duty, Tools};
 use gatelog_effects::git::Repositories;
 use gatelog_effects::share::{Peers, Share};
 use gatelog_tables::TableExt;
 
 use super::{GATE, Process};
-use crate::config::ConnectionConfig;
-use crate::connections::git::{GitConnection, GitIntake, Wanted};
-use crate::forges;
-use crate::server::{StartError, notify_dir, part};
+use crate::connections::intake::{Wanted, Watch};
+use crate::drivers;
+use crate::server::{StartError, part};
 use gatelog_effects::sources::GateWork;
 
 /// The connections of a site, as this process uses them.
@@ -26,34 +23,41 @@ use gatelog_effects::sources::GateWork;
 pub struct Known {
     /// By name, for effects.
     pub connections: Connections,
-    git: Vec<(String, Arc<GitConnection>, Duration)>,
 }
 
 /// Opens the connections of the configuration; nothing is listened to yet.
 pub fn open(process: &Process) -> Result<Known, StartError> {
-    let mut known = Known::default();
+    let mut connections = Connections::new(drivers::schemas());
     for (name, connection) in &process.config.connection {
-        let ConnectionConfig::Git { poll_ms, .. } = connection;
-        let forge = forges::open(&process.site, name, connection).map_err(part("forge"))?;
-        let adapter = Arc::new(GitConnection::new(name.clone(), forge, Arc::clone(&process.keyring)));
-        known.connections.add(name.clone(), Arc::clone(&adapter) as _);
-        known.git.push((name.clone(), adapter, Duration::from_millis((*poll_ms).max(50))));
+        let opening = Opening {
+            name,
+            site: &process.site,
+            keyring: Arc::clone(&process.keyring),
+            now: crate::clock::now,
+            program: std::env::current_exe().ok(),
+        };
+        connections.add(connection.settings.open(&opening).map_err(part("connection"))?);
     }
-    Ok(known)
+    Ok(Known { connections })
 }
 
-/// Listens to every connection.
+/// Listens to every connection at which something happens.
 pub fn listen(process: &Process, known: &Known) -> Result<Vec<JoinHandle<()>>, StartError> {
     let mut threads = Vec::new();
-    for (name, adapter, every) in &known.git {
-        let notifier = Notifier::open(notify_dir(&process.site, name)).map_err(part("forge"))?;
-        let snapshots = process.paths.connections().join(name);
+    for connection in known.connections.iter() {
+        let Some(intake) = &connection.intake else { continue };
+        let name = &connection.name;
+        let places = process.paths.connections().join(name);
         let (log, stop) = (Arc::clone(&process.log), Arc::clone(&process.stop));
-        let intake = GitIntake::new(Arc::clone(adapter), log, snapshots, *every, stop)
-            .telling(Arc::clone(&process.troubles), wanted(process, name));
-        let hooks = Arc::clone(adapter);
-        threads.push(process.thread("forge-hooks", move || hooks.tell_of_hooks())?);
-        threads.push(process.thread("forge-intake", move || intake.run(&notifier))?);
+        let telling = (Arc::clone(&process.troubles), wanted(process, name));
+        let watch = Watch::new(name, Arc::clone(intake), log, places, telling, stop);
+        let (remarks, name) = (Arc::clone(intake), name.clone());
+        threads.push(process.thread("remarks", move || {
+            for remark in remarks.remarks() {
+                tracing::warn!(connection = name, "{remark}");
+            }
+        })?);
+        threads.push(process.thread("intake", move || watch.run())?);
     }
     Ok(threads)
 }

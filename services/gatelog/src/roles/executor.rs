@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use gatelog_capacity_state::{Capacity, LeaseRow, LeaseState};
-use gatelog_cloud_local::{Cloud, Label, LocalCloud, LocalCloudConfig};
+use gatelog_cloud_contract::{Cloud, Opening};
 use gatelog_effects::connection::chain;
 use gatelog_effects::git::Repositories;
 use gatelog_effects::worker::{Incarnation, LeaseSource, Worker};
@@ -20,6 +20,7 @@ use gatelog_tables::{Table, TableExt};
 use tokio::sync::Semaphore;
 
 use super::{CAPACITY, Process};
+use crate::clouds;
 use crate::governors::{Governors, Held, Measured};
 use crate::presence::{MUTE_AFTER, SIGN_EVERY, Signer};
 use crate::server::{StartError, draw, part};
@@ -169,22 +170,13 @@ fn leave(worker: &Worker) {
 
 fn cloud(process: &Process) -> Result<Arc<dyn Cloud>, StartError> {
     let section = &process.config.executor;
+    let mut settings = toml::Table::new();
     // A build may have several nodes: slots are counted by capacity, the cloud only holds room.
-    let labels = section.labels.iter().map(|label| (label.clone(), Label::default())).collect();
-    let cloud = LocalCloud::open(LocalCloudConfig {
-        name: "local".into(),
-        root: process.site.join("nodes"),
-        slots: section.slots.saturating_mul(64).max(64),
-        labels,
-    })
-    .map_err(part("local cloud"))?;
-    // What was cut short in the making or deleting. Nodes of an earlier start go once it is known which of them are kept.
-    let there = cloud.list_nodes().map_err(part("local cloud"))?.into_iter().map(|node| node.node).collect();
-    let swept = cloud.sweep(&there).map_err(part("local cloud"))?;
-    for failed in swept.failed {
-        tracing::warn!(failed, "a leftover node could not be removed");
-    }
-    Ok(Arc::new(cloud))
+    settings.insert("slots".to_owned(), i64::from(section.slots.saturating_mul(64).max(64)).into());
+    settings.insert("labels".to_owned(), section.labels.clone().into());
+    let opening = Opening { name: clouds::USUAL, site: &process.site, site_id: None, now: crate::clock::now };
+    let opened = clouds::open(clouds::USUAL, settings, &opening).map_err(part("local cloud"))?;
+    Ok(opened.nodes)
 }
 
 /// When this start of the worker was, as capacity is told: later than that of the start it knows, also where the clock

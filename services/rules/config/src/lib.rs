@@ -49,6 +49,7 @@ pub use freeze::graph::{FrozenJob, JobGraph, Phase, Playbook};
 pub use freeze::together::{CombinedJob, combine, freeze_item};
 pub use freeze::trace::FreezeTrace;
 pub use freeze::{FreezeOptions, FreezeOutcome, FreezeSubject, freeze};
+pub use gatelog_driver_schema::{DriverSchema, Schemas};
 pub use layout::Layout;
 pub use load::{ConfigFile, LoadInput, ParsedFile, load, load_cached, load_findings, parse_file};
 pub use objects::pipeline::Pipeline;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use gatelog_driver_schema::Schemas;
 use gatelog_record::codec::{self, CodecError};
 use serde::{Deserialize, Serialize};
 
@@ -75,6 +76,9 @@ pub struct TenantSettings {
     pub connections: Vec<String>,
     /// Drivers of connections, where known: what a pipeline says to them is checked.
     pub drivers: BTreeMap<String, String>,
+    /// What may be said to the drivers of this gatelog; Zuul's are known besides. Set by whoever reads settings.
+    #[serde(skip)]
+    pub schemas: Schemas,
     /// Whether spellings older than Zuul 14 are understood.
     pub older_spellings: bool,
     /// Files beside the tenant file that are configuration of this tenant; an older way to say things.
@@ -122,6 +126,7 @@ impl Default for TenantSettings {
             allowed_oidc_issuers: Vec::new(),
             connections: Vec::new(),
             drivers: BTreeMap::new(),
+            schemas: Schemas::default(),
             older_spellings: true,
             included: Vec::new(),
             projects: Vec::new(),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use gatelog_driver_schema::Schemas;
 use gatelog_record::Value;
 
 use crate::ansible;
@@ -9,6 +10,7 @@ use crate::authorization::claims::Rule;
 use crate::authorization::{ADMIN, Access, Authorization, PERMISSIONS, Permit, READ, Role};
 use crate::cache::Patterns;
 use crate::dialect::Spelling;
+use crate::drivers::with_projects;
 use crate::place::{Place, SourceContext};
 use crate::problem::{Problem, Severity, UNKNOWN, did_you_mean};
 use crate::regexes::{Anchor, Pattern};
@@ -97,9 +99,6 @@ const API_ROOT: &[Attribute] = &[
     attribute("role-mappings", Kind::Map),
 ];
 
-/// The drivers whose connections have projects: Zuul's, and gatelog's own for plain Git repositories.
-const SOURCE_DRIVERS: &[&str] = &["gerrit", "git", "github", "gitlab", "pagure", "plain-git"];
-
 const TOP: &[&str] = &["tenant", "authorization-rule", "admin-rule", "role", "global-semaphore", "api-root"];
 
 /// Reads the tenant file. A tenant with an error is left out; the others are there.
@@ -137,10 +136,12 @@ pub fn parse_authorization(text: &str) -> (Authorization, Vec<Problem>) {
     (authorization, problems)
 }
 
-/// What is wrong with the connections that tenants name as their sources, among those a site has (name to driver). Zuul:
+/// What is wrong with the connections that tenants name as their sources, among those a site has (name to driver; with
+/// its drivers). Zuul:
 /// each has to be there, and its driver one of those that have projects; a tenant with another is refused, even where
 /// it names no project. Of a connection that is missing and has projects, these tell it.
-pub fn check_sources(text: &str, drivers: &BTreeMap<String, String>) -> Vec<Problem> {
+pub fn check_sources(text: &str, drivers: &BTreeMap<String, String>, schemas: Schemas) -> Vec<Problem> {
+    let having = with_projects(schemas);
     let context = Shared::new(SourceContext { path: "tenant file".to_owned(), trusted: true, ..Default::default() });
     let Ok((Some(root), _)) = parse_lenient(text) else { return Vec::new() };
     let tenants = root.as_sequence().unwrap_or(&[]).iter().filter_map(|item| item.get("tenant"));
@@ -154,7 +155,7 @@ pub fn check_sources(text: &str, drivers: &BTreeMap<String, String>) -> Vec<Prob
             .as_mapping()
             .is_some_and(|lists| lists.iter().any(|list| !list.value.is_null() && !list.value.items().is_empty()));
         let message = match drivers.get(connection) {
-            Some(driver) if SOURCE_DRIVERS.contains(&driver.as_str()) => continue,
+            Some(driver) if having.contains(&driver.as_str()) => continue,
             Some(driver) => format!(
                 "the source \"{connection}\" of tenant \"{tenant}\" is a connection of the driver {driver}, which has \
                  no projects"
@@ -164,10 +165,10 @@ pub fn check_sources(text: &str, drivers: &BTreeMap<String, String>) -> Vec<Prob
         };
         let Mark { line, column } = source.mark;
         let place = Place { context: context.clone(), line, column };
-        let fitting = drivers.iter().filter(|(_, driver)| SOURCE_DRIVERS.contains(&driver.as_str()));
+        let fitting = drivers.iter().filter(|(_, driver)| having.contains(&driver.as_str()));
         let cure = match did_you_mean(connection, fitting.map(|(name, _)| name.as_str())) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => format!("name a connection of one of these drivers: {}", SOURCE_DRIVERS.join(", ")),
+            None => format!("name a connection of one of these drivers: {}", having.join(", ")),
         };
         let problem = Problem::error("source-unknown", UNKNOWN, place, message);
         problems.push(problem.about("source").cure(cure));
@@ -436,6 +437,7 @@ fn tenant(sink: &mut Sink<'_>, entry: &Entry) -> Option<TenantSpec> {
         allowed_oidc_issuers: stanza.texts("allowed-oidc-issuers").unwrap_or_default(),
         connections: Vec::new(),
         drivers: BTreeMap::new(),
+        schemas: Schemas::default(),
         older_spellings: stanza.sink.spelling == Spelling::Older,
         included: stanza
             .texts("include")

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
+use gatelog_driver_schema::Schemas;
 use gatelog_record::{Value, codec};
 use gatelog_rules_config::authorization::{Asked as Asking, Authorization, Granted};
 use gatelog_rules_config::folder::Folder;
@@ -522,9 +523,12 @@ fn of_projects(case: &Case, files: Vec<ConfigFile>) -> Asked {
     Asked { layout, ahead, problems, problems_ahead, authorization: Authorization::default() }
 }
 
+/// What gatelog has beside Zuul's drivers.
+const SCHEMAS: Schemas = Schemas(&[&gatelog_driver_git::SCHEMA]);
+
 /// The case loaded by its tenant file; of the files each is that of its project.
 fn of_tenants(case: &Case, files: Vec<ConfigFile>) -> Asked {
-    let mut folder = Folder { tenant_file: case.tenants.clone(), site: true, ..Folder::default() };
+    let mut folder = Folder { tenant_file: case.tenants.clone(), site: true, schemas: SCHEMAS, ..Folder::default() };
     folder.conf = if case.conf.is_empty() {
         "[connection forge]\ndriver=gerrit\nserver=example.com\n[connection hub]\ndriver=github\n".to_owned()
     } else {

@@ -205,7 +205,7 @@ fn refs_of(asking: &Asking, project: &TenantProject, change: &str) -> Result<Str
     let driver = asking.app.site.drivers.get(&project.connection).map_or("", String::as_str);
     let numbered = change.parse::<u64>().ok();
     let refs = match (driver, numbered) {
-        ("git", _) => Some(format!("refs/for/{}$", regex::escape(change))),
+        ("plain-git", _) => Some(format!("refs/for/{}$", regex::escape(change))),
         ("gerrit", Some(number)) => Some(format!("refs/changes/{:02}/{number}/.*", number % 100)),
         ("github" | "pagure", Some(number)) => Some(format!("refs/pull/{number}/head")),
         ("gitlab", Some(number)) => Some(format!("refs/merge-requests/{number}/head")),

@@ -44,7 +44,7 @@ impl Beside {
 /// Looks up what the queues do not tell.
 pub(crate) fn beside(reading: &Reading<'_>, frame: &Frame, tenant: &str) -> Result<Beside, ApiError> {
     Ok(Beside {
-        by_git: reading.app.site.drivers.values().any(|driver| driver == "git"),
+        by_git: reading.app.site.drivers.values().any(|driver| driver == "plain-git"),
         held_up: waits::held_up(reading, frame, tenant)?,
         kept: asked::kept(reading, frame, tenant)?,
         lately: lists::lately(reading, frame, tenant)?,

@@ -113,7 +113,7 @@ async fn the_status_shows_queues_items_jobs_and_why_they_wait() {
     assert_eq!(texts(&status["pipelines"], "name"), ["check", "gate"]);
     assert_eq!(status["pipelines"][0]["manager"], "independent");
     assert_eq!(status["pipelines"][0]["description"], "Every proposed change, by itself.");
-    assert_eq!(status["pipelines"][0]["triggers"], json!([{ "driver": "git" }]));
+    assert_eq!(status["pipelines"][0]["triggers"], json!([{ "driver": "plain-git" }]));
     assert_eq!(status["pipelines"][0]["change_queues"], json!([]));
     let queue = &status["pipelines"][1]["change_queues"][0];
     assert_eq!((&queue["name"], &queue["window"]), (&json!("main"), &json!(20)));
@@ -262,7 +262,7 @@ async fn the_configuration_in_force_and_its_errors_are_told() {
     assert_eq!(texts(&projects, "name"), ["app", "config", "library"]);
     assert_eq!(projects[1]["type"], "config");
     let pipelines = site.served.json("/api/tenant/demo/pipelines").await;
-    assert_eq!(pipelines[1], json!({ "name": "gate", "triggers": [{ "name": "forge", "driver": "git" }] }));
+    assert_eq!(pipelines[1], json!({ "name": "gate", "triggers": [{ "name": "forge", "driver": "plain-git" }] }));
     let jobs = site.served.json("/api/tenant/demo/jobs").await;
     let base = jobs.as_array().unwrap().iter().find(|job| job["name"] == "base").unwrap();
     assert_eq!(base["description"], "What every job is built on.");
@@ -279,7 +279,7 @@ async fn the_configuration_in_force_and_its_errors_are_told() {
     assert_eq!(weird["pipelines"], json!([]));
     let info = site.served.json("/api/tenant/demo/info").await;
     assert_eq!(info["info"]["tenant"], "demo");
-    assert_eq!(site.served.json("/api/connections").await, json!([{ "name": "forge", "driver": "git" }]));
+    assert_eq!(site.served.json("/api/connections").await, json!([{ "name": "forge", "driver": "plain-git" }]));
     let map = site.served.json("/api").await;
     for (name, path) in map.as_object().unwrap() {
         let path = path.as_str().unwrap().replace("{tenant}", "demo").replace("{change}", "x");

@@ -450,7 +450,7 @@ impl Served {
             operators: Arc::new(NoOperators),
             what_ifs: Arc::new(WhatIfsOfTheStory),
             calendar: gatelog_calendar::Calendar::named("UTC").unwrap(),
-            drivers: BTreeMap::from([("forge".to_owned(), "git".to_owned())]),
+            drivers: BTreeMap::from([("forge".to_owned(), "plain-git".to_owned())]),
             streams,
             websocket_url: None,
             version: "1.2.3".into(),

@@ -33,7 +33,7 @@ const TABLE: &[(&str, &[&str], Outside)] = &[
     ("services/rules/deciding", &[RECORD, TABLES, PARTITION], Only(&["serde", "thiserror"])),
     (
         "services/rules/config",
-        &[RECORD],
+        &[RECORD, "services/drivers/schema"],
         Only(&["fancy-regex", "libyaml-safer", "regex", "serde", "serde_json", "thiserror"]),
     ),
     (
@@ -50,7 +50,14 @@ const TABLE: &[(&str, &[&str], Outside)] = &[
     ("services/writer", &["log-schema/*", TABLES, PARTITION, "projectors/store", "projectors/runner", DECIDING], Any),
     ("services/logs/*", &["log-schema/*"], Any),
     // Never a driver to a driver, a cloud to a cloud.
-    ("services/drivers/*", &["log-schema/*", "services/secrets"], Any),
+    ("services/drivers/schema", &[], Only(&[])),
+    (
+        "services/drivers/contract",
+        &[RECORD, "services/drivers/schema", "services/secrets"],
+        Only(&["thiserror", "toml"]),
+    ),
+    ("services/drivers/*", &["log-schema/*", "services/drivers/contract", "services/secrets"], Any),
+    ("services/clouds/contract", &[RECORD], Only(&["thiserror", "toml"])),
     ("services/clouds/*", &["log-schema/*", "services/clouds/contract", "services/secrets"], Any),
     ("services/merging", &["log-schema/*"], Any),
     ("services/log-files", &[RECORD], Any),
@@ -83,8 +90,8 @@ const TABLE: &[(&str, &[&str], Outside)] = &[
             "services/executing",
             "services/room",
             "services/secrets",
-            "services/clouds/*",
-            "services/drivers/*",
+            "services/clouds/contract",
+            "services/drivers/contract",
         ],
         Any,
     ),

@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use gatelog_driver_git::{Forge, ForgeConfig};
+use gatelog_driver_contract::{Connections, Lack, Opening, chain};
 use gatelog_effects::config_read;
-use gatelog_effects::connection::{Connections, chain};
 use gatelog_effects::git::Repositories;
 use gatelog_effects::layout::load_input;
 use gatelog_event_log::{Blobs, MemoryBlobs};
@@ -28,8 +27,8 @@ use crate::commands::doctor::{self, Finding, Level, not_ok, ok};
 use crate::commands::failure::{Code, Failure};
 use crate::commands::output::Output;
 use crate::commands::site::Site;
-use crate::config::{ConnectionConfig, SiteConfig};
-use crate::connections::git::GitConnection;
+use crate::config::SiteConfig;
+use crate::drivers;
 use crate::logs::SitePaths;
 use crate::settings::{self, Change, Settings};
 use crate::show::{Paint, Style, clean};
@@ -176,28 +175,16 @@ impl Drop for Scratch {
 fn connections(dir: &Path, config: &SiteConfig, scratch: &Path) -> Result<(Connections, Vec<Finding>), Failure> {
     const AT: (&str, &str) = ("connections", "repositories");
     let keyring = Keyring::open_dir(scratch.join("keys")).map_err(|error| Failure::new(Code::No, chain(&error)))?;
-    let (keyring, mut known, mut findings) = (Arc::new(keyring), Connections::default(), Vec::new());
+    let (keyring, mut findings) = (Arc::new(keyring), Vec::new());
+    let mut known = Connections::new(drivers::schemas());
     for (name, connection) in &config.connection {
-        let ConnectionConfig::Git { root, canonical_hostname, .. } = connection;
-        let place = dir.join(root);
-        let lack = |what: String, cure: String| not_ok(Level::Lack, AT, format!("{name}: {what}"), cure);
-        if !place.is_dir() {
-            let cure = format!("set root under [connection.{name}] to the directory of bare repositories, or make it");
-            findings.push(lack(format!("{} is not there", place.display()), cure));
-            continue;
-        }
-        let forge = match Forge::open(ForgeConfig::new(&place, canonical_hostname.clone())) {
-            Ok(forge) => forge,
-            Err(error) => {
-                findings.push(lack(chain(&error), format!("correct [connection.{name}]")));
-                continue;
-            }
-        };
-        findings.push(match forge.projects() {
-            Ok(all) => ok(AT.0, AT.1, format!("{name}: {} in {}", all.len(), place.display())),
-            Err(error) => lack(chain(&error), "let the user of gatelog read the directory".to_owned()),
+        let (keyring, now) = (Arc::clone(&keyring), crate::clock::now);
+        let looked = connection.settings.look(&Opening { name, site: dir, keyring, now, program: None });
+        findings.push(match looked.found {
+            Ok(found) => ok(AT.0, AT.1, format!("{name}: {found}")),
+            Err(Lack { what, cure }) => not_ok(Level::Lack, AT, format!("{name}: {what}"), cure),
         });
-        known.add(name.clone(), Arc::new(GitConnection::new(name.clone(), forge, Arc::clone(&keyring))) as _);
+        looked.connection.into_iter().for_each(|connection| known.add(connection));
     }
     Ok((known, findings))
 }

@@ -18,7 +18,8 @@ pub struct ForgeFacts {
 pub fn look(site: &Path, config: &SiteConfig) -> ForgeFacts {
     let mut facts = ForgeFacts::default();
     for (name, connection) in &config.connection {
-        let Ok(forge) = crate::forges::existing(site, name, connection) else { continue };
+        let Some(settings) = crate::forges::settings(connection) else { continue };
+        let Ok(forge) = crate::forges::existing(site, name, settings) else { continue };
         let Ok(projects) = forge.projects() else { continue };
         facts.projects += projects.len();
         for project in projects {

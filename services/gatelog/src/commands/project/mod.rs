@@ -76,10 +76,12 @@ impl Forges {
         let all = &self.config.connection;
         let known = || all.keys().cloned().collect::<Vec<_>>().join(", ");
         let file = self.site.dir().join(FILE);
-        let name = match (named, all.len()) {
+        let forges: Vec<&String> =
+            all.iter().filter(|(_, one)| crate::forges::settings(one).is_some()).map(|(name, _)| name).collect();
+        let name = match (named, forges.as_slice()) {
             (Some(name), _) => name,
-            (None, 1) => all.keys().next().map_or("", String::as_str),
-            (None, 0) => {
+            (None, [one]) => one.as_str(),
+            (None, []) => {
                 return Err(Failure::new(Code::Usage, format!("{} has no connection", file.display())).hint(
                     "add [connection.forge] with driver = \"git\" and canonical-hostname = \"git.example.org\"",
                 ));
@@ -93,21 +95,27 @@ impl Forges {
             let failure = Failure::new(Code::NotFound, format!("{} has no [connection.{name}]", file.display()));
             if all.is_empty() { failure } else { failure.hint(format!("it has: {}", known())) }
         })?;
-        let forge = crate::forges::open(self.site.dir(), name, connection).map_err(|error| failed(&error))?;
+        let settings = crate::forges::settings(connection).ok_or_else(|| {
+            let driver = connection.driver.name;
+            Failure::new(Code::Usage, format!("connection {name} is no plain-git forge: its driver is {driver}"))
+                .hint("its projects are made and listed where it is")
+        })?;
+        let forge = crate::forges::open(self.site.dir(), name, settings).map_err(|error| failed(&error))?;
         Ok(OneForge::of(name, forge))
     }
 
     /// The forges that are there: all, or the one that is named.
     fn existing(&self, named: Option<&str>) -> Result<Vec<OneForge>, Failure> {
         if let Some(name) = named
-            && !self.config.connection.contains_key(name)
+            && self.config.connection.get(name).and_then(crate::forges::settings).is_none()
         {
             return self.one(named).map(|one| vec![one]);
         }
         let wanted = self.config.connection.iter().filter(|(name, _)| named.is_none_or(|named| named == *name));
         let mut found = Vec::new();
         for (name, connection) in wanted {
-            match crate::forges::existing(self.site.dir(), name, connection) {
+            let Some(settings) = crate::forges::settings(connection) else { continue };
+            match crate::forges::existing(self.site.dir(), name, settings) {
                 Ok(forge) => found.push(OneForge::of(name, forge)),
                 // Nobody has made a project yet.
                 Err(ForgeError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}

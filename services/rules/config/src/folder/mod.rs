@@ -5,6 +5,8 @@ pub mod conf;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gatelog_driver_schema::Schemas;
+
 use crate::dialect::Spelling;
 use crate::findings::Finding;
 use crate::layout::Layout;
@@ -33,6 +35,8 @@ pub struct Folder {
     pub site: bool,
     /// Whether spellings older than Zuul 14 are understood.
     pub older_spellings: bool,
+    /// What may be said to drivers that are not Zuul's.
+    pub schemas: Schemas,
     /// Files beside the tenant file, which may include them: name to text.
     pub beside: BTreeMap<String, String>,
     /// Files of each folder below `git/` (`ORG_PROJECT`, or `ORG_PROJECT@BRANCH` with `/` as `%2F`):
@@ -66,7 +70,7 @@ impl Folder {
             return Err(problems);
         }
         let drivers = connections.iter().map(|known| (known.name.clone(), known.driver.clone())).collect();
-        let problems = check_sources(&self.tenant_file, &drivers);
+        let problems = check_sources(&self.tenant_file, &drivers, self.schemas);
         if !problems.is_empty() {
             return Err(problems);
         }
@@ -84,6 +88,7 @@ impl Folder {
         spec.settings.connections = connections.iter().map(|connection| connection.name.clone()).collect();
         spec.settings.drivers =
             connections.iter().map(|connection| (connection.name.clone(), connection.driver.clone())).collect();
+        spec.settings.schemas = self.schemas;
         spec.settings.older_spellings = self.older_spellings;
         for file in &mut spec.settings.included {
             file.text = self.beside.get(&file.path).cloned();

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use gatelog_record::Value;
 
 use super::merge::{Attributes, MergedProvider};
-use crate::drivers::{Field, Shape, field, fields_fit, needed};
+use gatelog_driver_schema::{Field, Shape, field, needed};
+
+use crate::drivers::fields_fit;
 
 const TEXT: Shape = Shape::Text;
 const INT: Shape = Shape::Int;
