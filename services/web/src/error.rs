@@ -63,7 +63,7 @@ pub enum ApiError {
     Timeout,
     /// The method is not one of this path's.
     #[error("this path answers {0} only")]
-    Method(&'static str),
+    Method(String),
     /// Who asks is not known.
     #[error("{refused}")]
     Unauthorized {
@@ -142,7 +142,7 @@ impl ApiError {
                 put(crate::reading::POSITION, position.clone());
             }
             ApiError::Full(_) => put(RETRY_AFTER, COME_AGAIN.to_owned()),
-            ApiError::Method(allowed) => put(ALLOW, (*allowed).to_owned()),
+            ApiError::Method(allowed) => put(ALLOW, allowed.clone()),
             ApiError::Unauthorized { realm, refused: Refused::NoToken } => {
                 put(WWW_AUTHENTICATE, format!("Bearer realm=\"{}\"", quoted(realm)));
             }
@@ -164,6 +164,11 @@ impl ApiError {
             }
             _ => {}
         }
+    }
+
+    /// A path where there is nothing.
+    pub(crate) fn nothing() -> ApiError {
+        ApiError::NotFound("there is nothing at this path; /api lists what there is".into())
     }
 
     /// A tenant that is not there.

@@ -1,7 +1,7 @@
 //! The JSON API and the page: Zuul's paths and field names where Zuul has them, a position on every answer.
 //!
 //! - [`site`]: [`Site`], what the API reads from; [`Past`] and [`Consoles`], what it asks others for.
-//! - `paths`: every path, and what it makes of `at`.
+//! - `paths`: what a route is, and the router made of them; `routes`: the table of the API's.
 //! - `reading`: one request: which moment it asks about, which tables answer, how the answer is marked.
 //! - `status`, `builds`, `buildsets`, `configuration`: the documents.
 //! - `capacity`: workers, and what each attempt of a build waited for, by capacity's own position.
@@ -68,8 +68,8 @@ pub mod what_if;
 pub use console::finger::serve as serve_finger;
 pub use error::ApiError;
 pub use past::{Past, PastError, TimelinePast};
-pub use paths::ReadPath;
-pub use routes::{read_paths, router, serve};
+pub use paths::{About, Moment, Right};
+pub use routes::{router, serve, table};
 pub use site::{
     Component, ComponentState, Components, ConsoleChunk, ConsoleSource, Consoles, FoundLogs, Health, JobLogs, Leaving,
     NoConsoles, NoJobLogs, PartHealth, PublicKey, PublicKeys, Site,

@@ -1,6 +1,6 @@
-//! Paths.
+//! The table of the API's routes, and what every answer has.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::extract::rejection::PathRejection;
@@ -12,16 +12,14 @@ use axum::http::header::{
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, CONTENT_SECURITY_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
-use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use axum::{Json, Router};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 
-use crate::auth::guard::guard;
 use crate::error::ApiError;
-use crate::paths::{Paths, ReadPath};
+use crate::paths::{About, Listed, Right, Route, delete, get, into_router, post};
 use crate::query::Query;
 use crate::reading::{App, Needs, Reading, answer, answer_with, moment};
 use crate::site::Site;
@@ -37,7 +35,7 @@ const MAX_URI: usize = 8 << 10;
 const NO_PAGE: &str = "default-src 'none'; frame-ancestors 'none'; sandbox";
 /// The largest body.
 pub(crate) const MAX_BODY: usize = 64 << 10;
-/// What paths that are read answer to.
+/// What a path is said to answer to where there is nothing.
 const READS: &str = "GET, HEAD, OPTIONS";
 /// How long open answers may go on once the server is told to stop.
 const GRACE: Duration = Duration::from_secs(2);
@@ -50,38 +48,75 @@ pub(crate) fn segments<T>(path: Segments<T>) -> Result<T, ApiError> {
     path.map(|Path(segments)| segments).map_err(|error| ApiError::BadRequest(error.body_text()))
 }
 
-/// A handler for a document of the site.
-macro_rules! of_site {
-    ($needs:expr, $known:expr, $render:expr) => {
-        get(|State(app): Shared, headers: HeaderMap, RawQuery(query): RawQuery| async move {
-            let query = Query::read(query.as_deref(), $known)?;
-            answer(app, headers, query, $needs, |reading, query| $render(reading, query)).await
-        })
-    };
+/// A document of the site.
+fn of_site<T: ToString + 'static>(
+    name: &'static str,
+    path: &'static str,
+    needs: Needs,
+    render: fn(&Reading<'_>) -> Result<T, ApiError>,
+) -> Route {
+    get(name, path, move |State(app): Shared, headers: HeaderMap, RawQuery(query): RawQuery| async move {
+        let query = Query::read(query.as_deref(), &[])?;
+        answer(app, headers, query, needs, move |reading, _| render(reading)).await
+    })
 }
 
-/// A handler for a document of a tenant.
-macro_rules! of_tenant {
-    ($needs:expr, $known:expr, $render:expr) => {
-        get(|State(app): Shared, path: Segments<String>, headers: HeaderMap, RawQuery(query): RawQuery| async move {
+/// A document of a tenant.
+fn of_tenant<T: ToString + 'static>(
+    name: &'static str,
+    path: &'static str,
+    needs: Needs,
+    render: fn(&Reading<'_>, &str) -> Result<T, ApiError>,
+) -> Route {
+    get(
+        name,
+        path,
+        move |State(app): Shared, path: Segments<String>, headers: HeaderMap, RawQuery(query): RawQuery| async move {
             let tenant = segments(path)?;
-            let query = Query::read(query.as_deref(), $known)?;
-            answer(app, headers, query, $needs, move |reading, query| $render(reading, &tenant, query)).await
-        })
-    };
+            let query = Query::read(query.as_deref(), &[])?;
+            answer(app, headers, query, needs, move |reading, _| render(reading, &tenant)).await
+        },
+    )
 }
 
-/// A handler for a document of one thing of a tenant.
-macro_rules! of_one {
-    ($needs:expr, $render:expr) => {
-        get(
-            |State(app): Shared, path: Segments<(String, String)>, headers: HeaderMap, RawQuery(query): RawQuery| async move {
-                let (tenant, one) = segments(path)?;
-                let query = Query::read(query.as_deref(), &[])?;
-                answer(app, headers, query, $needs, move |reading, _| $render(reading, &tenant, &one)).await
-            },
-        )
-    };
+/// A list of a tenant, of which parts can be asked for.
+fn list_of<T: ToString + 'static>(
+    name: &'static str,
+    path: &'static str,
+    needs: Needs,
+    known: &'static [&'static str],
+    render: fn(&Reading<'_>, &str, &Query) -> Result<T, ApiError>,
+) -> Route {
+    get(
+        name,
+        path,
+        move |State(app): Shared, path: Segments<String>, headers: HeaderMap, RawQuery(query): RawQuery| async move {
+            let tenant = segments(path)?;
+            let query = Query::read(query.as_deref(), known)?;
+            answer(app, headers, query, needs, move |reading, query| render(reading, &tenant, query)).await
+        },
+    )
+}
+
+/// A document of one thing of a tenant.
+fn of_one<T: ToString + 'static>(
+    name: &'static str,
+    path: &'static str,
+    needs: Needs,
+    render: fn(&Reading<'_>, &str, &str) -> Result<T, ApiError>,
+) -> Route {
+    get(
+        name,
+        path,
+        move |State(app): Shared,
+              path: Segments<(String, String)>,
+              headers: HeaderMap,
+              RawQuery(query): RawQuery| async move {
+            let (tenant, one) = segments(path)?;
+            let query = Query::read(query.as_deref(), &[])?;
+            answer(app, headers, query, needs, move |reading, _| render(reading, &tenant, &one)).await
+        },
+    )
 }
 
 /// Why some of what is read cannot be had as of a moment.
@@ -100,114 +135,115 @@ const OF_KEYS: &str = "keys are no part of the history: there is the one that is
 pub fn router(site: Site) -> Router {
     let app = Arc::new(App::new(site));
     health::watch(&app);
-    let guarded = from_fn_with_state(Arc::clone(&app), guard);
-    all(|paths| paths.route_layer(guarded))
-        .into_router()
+    into_router(all(), &app)
         .fallback(|uri: Uri, headers: HeaderMap| async move { page::nothing(&uri, &headers) })
-        .method_not_allowed_fallback(|| async { ApiError::Method(READS) })
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(from_fn(common))
         .with_state(app)
 }
 
-/// Every path that is read, with what it makes of `at`.
-pub fn read_paths() -> Vec<ReadPath> {
-    all(|paths| paths).listed()
+/// Every route there is.
+pub fn table() -> &'static [About] {
+    static TABLE: OnceLock<Vec<About>> = OnceLock::new();
+    TABLE.get_or_init(|| all().iter().map(|route| route.about).collect())
 }
 
-/// Every path, those that everybody may not read behind a guard.
-fn all(guard: impl FnOnce(Router<Arc<App>>) -> Router<Arc<App>>) -> Paths {
-    // Those of operators see for themselves who asks, and what verifies tokens is for everybody.
-    reads().merge(page::routes()).guarded(guard).merge(operators::routes()).merge(tokens::routes())
+fn all() -> Vec<Route> {
+    let mut all = of_the_site();
+    all.extend(of_tenants());
+    all.extend(of_builds());
+    all.extend(operators::routes());
+    all.extend(tokens::routes());
+    all.extend(page::routes());
+    all
 }
 
-fn reads() -> Paths {
+/// What is read of the site. The order is that of the map.
+fn of_the_site() -> Vec<Route> {
+    use Needs::History;
+    vec![
+        get("map", "/api", map).now(OF_PROGRAM).unlisted(),
+        of_site("info", "/api/info", History, |reading| configuration::info(reading, None)).right(Right::Everybody),
+        get("health", "/api/health", health_of).now(OF_PROCESSES).right(Right::Everybody),
+        get("live", "/api/health/live", live).now(OF_PROCESSES).right(Right::Everybody),
+        get("ready", "/api/health/ready", ready).now(OF_PROCESSES).right(Right::Everybody),
+        get("events", "/api/events", events).right(Right::LookAtAll),
+        get("connections", "/api/connections", connections).now(OF_CONNECTIONS),
+        get("components", "/api/components", components),
+        get("level", "/api/level", operators::site::level).now(operators::site::OF_WHO_IS_THERE),
+        get("waits", "/api/waits", waits_of_site),
+        get("what_ifs", "/api/what-if", what_if::api::list).now(OF_WHAT_IF).right(Right::LookAtAll),
+        post("what_ifs", "/api/what-if", what_if::api::ask)
+            .now(OF_WHAT_IF)
+            .right(Right::OperatorOfAll(what_if::PERMISSION))
+            .body_up_to(what_if::MAX_QUESTION),
+        get("what_if", "/api/what-if/{id}", what_if::api::one).now(OF_WHAT_IF).right(Right::LookAtAll),
+        delete("what_if", "/api/what-if/{id}", what_if::api::cancel)
+            .now(OF_WHAT_IF)
+            .right(Right::OperatorOfAll(what_if::PERMISSION)),
+        of_site("tenants", "/api/tenants", History, configuration::tenants),
+    ]
+}
+
+/// What is read of a tenant.
+fn of_tenants() -> Vec<Route> {
     use Needs::{History, Live};
-    type R<'a, 'v> = &'a Reading<'v>;
-    Paths::default()
-        .read_now("/api", OF_PROGRAM, get(map))
-        .read("/api/info", of_site!(History, &[], |reading: R<'_, '_>, _: &Query| configuration::info(reading, None)))
-        .read_now("/api/health", OF_PROCESSES, get(health_of))
-        .read_now("/api/health/live", OF_PROCESSES, get(live))
-        .read_now("/api/health/ready", OF_PROCESSES, get(ready))
-        .read("/api/events", get(events))
-        .read_now("/api/connections", OF_CONNECTIONS, get(connections))
-        .read("/api/components", get(components))
-        .read("/api/waits", get(waits_of_site))
-        .read("/api/tenant/{tenant}/waits", get(waits_of))
-        .read_now(
-            "/api/what-if",
-            OF_WHAT_IF,
-            get(what_if::api::list).post(what_if::api::ask).layer(DefaultBodyLimit::max(what_if::MAX_QUESTION)),
-        )
-        .read_now("/api/what-if/{id}", OF_WHAT_IF, get(what_if::api::one).delete(what_if::api::cancel))
-        .read("/api/tenants", of_site!(History, &[], |reading: R<'_, '_>, _: &Query| configuration::tenants(reading)))
-        .read(
-            "/api/tenant/{tenant}/info",
-            of_tenant!(History, &[], |reading: R<'_, '_>, tenant: &String, _| configuration::info(
-                reading,
-                Some(tenant)
-            )),
-        )
-        .read("/api/tenant/{tenant}/status", get(status_of))
-        .read_now("/api/tenant/{tenant}/status/stream", OF_STREAM, get(status_stream))
-        .read("/api/tenant/{tenant}/status/change/{*change}", of_one!(Live, status::change))
-        .read("/api/tenant/{tenant}/builds", of_tenant!(History, builds::PARAMETERS, builds::list))
-        .read("/api/tenant/{tenant}/build/{uuid}", of_one!(History, builds::one))
-        .read("/api/tenant/{tenant}/build/{uuid}/console", get(console_of))
-        .read("/api/tenant/{tenant}/build/{uuid}/console/lines", get(console_lines))
-        .read("/api/tenant/{tenant}/build/{uuid}/console/find", get(console_find))
-        .read("/api/tenant/{tenant}/build/{uuid}/leases", get(leases_of))
-        .read_now("/api/tenant/{tenant}/build/{uuid}/logs", OF_LOGS, get(logs_of))
-        .read_now("/api/tenant/{tenant}/console-stream", OF_CONSOLE_STREAM, get(console_stream))
-        .read_now("/api/tenant/{tenant}/key/{*project}", OF_KEYS, get(key_of))
-        .read_now("/api/tenant/{tenant}/project-ssh-key/{*project}", OF_KEYS, get(project_ssh_key))
-        .read_now("/api/tenant/{tenant}/tenant-ssh-key/ssh.pub", OF_KEYS, get(tenant_ssh_key))
-        .read("/api/tenant/{tenant}/buildsets", of_tenant!(History, buildsets::PARAMETERS, buildsets::list))
-        .read("/api/tenant/{tenant}/buildset/{uuid}", of_one!(History, buildsets::one))
-        .read(
-            "/api/tenant/{tenant}/projects",
-            of_tenant!(History, &[], |reading: R<'_, '_>, tenant: &String, _| configuration::projects(reading, tenant)),
-        )
-        .read(
-            "/api/tenant/{tenant}/pipelines",
-            of_tenant!(History, &[], |reading: R<'_, '_>, tenant: &String, _| configuration::pipelines(
-                reading, tenant
-            )),
-        )
-        .read(
-            "/api/tenant/{tenant}/jobs",
-            of_tenant!(History, &[], |reading: R<'_, '_>, tenant: &String, _| configuration::jobs(reading, tenant)),
-        )
-        .read(
+    vec![
+        of_tenant("tenant_info", "/api/tenant/{tenant}/info", History, |reading, tenant| {
+            configuration::info(reading, Some(tenant))
+        })
+        .right(Right::Everybody),
+        get("status", "/api/tenant/{tenant}/status", status_of),
+        get("status_stream", "/api/tenant/{tenant}/status/stream", status_stream).now(OF_STREAM),
+        get("tenant_waits", "/api/tenant/{tenant}/waits", waits_of),
+        of_one("status_change", "/api/tenant/{tenant}/status/change/{*change}", Live, status::change),
+        of_tenant("jobs", "/api/tenant/{tenant}/jobs", History, configuration::jobs),
+        of_tenant("projects", "/api/tenant/{tenant}/projects", History, configuration::projects),
+        of_tenant("pipelines", "/api/tenant/{tenant}/pipelines", History, configuration::pipelines),
+        of_tenant("semaphores", "/api/tenant/{tenant}/semaphores", Live, configuration::semaphores),
+        of_tenant("timers", "/api/tenant/{tenant}/timers", Live, timers::timers),
+    ]
+}
+
+/// What is read of builds, and of what encloses them.
+fn of_builds() -> Vec<Route> {
+    use Needs::History;
+    vec![
+        list_of("builds", "/api/tenant/{tenant}/builds", History, builds::PARAMETERS, builds::list),
+        of_one("build", "/api/tenant/{tenant}/build/{uuid}", History, builds::one),
+        get("console", "/api/tenant/{tenant}/build/{uuid}/console", console_of),
+        get("console_lines", "/api/tenant/{tenant}/build/{uuid}/console/lines", console_lines),
+        get("console_find", "/api/tenant/{tenant}/build/{uuid}/console/find", console_find),
+        get("logs", "/api/tenant/{tenant}/build/{uuid}/logs", logs_of).now(OF_LOGS),
+        get("console_stream", "/api/tenant/{tenant}/console-stream", console_stream)
+            .now(OF_CONSOLE_STREAM)
+            .right(Right::LookByMessage),
+        get("leases", "/api/tenant/{tenant}/build/{uuid}/leases", leases_of),
+        list_of("buildsets", "/api/tenant/{tenant}/buildsets", History, buildsets::PARAMETERS, buildsets::list),
+        of_one("buildset", "/api/tenant/{tenant}/buildset/{uuid}", History, buildsets::one),
+        get("key", "/api/tenant/{tenant}/key/{*project}.pub", key_of).now(OF_KEYS),
+        get("project_ssh_key", "/api/tenant/{tenant}/project-ssh-key/{*project}.pub", project_ssh_key).now(OF_KEYS),
+        get("tenant_ssh_key", "/api/tenant/{tenant}/tenant-ssh-key/ssh.pub", tenant_ssh_key).now(OF_KEYS),
+        list_of(
+            "config_errors",
             "/api/tenant/{tenant}/config-errors",
-            of_tenant!(History, configuration::ERROR_PARAMETERS, configuration::errors),
-        )
-        .read(
-            "/api/tenant/{tenant}/tenant-status",
-            of_tenant!(History, &[], |reading: R<'_, '_>, tenant: &String, _| {
-                configuration::tenant_status(reading, tenant)
-            }),
-        )
-        .read(
-            "/api/tenant/{tenant}/semaphores",
-            of_tenant!(Live, &[], |reading: R<'_, '_>, tenant: &String, _| configuration::semaphores(reading, tenant)),
-        )
-        .read(
-            "/api/tenant/{tenant}/timers",
-            of_tenant!(Live, &[], |reading: R<'_, '_>, tenant: &String, _| timers::timers(reading, tenant)),
-        )
+            History,
+            configuration::ERROR_PARAMETERS,
+            configuration::errors,
+        ),
+        of_tenant("tenant_status", "/api/tenant/{tenant}/tenant-status", History, configuration::tenant_status),
+    ]
 }
 
 /// What every answer has, and what is the same for every path.
 async fn common(request: Request, next: Next) -> Response {
-    let path = request.uri().path().to_owned();
     let long = request.uri().path_and_query().is_some_and(|text| text.as_str().len() > MAX_URI);
     let mut response = if request.method() == Method::OPTIONS {
+        let mut answered = next.run(request).await;
+        let methods = answered.headers_mut().remove(ACCESS_CONTROL_ALLOW_METHODS);
         let mut response = StatusCode::NO_CONTENT.into_response();
         let headers = response.headers_mut();
-        let methods = operators::methods(&path).or_else(|| what_if::api::methods(&path)).unwrap_or(READS);
-        headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(methods));
+        headers.insert(ACCESS_CONTROL_ALLOW_METHODS, methods.unwrap_or(HeaderValue::from_static(READS)));
         headers.insert(
             ACCESS_CONTROL_ALLOW_HEADERS,
             HeaderValue::from_static("Authorization, Content-Type, If-None-Match, Last-Event-ID, X-Request-Id"),
@@ -232,70 +268,16 @@ async fn common(request: Request, next: Next) -> Response {
     response
 }
 
-/// The paths of operators, by their names in the map.
-const OF_OPERATORS: &[(&str, &str)] = &[
-    ("authorizations", "/api/authorizations"),
-    ("tenant_authorizations", "/api/tenant/{tenant}/authorizations"),
-    ("enqueue", "/api/tenant/{tenant}/project/{project}/enqueue"),
-    ("dequeue", "/api/tenant/{tenant}/project/{project}/dequeue"),
-    ("promote", "/api/tenant/{tenant}/promote"),
-    ("autohold", "/api/tenant/{tenant}/project/{project}/autohold"),
-    ("autohold_list", "/api/tenant/{tenant}/autohold"),
-    ("autohold_by_request_id", "/api/tenant/{tenant}/autohold/{request_id}"),
-    ("autohold_delete", "/api/tenant/{tenant}/autohold/{request_id}"),
-    ("tenant_state", "/api/tenant/{tenant}/state"),
-    ("component_pause", "/api/component/{role}/{name}/pause"),
-    ("component_resume", "/api/component/{role}/{name}/resume"),
-];
-
-async fn map(State(app): Shared, RawQuery(query): RawQuery) -> Result<Json<Value>, ApiError> {
+/// `/api`: the paths of the API by their names.
+async fn map(State(app): Shared, RawQuery(query): RawQuery) -> Result<Json<Map<String, Value>>, ApiError> {
     Query::read_only(query.as_deref(), &[])?;
-    let mut map = json!({
-        "info": "/api/info",
-        "health": "/api/health",
-        "live": "/api/health/live",
-        "ready": "/api/health/ready",
-        "events": "/api/events",
-        "connections": "/api/connections",
-        "components": "/api/components",
-        "level": "/api/level",
-        "waits": "/api/waits",
-        "what_ifs": "/api/what-if",
-        "what_if": "/api/what-if/{id}",
-        "tenants": "/api/tenants",
-        "tenant_info": "/api/tenant/{tenant}/info",
-        "status": "/api/tenant/{tenant}/status",
-        "status_stream": "/api/tenant/{tenant}/status/stream",
-        "tenant_waits": "/api/tenant/{tenant}/waits",
-        "status_change": "/api/tenant/{tenant}/status/change/{change}",
-        "jobs": "/api/tenant/{tenant}/jobs",
-        "projects": "/api/tenant/{tenant}/projects",
-        "pipelines": "/api/tenant/{tenant}/pipelines",
-        "semaphores": "/api/tenant/{tenant}/semaphores",
-        "timers": "/api/tenant/{tenant}/timers",
-        "builds": "/api/tenant/{tenant}/builds",
-        "build": "/api/tenant/{tenant}/build/{uuid}",
-        "console": "/api/tenant/{tenant}/build/{uuid}/console",
-        "console_lines": "/api/tenant/{tenant}/build/{uuid}/console/lines",
-        "console_find": "/api/tenant/{tenant}/build/{uuid}/console/find",
-        "logs": "/api/tenant/{tenant}/build/{uuid}/logs",
-        "console_stream": "/api/tenant/{tenant}/console-stream",
-        "leases": "/api/tenant/{tenant}/build/{uuid}/leases",
-        "buildsets": "/api/tenant/{tenant}/buildsets",
-        "buildset": "/api/tenant/{tenant}/buildset/{uuid}",
-        "key": "/api/tenant/{tenant}/key/{project}.pub",
-        "project_ssh_key": "/api/tenant/{tenant}/project-ssh-key/{project}.pub",
-        "tenant_ssh_key": "/api/tenant/{tenant}/tenant-ssh-key/ssh.pub",
-        "config_errors": "/api/tenant/{tenant}/config-errors",
-        "tenant_status": "/api/tenant/{tenant}/tenant-status",
+    let authenticators = !app.site.authenticators.is_empty();
+    let named = table().iter().filter(|about| match about.listed {
+        Listed::Always => true,
+        Listed::WithAuthenticators => authenticators,
+        Listed::Never => false,
     });
-    // Zuul: without authenticators there are none of these.
-    if let (Some(map), false) = (map.as_object_mut(), app.site.authenticators.is_empty()) {
-        for (name, path) in OF_OPERATORS {
-            map.insert((*name).to_owned(), (*path).into());
-        }
-    }
-    Ok(Json(map))
+    Ok(Json(named.map(|about| (about.name.to_owned(), about.shown().into())).collect()))
 }
 
 async fn connections(State(app): Shared, RawQuery(query): RawQuery) -> Result<Json<Value>, ApiError> {

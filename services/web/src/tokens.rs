@@ -10,11 +10,10 @@ use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use serde_json::json;
 
 use crate::error::ApiError;
-use crate::paths::Paths;
+use crate::paths::{Right, Route, get};
 use crate::reading::App;
 use crate::site::PublicKey;
 
@@ -23,27 +22,24 @@ const OF_NOW: &str = "a token is verified now, by the keys that are there";
 /// How long an answer may be kept. A key that is new is looked for by its name all the same.
 const KEPT: HeaderValue = HeaderValue::from_static("public, max-age=300");
 
-/// The paths. A tenant in one of them changes nothing: keys and issuer are those of the site.
-pub(crate) fn routes() -> Paths {
-    let mut paths = Paths::default();
-    for path in [
+/// The routes. A tenant in one of them changes nothing: keys and issuer are those of the site.
+pub(crate) fn routes() -> Vec<Route> {
+    let issuer = [
         "/.well-known/openid-configuration",
         "/oidc/.well-known/openid-configuration",
         "/oidc/tenant/{tenant}/.well-known/openid-configuration",
-    ] {
-        paths = paths.read_now(path, OF_NOW, get(configuration));
-    }
-    for path in [
+    ];
+    let sets = [
         "/oidc/jwks",
         "/oidc/tenant/{tenant}/jwks",
         "/oidc/.well-known/jwks",
         "/.well-known/jwks",
         "/oidc/{tenant}/jwks",
         "/oidc/{tenant}/.well-known/jwks",
-    ] {
-        paths = paths.read_now(path, OF_NOW, get(keys));
-    }
-    paths
+    ];
+    let issuer = issuer.into_iter().map(|path| get("openid_configuration", path, configuration));
+    let sets = sets.into_iter().map(|path| get("jwks", path, keys));
+    issuer.chain(sets).map(|route| route.now(OF_NOW).right(Right::Everybody).unlisted()).collect()
 }
 
 /// Who issues tokens.

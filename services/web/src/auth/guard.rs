@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::rejection::RawPathParamsRejection;
-use axum::extract::{MatchedPath, RawPathParams, Request, State};
+use axum::extract::{RawPathParams, Request, State};
 use axum::http::HeaderMap;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -12,40 +12,25 @@ use gatelog_rules_config::authorization::{Asked, Authorization};
 use super::Person;
 use crate::error::ApiError;
 use crate::page;
+use crate::paths::Right;
 use crate::reading::App;
 
-/// Paths that everybody may ask for. Zuul: `info`, so that a page knows where people log in.
-const OPEN: &[&str] = &[
-    "/api/info",
-    "/api/tenant/{tenant}/info",
-    // Sees for itself who asks: a browser's websocket bears no token in its headers. Zuul: the same.
-    "/api/tenant/{tenant}/console-stream",
-    "/api/health",
-    "/api/health/live",
-    "/api/health/ready",
-    "/assets/{version}/{name}",
-];
-/// What tells of every tenant at once.
-const OF_ALL: &[&str] =
-    &["/api/events", "/api/what-if", "/api/what-if/{id}", "/what-if", "/what-if/{id}", "/what-if/{id}/cancel"];
-
-/// Lets through what its sender may read.
+/// Lets through what its sender may read. Who may ask for what changes something, what asks for it sees by itself.
 pub(crate) async fn guard(
-    State(app): State<Arc<App>>,
-    matched: MatchedPath,
+    State((app, right)): State<(Arc<App>, Right)>,
     params: Result<RawPathParams, RawPathParamsRejection>,
     request: Request,
     next: Next,
 ) -> Response {
-    if OPEN.contains(&matched.as_str()) {
-        return next.run(request).await;
-    }
-    let tenant = params
-        .ok()
-        .and_then(|params| params.iter().find(|(name, _)| *name == "tenant").map(|(_, tenant)| tenant.to_owned()));
-    let may = match OF_ALL.contains(&matched.as_str()) {
-        true => may_read_all(&app, request.headers()).await,
-        false => may_read(&app, request.headers(), tenant.as_deref()).await,
+    let may = match right {
+        Right::Everybody | Right::LookByMessage | Right::Token | Right::Operator(_) => Ok(()),
+        Right::LookAtAll | Right::OperatorOfAll(_) => may_read_all(&app, request.headers()).await,
+        Right::Look => {
+            let tenant = params.ok().and_then(|params| {
+                params.iter().find(|(name, _)| *name == "tenant").map(|(_, tenant)| tenant.to_owned())
+            });
+            may_read(&app, request.headers(), tenant.as_deref()).await
+        }
     };
     match may {
         Ok(()) => next.run(request).await,

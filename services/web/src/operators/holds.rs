@@ -1,9 +1,9 @@
 //! Requests to keep the nodes of builds that fail. Zuul: autoholds.
 
 use std::ops::Bound;
-use std::sync::Arc;
 
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use gatelog_gate_state::GateLive;
 use gatelog_gate_state::live::AutoholdRow;
@@ -14,17 +14,14 @@ use gatelog_tables::{Backing, Table, TableExt};
 use serde_json::{Value, json};
 
 use super::body::{Fields, change_name};
-use super::{Answered, Asking, asking};
-use crate::auth::guard::may_read;
+use super::{AUTOHOLD, Answered, Asking, Head, ProjectHead, Sent, asking, project_before, to_project};
 use crate::error::ApiError;
 use crate::keys::project_of;
 use crate::query::Query;
-use crate::reading::{App, Live, Needs, Reading, answer};
+use crate::reading::{Live, Needs, Reading, answer};
+use crate::routes::segments;
 use crate::shape::{ms, short};
 
-const READS: &str = "GET, HEAD, OPTIONS";
-pub(super) const ONE: &str = "GET, HEAD, DELETE, OPTIONS";
-pub(super) const OF_PROJECT: &str = "GET, HEAD, POST, OPTIONS";
 /// The header of an answer with the number of the request that is in force now.
 const REQUEST: &str = "gatelog-request";
 
@@ -104,72 +101,55 @@ pub(crate) fn list(reading: &Reading<'_>, tenant: &str, project: Option<&str>) -
 }
 
 /// `autohold`
-pub(super) async fn of_tenant(
-    app: Arc<App>,
-    headers: HeaderMap,
-    method: &Method,
-    query: Option<String>,
-    tenant: String,
-) -> Answered {
-    if !matches!(*method, Method::GET | Method::HEAD) {
-        return Err(ApiError::Method(READS));
-    }
-    may_read(&app, &headers, Some(&tenant)).await?;
+pub(super) async fn of_tenant((State(app), path, headers, RawQuery(query)): Head) -> Answered {
+    let tenant = segments(path)?;
     let query = Query::read(query.as_deref(), &["project"])?;
     answer(app, headers, query, Needs::Live, move |reading, query| list(reading, &tenant, query.one("project")?)).await
 }
 
-/// `project/{project}/autohold`, to read.
-pub(super) async fn of_project(
-    app: Arc<App>,
-    headers: HeaderMap,
-    query: Option<String>,
-    tenant: String,
-    project: String,
-) -> Answered {
-    may_read(&app, &headers, Some(&tenant)).await?;
+/// `project/{project}/autohold`, to read. Zuul: without authenticators it does not exist.
+pub(super) async fn of_project((State(app), path, headers, RawQuery(query)): ProjectHead) -> Answered {
+    let (tenant, rest) = segments(path)?;
+    let project = project_before(&rest, "/autohold")?.to_owned();
+    if app.site.authenticators.is_empty() {
+        return Err(ApiError::nothing());
+    }
     let query = Query::read(query.as_deref(), &[])?;
     answer(app, headers, query, Needs::Live, move |reading, _| list(reading, &tenant, Some(&project))).await
 }
 
+fn unknown(tenant: &str, id: &str) -> ApiError {
+    ApiError::NotFound(format!("tenant {tenant:?} has no request {id:?} to keep nodes"))
+}
+
 /// `autohold/{id}`
-pub(super) async fn one(
-    app: Arc<App>,
-    headers: HeaderMap,
-    method: &Method,
-    query: Option<String>,
-    tenant: String,
-    id: String,
-) -> Answered {
-    let unknown = {
-        let message = format!("tenant {tenant:?} has no request {id:?} to keep nodes");
-        move || ApiError::NotFound(message.clone())
-    };
+pub(super) async fn one((State(app), path, headers, RawQuery(query)): ProjectHead) -> Answered {
+    let (tenant, id) = segments(path)?;
+    let query = Query::read(query.as_deref(), &[])?;
+    answer(app, headers, query, Needs::Live, move |reading, _| {
+        let request = id.parse::<u64>();
+        let found = all(reading, &tenant)?;
+        let row = found.iter().find(|(one, _)| Ok(*one) == request);
+        let (request, row) = row.ok_or_else(|| unknown(&tenant, &id))?;
+        document(reading, *request, row)
+    })
+    .await
+}
+
+/// `autohold/{id}`, to let the nodes go.
+pub(super) async fn remove((State(app), path, headers, RawQuery(query)): ProjectHead) -> Answered {
+    let (tenant, id) = segments(path)?;
     let request = id.parse::<u64>();
-    if method != Method::DELETE {
-        if !matches!(*method, Method::GET | Method::HEAD) {
-            return Err(ApiError::Method(ONE));
-        }
-        may_read(&app, &headers, Some(&tenant)).await?;
-        let query = Query::read(query.as_deref(), &[])?;
-        return answer(app, headers, query, Needs::Live, move |reading, _| {
-            let found = all(reading, &tenant)?;
-            let row = found.iter().find(|(one, _)| Ok(*one) == request);
-            let (request, row) = row.ok_or_else(unknown)?;
-            document(reading, *request, row)
-        })
-        .await;
-    }
     let why = Query::read_only(query.as_deref(), &["reason"])?.one("reason")?.unwrap_or_default().to_owned();
-    let asking = asking(app, headers, method, ONE, None, Some(tenant)).await?;
+    let asking = asking(app, headers, None, Some(tenant)).await?;
     // Zuul: whoever may keep nodes of a project may let them go.
     let row = asking.look(Needs::Live, move |reading, tenant| {
         Ok(all(reading, tenant)?.into_iter().find(|(one, _)| Ok(*one) == request))
     });
     let row = row.await?;
     let project = row.as_ref().map(|(_, row)| short(&row.asked.project).to_owned());
-    asking.need("autohold", project.as_deref(), None)?;
-    let (request, _) = row.ok_or_else(unknown)?;
+    asking.need(AUTOHOLD, project.as_deref(), None)?;
+    let (request, _) = row.ok_or_else(|| unknown(asking.tenant(), &id))?;
     let reason = Fields::of("reason", why).reason()?;
     let asked = AutoholdDeleteAsked { tenant: asking.tenant().to_owned(), request, reason };
     asking.ask(GateInput::AutoholdDeleteAsked(asked), Value::Null).await?;
@@ -177,16 +157,16 @@ pub(super) async fn one(
 }
 
 /// `project/{project}/autohold`, to ask.
-pub(super) async fn ask(asking: Asking, project: &str, body: Fields) -> Answered {
-    asking.need("autohold", Some(project), body.reference())?;
+pub(super) async fn ask(head: ProjectHead, sent: Sent) -> Answered {
+    let (asking, project, body) = to_project(head, "/autohold", sent).await?;
+    asking.need(AUTOHOLD, Some(&project), body.reference())?;
     body.only(&["job", "count", "change", "ref", "reason", "node_hold_expiration"])?;
     let job = body.needed("job")?;
     let count = body.number("count")?.unwrap_or(1);
     let count = u32::try_from(count).map_err(|_| ApiError::BadRequest(format!("`count` is too large: {count}")))?;
     let node_expiration = body.number("node_hold_expiration")?.unwrap_or(0);
     let reason = body.reason()?;
-    let named = project.to_owned();
-    let project = asking.look(Needs::History, move |reading, tenant| project_of(reading, tenant, &named)).await?;
+    let project = asking.look(Needs::History, move |reading, tenant| project_of(reading, tenant, &project)).await?;
     let ref_filter = match (body.name("change")?, body.full_ref()?) {
         (None, None) => ".*".to_owned(),
         (None, Some(reference)) => reference,

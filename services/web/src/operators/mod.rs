@@ -8,7 +8,7 @@
 mod ask;
 mod body;
 pub(crate) mod holds;
-mod site;
+pub(crate) mod site;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +17,8 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{RawQuery, State};
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::any;
 use gatelog_gate_state::live::subject_name;
 use gatelog_record::draft::gate::{
     ChangeKey, DequeueAsked, EnqueueAsked, IntakeAsked, PromoteAsked, TenantProject, TriggerIntake,
@@ -35,7 +34,7 @@ use body::{Fields, MANY, change_name, change_or_ref};
 use crate::auth::Person;
 use crate::error::ApiError;
 use crate::keys::project_of;
-use crate::paths::Paths;
+use crate::paths::{Right, Route, delete, get, post};
 use crate::query::Query;
 use crate::reading::{App, Live, Needs, Reading, mark, read};
 use crate::routes::{MAX_BODY, Segments, segments};
@@ -45,48 +44,67 @@ type Shared = State<Arc<App>>;
 type Answered = Result<Response, ApiError>;
 type Sent = Result<Bytes, BytesRejection>;
 /// All but the body of what is sent to a path of a tenant.
-type Head = (Shared, Segments<String>, Method, HeaderMap, RawQuery);
+type Head = (Shared, Segments<String>, HeaderMap, RawQuery);
+/// The same of what is sent to a path of a project.
+type ProjectHead = (Shared, Segments<(String, String)>, HeaderMap, RawQuery);
 
 /// An answer waits so long at most until what was asked for can be read here.
 const READ_TIME: Duration = Duration::from_secs(2);
 
-const POST: &str = "POST, OPTIONS";
-const GET: &str = "GET, HEAD, OPTIONS";
-
 /// Why what somebody may do is told as of now alone.
 const OF_RIGHTS: &str = "what somebody may do goes by the newest tenant file, whatever moment they look at";
 
-/// The paths of operators.
-pub(crate) fn routes() -> Paths {
-    Paths::default()
-        .read_now("/api/authorizations", OF_RIGHTS, any(root_authorizations))
-        .read_now("/api/tenant/{tenant}/authorizations", OF_RIGHTS, any(authorizations))
-        .sent("/api/tenant/{tenant}/promote", any(promote))
-        .sent("/api/tenant/{tenant}/state", any(state))
-        .read("/api/tenant/{tenant}/project/{*rest}", any(of_project))
-        .read("/api/tenant/{tenant}/autohold", any(autoholds))
-        .read("/api/tenant/{tenant}/autohold/{id}", any(autohold))
-        .merge(site::routes())
+/// Permissions, by Zuul's names where Zuul has them.
+const ENQUEUE: &str = "enqueue";
+const DEQUEUE: &str = "dequeue";
+const PROMOTE: &str = "promote";
+const SET_TENANT_STATE: &str = "set-tenant-state";
+const AUTOHOLD: &str = "autohold";
+
+/// The routes of operators. The order is that of the map.
+pub(crate) fn routes() -> Vec<Route> {
+    let operator = Right::Operator;
+    let mut routes = vec![
+        get("authorizations", "/api/authorizations", root_authorizations).now(OF_RIGHTS).right(Right::Token),
+        get("tenant_authorizations", "/api/tenant/{tenant}/authorizations", authorizations)
+            .now(OF_RIGHTS)
+            .right(Right::Token),
+        post("enqueue", "/api/tenant/{tenant}/project/{*project}/enqueue", enqueue).right(operator(ENQUEUE)),
+        post("dequeue", "/api/tenant/{tenant}/project/{*project}/dequeue", dequeue).right(operator(DEQUEUE)),
+        post("promote", "/api/tenant/{tenant}/promote", promote).right(operator(PROMOTE)),
+        get("autohold", "/api/tenant/{tenant}/project/{*project}/autohold", holds::of_project),
+        post("autohold", "/api/tenant/{tenant}/project/{*project}/autohold", holds::ask).right(operator(AUTOHOLD)),
+        get("autohold_list", "/api/tenant/{tenant}/autohold", holds::of_tenant),
+        get("autohold_by_request_id", "/api/tenant/{tenant}/autohold/{request_id}", holds::one),
+        delete("autohold_delete", "/api/tenant/{tenant}/autohold/{request_id}", holds::remove).right(operator(AUTOHOLD)),
+        post("tenant_state", "/api/tenant/{tenant}/state", state).right(operator(SET_TENANT_STATE)),
+    ];
+    routes.extend(site::routes());
+    routes.into_iter().map(Route::of_operators).chain([site::raise_route()]).collect()
 }
 
-/// What a path of operators answers to, for those who ask beforehand.
-pub(crate) fn methods(path: &str) -> Option<&'static str> {
-    if path == "/api/level" {
-        return Some(site::LEVEL_METHODS);
+/// Who asks at a path of operators, where there is somebody who could say so.
+async fn person(app: &Arc<App>, headers: &HeaderMap, rules: Option<&Authorization>, tenant: Option<&str>) -> Result<Person, ApiError> {
+    let configured = !app.site.authenticators.is_empty();
+    if !configured && !app.site.authenticators.claims_to_be_local(headers) {
+        return Err(ApiError::nothing());
     }
-    if path.starts_with("/api/component/") {
-        return Some(POST);
-    }
-    let (_, rest) = path.strip_prefix("/api/tenant/")?.split_once('/')?;
-    if rest.starts_with("autohold/") {
-        return Some(holds::ONE);
-    }
-    if rest.starts_with("project/") && rest.ends_with("/autohold") {
-        return Some(holds::OF_PROJECT);
-    }
-    let posted = matches!(rest, "promote" | "state")
-        || rest.strip_prefix("project/").is_some_and(|rest| rest.ends_with("/enqueue") || rest.ends_with("/dequeue"));
-    posted.then_some(POST)
+    let person = app.person(headers, rules, tenant).await;
+    if configured { person } else { person.map_err(|_| ApiError::nothing()) }
+}
+
+/// Whether the sender of a request may know that there are paths of operators.
+///
+/// # Errors
+/// What they are told instead.
+pub(crate) async fn known(app: &Arc<App>, headers: &HeaderMap, tenant: Option<&str>) -> Result<(), ApiError> {
+    let rules = app.authorization(tenant).await?;
+    person(app, headers, rules.as_deref(), tenant).await.map(|_| ())
+}
+
+/// The project of a path, where something stands before its end.
+fn project_before<'r>(rest: &'r str, end: &str) -> Result<&'r str, ApiError> {
+    rest.strip_suffix(end).filter(|project| !project.is_empty()).ok_or_else(ApiError::nothing)
 }
 
 /// One who asks, and of what rules.
@@ -102,22 +120,14 @@ struct Asking {
 async fn asking(
     app: Arc<App>,
     headers: HeaderMap,
-    method: &Method,
-    allowed: &'static str,
     query: Option<String>,
     tenant: Option<String>,
 ) -> Result<Asking, ApiError> {
-    let nothing = || ApiError::NotFound("there is nothing at this path; /api lists what there is".into());
-    let configured = !app.site.authenticators.is_empty();
-    if !configured && !app.site.authenticators.claims_to_be_local(&headers) {
-        return Err(nothing());
+    if app.site.authenticators.is_empty() && !app.site.authenticators.claims_to_be_local(&headers) {
+        return Err(ApiError::nothing());
     }
     let rules = app.authorization(tenant.as_deref()).await?;
-    let person = app.person(&headers, rules.as_deref(), tenant.as_deref()).await;
-    let person = if configured { person? } else { person.map_err(|_| nothing())? };
-    if !allowed.split(", ").any(|one| one == method.as_str()) {
-        return Err(ApiError::Method(allowed));
-    }
+    let person = person(&app, &headers, rules.as_deref(), tenant.as_deref()).await?;
     Query::read_only(query.as_deref(), &[])?;
     let rules = rules.ok_or_else(|| ApiError::tenant(tenant.as_deref().unwrap_or_default()))?;
     Ok(Asking { app, headers, tenant, rules, person })
@@ -221,11 +231,11 @@ fn fields(sent: Sent) -> Result<Fields, ApiError> {
 
 /// Who sent what to a path of a tenant, where they may do what it is for.
 async fn posted(
-    (State(app), path, method, headers, RawQuery(query)): Head,
+    (State(app), path, headers, RawQuery(query)): Head,
     sent: Sent,
     permission: &str,
 ) -> Result<(Asking, Fields), ApiError> {
-    let asking = asking(app, headers, &method, POST, query, Some(segments(path)?)).await?;
+    let asking = asking(app, headers, query, Some(segments(path)?)).await?;
     asking.need(permission, None, None)?;
     Ok((asking, fields(sent)?))
 }
@@ -241,37 +251,16 @@ fn need_pipeline(reading: &Reading<'_>, tenant: &str, pipeline: &str) -> Result<
     Err(ApiError::BadRequest(message))
 }
 
-/// `project/{project}/…`
-async fn of_project(
-    State(app): Shared,
-    path: Segments<(String, String)>,
-    method: Method,
-    headers: HeaderMap,
-    RawQuery(query): RawQuery,
+/// Who sent what to a path of a project that ends so.
+async fn to_project(
+    (State(app), path, headers, RawQuery(query)): ProjectHead,
+    end: &str,
     sent: Sent,
-) -> Answered {
+) -> Result<(Asking, String, Fields), ApiError> {
     let (tenant, rest) = segments(path)?;
-    let nothing = || ApiError::NotFound("there is nothing at this path; /api lists what there is".into());
-    let (project, what) = rest.rsplit_once('/').filter(|(project, _)| !project.is_empty()).ok_or_else(nothing)?;
-    match what {
-        "enqueue" => {
-            let asking = asking(app, headers, &method, POST, query, Some(tenant)).await?;
-            enqueue(asking, project, fields(sent)?).await
-        }
-        "dequeue" => {
-            let asking = asking(app, headers, &method, POST, query, Some(tenant)).await?;
-            dequeue(asking, project, fields(sent)?).await
-        }
-        "autohold" => {
-            let reads = matches!(method, Method::GET | Method::HEAD);
-            if reads && !app.site.authenticators.is_empty() {
-                return holds::of_project(app, headers, query, tenant, project.to_owned()).await;
-            }
-            let asking = asking(app, headers, &method, POST, query, Some(tenant)).await?;
-            holds::ask(asking, project, fields(sent)?).await
-        }
-        _ => Err(nothing()),
-    }
+    let project = project_before(&rest, end)?.to_owned();
+    let asking = asking(app, headers, query, Some(tenant)).await?;
+    Ok((asking, project, fields(sent)?))
 }
 
 /// The project and the pipeline a request names.
@@ -286,14 +275,15 @@ async fn placed(asking: &Asking, project: &str, pipeline: &str) -> Result<Tenant
         .await
 }
 
-async fn enqueue(asking: Asking, project: &str, body: Fields) -> Answered {
-    asking.need("enqueue", Some(project), body.reference())?;
+async fn enqueue(head: ProjectHead, sent: Sent) -> Answered {
+    let (asking, project, body) = to_project(head, "/enqueue", sent).await?;
+    asking.need(ENQUEUE, Some(&project), body.reference())?;
     body.only(&["pipeline", "change", "ref", "oldrev", "newrev", "parameters", "reason"])?;
     let pipeline = body.needed("pipeline")?;
     let reason = body.reason()?;
     let parameters = body.parameters()?;
     let (old_commit, new_commit) = (body.commit("oldrev")?, body.commit("newrev")?);
-    let project = placed(&asking, project, &pipeline).await?;
+    let project = placed(&asking, &project, &pipeline).await?;
     let change = change_or_ref(&body, &project.project)?;
     if (old_commit.is_some() || new_commit.is_some()) && !change.change.starts_with("refs/") {
         return Err(ApiError::BadRequest("`oldrev` and `newrev` are of a ref, and the body names a change".into()));
@@ -314,12 +304,13 @@ async fn enqueue(asking: Asking, project: &str, body: Fields) -> Answered {
     asking.ask(GateInput::EnqueueAsked(asked), json!(true)).await
 }
 
-async fn dequeue(asking: Asking, project: &str, body: Fields) -> Answered {
-    asking.need("dequeue", Some(project), body.reference())?;
+async fn dequeue(head: ProjectHead, sent: Sent) -> Answered {
+    let (asking, project, body) = to_project(head, "/dequeue", sent).await?;
+    asking.need(DEQUEUE, Some(&project), body.reference())?;
     body.only(&["pipeline", "change", "ref", "reason"])?;
     let pipeline = body.needed("pipeline")?;
     let reason = body.reason()?;
-    let project = placed(&asking, project, &pipeline).await?;
+    let project = placed(&asking, &project, &pipeline).await?;
     let change = change_or_ref(&body, &project.project)?;
     let asked = DequeueAsked { tenant: asking.tenant().to_owned(), pipeline, change, reason };
     asking.ask(GateInput::DequeueAsked(asked), json!(true)).await
@@ -386,7 +377,7 @@ fn meant(reading: &Reading<'_>, tenant: &str, pipeline: &str, named: &Named) -> 
 }
 
 async fn promote(head: Head, sent: Sent) -> Answered {
-    let (asking, body) = posted(head, sent, "promote").await?;
+    let (asking, body) = posted(head, sent, PROMOTE).await?;
     body.only(&["pipeline", "changes", "reason"])?;
     let (pipeline, reason) = (body.needed("pipeline")?, body.reason()?);
     let list = body.get("changes").and_then(Value::as_array).filter(|list| !list.is_empty() && list.len() <= MANY);
@@ -404,7 +395,7 @@ async fn promote(head: Head, sent: Sent) -> Answered {
 
 /// Zuul: a tenant's state. What a body does not name stays as it is.
 async fn state(head: Head, sent: Sent) -> Answered {
-    let (asking, body) = posted(head, sent, "set-tenant-state").await?;
+    let (asking, body) = posted(head, sent, SET_TENANT_STATE).await?;
     body.only(&["trigger_queue_discarding", "trigger_queue_paused", "result_queue_paused", "reason", "info"])?;
     let (discarding, paused) = (body.truth("trigger_queue_discarding")?, body.truth("trigger_queue_paused")?);
     if body.truth("result_queue_paused")? == Some(true) {
@@ -432,33 +423,13 @@ async fn state(head: Head, sent: Sent) -> Answered {
     asking.ask(GateInput::IntakeAsked(asked), Value::Null).await
 }
 
-async fn autoholds((State(app), path, method, headers, RawQuery(query)): Head) -> Answered {
-    holds::of_tenant(app, headers, &method, query, segments(path)?).await
-}
-
-async fn autohold(
-    State(app): Shared,
-    path: Segments<(String, String)>,
-    method: Method,
-    headers: HeaderMap,
-    RawQuery(query): RawQuery,
-) -> Answered {
-    let (tenant, id) = segments(path)?;
-    holds::one(app, headers, &method, query, tenant, id).await
-}
-
-async fn authorizations((State(app), path, method, headers, RawQuery(query)): Head) -> Answered {
-    let asking = asking(app, headers, &method, GET, query, Some(segments(path)?)).await?;
+async fn authorizations((State(app), path, headers, RawQuery(query)): Head) -> Answered {
+    let asking = asking(app, headers, query, Some(segments(path)?)).await?;
     Ok(Json(told(&asking)).into_response())
 }
 
-async fn root_authorizations(
-    State(app): Shared,
-    method: Method,
-    headers: HeaderMap,
-    RawQuery(query): RawQuery,
-) -> Answered {
-    let asking = asking(app, headers, &method, GET, query, None).await?;
+async fn root_authorizations(State(app): Shared, headers: HeaderMap, RawQuery(query): RawQuery) -> Answered {
+    let asking = asking(app, headers, query, None).await?;
     Ok(Json(told(&asking)).into_response())
 }
 

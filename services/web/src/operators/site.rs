@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{RawQuery, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use gatelog_capacity_state::pause_key;
 use gatelog_record::draft::capacity::{Pausable, PauseAsked};
@@ -21,28 +21,37 @@ use gatelog_runner::Published;
 use gatelog_tables::{FoldRefused, Table};
 use serde_json::{Value, json};
 
-use super::{Answer, Answered, POST, READ_TIME, Sent, Shared, asking, fields};
+use super::{Answer, Answered, READ_TIME, Sent, Shared, asking, fields};
 use crate::error::ApiError;
-use crate::paths::Paths;
+use crate::paths::{Right, Route, post};
 use crate::query::Query;
 use crate::reading::{App, POSITION};
 use crate::routes::{Segments, segments};
 use crate::site::Component;
 
-/// What the level's path answers to.
-pub(super) const LEVEL_METHODS: &str = "GET, HEAD, POST, OPTIONS";
 /// The key of what concerns a whole partition. Capacity's own is the name of its one allocation domain.
 const WHOLE: &str = "main";
 
-/// The paths.
-pub(super) fn routes() -> Paths {
-    Paths::default()
-        .read_now("/api/level", OF_WHO_IS_THERE, axum::routing::any(level))
-        .sent("/api/component/{role}/{name}/{verb}", axum::routing::any(component))
+/// Permissions at the root.
+const RAISE_LEVEL: &str = "raise-level";
+const PAUSE_COMPONENT: &str = "pause-component";
+
+/// The routes that are there with authenticators.
+pub(super) fn routes() -> Vec<Route> {
+    let right = Right::Operator(PAUSE_COMPONENT);
+    vec![
+        post("component_pause", "/api/component/{role}/{name}/pause", pause).right(right),
+        post("component_resume", "/api/component/{role}/{name}/resume", resume).right(right),
+    ]
+}
+
+/// To raise the level. Its path is there for those who look at it.
+pub(super) fn raise_route() -> Route {
+    post("level", "/api/level", raise).right(Right::Operator(RAISE_LEVEL))
 }
 
 /// Why the level is told as of now alone.
-const OF_WHO_IS_THERE: &str = "who is there and which records they know is told by those who are there now";
+pub(crate) const OF_WHO_IS_THERE: &str = "who is there and which records they know is told by those who are there now";
 
 /// What each of a site's partitions is: its name, its level and where its fold stands.
 struct Stands {
@@ -91,19 +100,15 @@ fn present(all: &[Component]) -> Vec<Knows> {
 }
 
 /// `level`: up to which level records may be written in each partition, and which level everybody knows who is there.
-async fn level(
-    State(app): Shared,
-    method: Method,
-    headers: HeaderMap,
-    RawQuery(query): RawQuery,
-    sent: Sent,
-) -> Answered {
-    if matches!(method, Method::GET | Method::HEAD) {
-        Query::read_only(query.as_deref(), &[])?;
-        return Ok(Json(app.blocking(document).await?).into_response());
-    }
-    let asking = asking(app, headers, &method, LEVEL_METHODS, query, None).await?;
-    asking.need("raise-level", None, None)?;
+pub(crate) async fn level(State(app): Shared, RawQuery(query): RawQuery) -> Answered {
+    Query::read_only(query.as_deref(), &[])?;
+    Ok(Json(app.blocking(document).await?).into_response())
+}
+
+/// `level`, to raise it.
+async fn raise(State(app): Shared, headers: HeaderMap, RawQuery(query): RawQuery, sent: Sent) -> Answered {
+    let asking = asking(app, headers, query, None).await?;
+    asking.need(RAISE_LEVEL, None, None)?;
     let body = fields(sent)?;
     body.only(&["level", "reason"])?;
     let wanted = body.number("level")?.unwrap_or(u64::from(LEVEL));
@@ -184,25 +189,25 @@ fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// `component/{role}/{name}/pause` and `…/resume`
-async fn component(
-    State(app): Shared,
-    path: Segments<(String, String, String)>,
-    method: Method,
-    headers: HeaderMap,
-    RawQuery(query): RawQuery,
-    sent: Sent,
-) -> Answered {
-    let (role, name, verb) = segments(path)?;
-    let nothing = || ApiError::NotFound("there is nothing at this path; /api lists what there is".into());
-    let role = [Pausable::Executor, Pausable::Merger].into_iter().find(|one| one.word() == role).ok_or_else(nothing)?;
-    let paused = match verb.as_str() {
-        "pause" => true,
-        "resume" => false,
-        _ => return Err(nothing()),
-    };
-    let asking = asking(app, headers, &method, POST, query, None).await?;
-    asking.need("pause-component", None, None)?;
+/// All but the body of what is sent to a path of a component.
+type ComponentHead = (Shared, Segments<(String, String)>, HeaderMap, RawQuery);
+
+/// `component/{role}/{name}/pause`
+async fn pause(head: ComponentHead, sent: Sent) -> Answered {
+    set_paused(head, sent, true).await
+}
+
+/// `component/{role}/{name}/resume`
+async fn resume(head: ComponentHead, sent: Sent) -> Answered {
+    set_paused(head, sent, false).await
+}
+
+async fn set_paused((State(app), path, headers, RawQuery(query)): ComponentHead, sent: Sent, paused: bool) -> Answered {
+    let (role, name) = segments(path)?;
+    let role = [Pausable::Executor, Pausable::Merger].into_iter().find(|one| one.word() == role);
+    let role = role.ok_or_else(ApiError::nothing)?;
+    let asking = asking(app, headers, query, None).await?;
+    asking.need(PAUSE_COMPONENT, None, None)?;
     let body = fields(sent)?;
     body.only(&["reason"])?;
     let reason = body.reason()?;

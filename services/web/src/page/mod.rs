@@ -38,14 +38,13 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::header::ACCEPT;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Redirect, Response};
-use axum::routing::{get, post};
 
 use crate::builds;
 use crate::buildsets;
 use crate::capacity;
 use crate::error::ApiError;
 use crate::newest;
-use crate::paths::Paths;
+use crate::paths::{Right, Route, get, post};
 use crate::query::Query;
 use crate::reading::{App, Needs, Reading, mark, moment, read};
 use crate::routes::{OF_LOGS, OF_PROGRAM, OF_WHAT_IF};
@@ -62,35 +61,41 @@ use gatelog_gate_state::history::BuildsetEntry;
 type Shared = State<Arc<App>>;
 type Segments<T> = Result<Path<T>, PathRejection>;
 
-/// The page's paths.
-pub(crate) fn routes() -> Paths {
-    Paths::default()
-        .read("/", get(tenants))
-        .read_now("/assets/{version}/{name}", OF_PROGRAM, get(asset))
-        .read("/what-if", get(what_if::ask_page).post(what_if::ask))
-        .read_now("/what-if/{id}", OF_WHAT_IF, get(what_if::answer_page))
-        .sent("/what-if/{id}/cancel", post(what_if::cancel))
-        .read("/t/{tenant}", get(to_status))
-        .read("/t/{tenant}/status", get(status_page))
-        .read("/t/{tenant}/waits", get(waits_page))
-        .read("/t/{tenant}/builds", get(builds_page))
-        .read("/t/{tenant}/buildsets", get(buildsets_page))
-        .read("/t/{tenant}/buildset/{uuid}", get(buildset_page))
-        .read("/t/{tenant}/buildset/{uuid}/why/{job}", get(why_page))
-        .read("/t/{tenant}/build/{uuid}", get(build_page))
-        .read("/t/{tenant}/build/{uuid}/lines", get(lines_piece))
-        .read("/t/{tenant}/build/{uuid}/found", get(found_piece))
-        .read_now("/t/{tenant}/build/{uuid}/logs", OF_LOGS, get(logs::newest))
-        .read_now("/t/{tenant}/build/{uuid}/logs/{attempt}", OF_LOGS, get(logs::to_top))
-        .read_now("/t/{tenant}/build/{uuid}/logs/{attempt}/", OF_LOGS, get(logs::top))
-        .read_now("/t/{tenant}/build/{uuid}/logs/{attempt}/{*path}", OF_LOGS, get(logs::below))
-        .read("/t/{tenant}/item/{uuid}", get(item_page))
-        .read("/t/{tenant}/config-errors", get(errors_page))
+/// The page's routes.
+pub(crate) fn routes() -> Vec<Route> {
+    let of_tenants = [
+        get("page_tenant", "/t/{tenant}", to_status),
+        get("page_status", "/t/{tenant}/status", status_page),
+        get("page_waits", "/t/{tenant}/waits", waits_page),
+        get("page_builds", "/t/{tenant}/builds", builds_page),
+        get("page_buildsets", "/t/{tenant}/buildsets", buildsets_page),
+        get("page_buildset", "/t/{tenant}/buildset/{uuid}", buildset_page),
+        get("page_why", "/t/{tenant}/buildset/{uuid}/why/{job}", why_page),
+        get("page_build", "/t/{tenant}/build/{uuid}", build_page),
+        get("page_lines", "/t/{tenant}/build/{uuid}/lines", lines_piece),
+        get("page_found", "/t/{tenant}/build/{uuid}/found", found_piece),
+        get("page_logs", "/t/{tenant}/build/{uuid}/logs", logs::newest).now(OF_LOGS),
+        get("page_logs_attempt", "/t/{tenant}/build/{uuid}/logs/{attempt}", logs::to_top).now(OF_LOGS),
+        get("page_logs_top", "/t/{tenant}/build/{uuid}/logs/{attempt}/", logs::top).now(OF_LOGS),
+        get("page_logs_below", "/t/{tenant}/build/{uuid}/logs/{attempt}/{*path}", logs::below).now(OF_LOGS),
+        get("page_item", "/t/{tenant}/item/{uuid}", item_page),
+        get("page_config_errors", "/t/{tenant}/config-errors", errors_page),
+    ];
+    let permission = crate::what_if::PERMISSION;
+    let of_the_site = [
+        get("page_tenants", "/", tenants),
+        get("page_asset", "/assets/{version}/{name}", asset).now(OF_PROGRAM).right(Right::Everybody),
+        get("page_what_ifs", "/what-if", what_if::ask_page).right(Right::LookAtAll),
+        post("page_what_ifs", "/what-if", what_if::ask).right(Right::OperatorOfAll(permission)),
+        get("page_what_if", "/what-if/{id}", what_if::answer_page).now(OF_WHAT_IF).right(Right::LookAtAll),
+        post("page_what_if_cancel", "/what-if/{id}/cancel", what_if::cancel).right(Right::OperatorOfAll(permission)),
+    ];
+    of_the_site.into_iter().chain(of_tenants).map(Route::unlisted).collect()
 }
 
 /// What is said at a path where there is nothing: a page to those who read pages.
 pub(crate) fn nothing(uri: &Uri, headers: &HeaderMap) -> Response {
-    let error = ApiError::NotFound("there is nothing at this path; /api lists what there is".into());
+    let error = ApiError::nothing();
     let accepts = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if uri.path().starts_with("/api") || !accepts.contains("text/html") {
         return error.into_response();

@@ -19,15 +19,6 @@ use crate::routes::{Segments, segments};
 
 type Shared = State<Arc<App>>;
 
-/// What a path answers to, for those who ask beforehand.
-pub(crate) fn methods(path: &str) -> Option<&'static str> {
-    match path.strip_prefix("/api/what-if")? {
-        "" => Some("GET, HEAD, POST, OPTIONS"),
-        rest if rest.starts_with('/') => Some("GET, HEAD, DELETE, OPTIONS"),
-        _ => None,
-    }
-}
-
 fn fresh(answer: impl IntoResponse) -> Response {
     let mut response = answer.into_response();
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -24,7 +24,7 @@ use crate::error::ApiError;
 use crate::reading::App;
 
 /// What it takes: no role of Zuul's permits this alone.
-const PERMISSION: &str = ADMIN;
+pub(crate) const PERMISSION: &str = ADMIN;
 /// The largest body of a question, in bytes.
 pub(crate) const MAX_QUESTION: usize = 4 << 20;
 /// The most inputs of one question.

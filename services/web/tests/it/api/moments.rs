@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gatelog_web::ReadPath;
+use gatelog_web::Moment;
 
 use super::*;
 
@@ -22,10 +22,9 @@ fn filled(path: &str) -> String {
         ("{*change}", "master/add-miles"),
         ("{attempt}", "1"),
         ("{*path}", "job-output.json"),
-        ("{*project}", "app.pub"),
-        ("{*rest}", "app/autohold"),
+        ("{*project}", "app"),
+        ("{request_id}", "0000000001"),
         ("/what-if/{id}", "/what-if/0000000000000000"),
-        ("{id}", "0000000001"),
         ("{version}", version),
         ("{name}", "gatelog.css"),
     ] {
@@ -48,8 +47,7 @@ fn lasting(answer: &Answer) -> String {
 }
 
 fn answered() -> Vec<String> {
-    let paths = gatelog_web::read_paths().into_iter().filter(|path| path.only_now.is_none());
-    paths.map(|path| filled(path.path)).collect()
+    gatelog_web::table().iter().filter(|route| route.moment == Moment::Any).map(|route| filled(route.path)).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -105,8 +103,9 @@ async fn every_path_is_answered_as_of_a_moment_and_that_answer_never_changes() {
 async fn what_is_of_now_alone_refuses_a_moment_and_says_why() {
     let site = told(40).await;
     let mut refused = 0;
-    for ReadPath { path, only_now } in gatelog_web::read_paths() {
-        let Some(why) = only_now else { continue };
+    for route in gatelog_web::table().iter().filter(|route| route.method == "GET") {
+        let Moment::Now(why) = route.moment else { continue };
+        let path = route.path;
         for query in ["at=5", "at", "x=1&at=2026-01-01T00:00:05Z"] {
             let answer = site.served.get(&format!("{}?{query}", filled(path))).await;
             assert_eq!(answer.status, 400, "{path}?{query}: {}", answer.text);
@@ -135,7 +134,7 @@ fn no_path_is_added_past_the_list_of_paths() {
     assert_eq!(
         found,
         ["paths.rs"],
-        "a path is added by `Paths::read`, `read_now` or `sent`, which say what it makes of `at`"
+        "a route is a row of a table, which says what it makes of `at` and who may ask"
     );
 }
 
