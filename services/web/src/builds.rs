@@ -3,8 +3,8 @@
 use gatelog_gate_state::history::{BuildEntry, List};
 use gatelog_record::draft::gate::WaitSubject;
 use gatelog_record::{BuildId, BuildsetId, ItemId};
-use serde_json::Value as Json;
 
+use crate::answers::{Build, Dependency};
 use crate::error::ApiError;
 use crate::filter::{Items, MAX_LOOKED_AT, Page, SubjectFilter, any, fits};
 use crate::query::Query;
@@ -91,7 +91,7 @@ impl<'q> Filter<'q> {
 }
 
 /// `builds`
-pub(crate) fn list(reading: &Reading<'_>, tenant: &str, query: &Query) -> Result<Json, ApiError> {
+pub(crate) fn list(reading: &Reading<'_>, tenant: &str, query: &Query) -> Result<Vec<Build>, ApiError> {
     reading.need_tenant(tenant)?;
     let (filter, page) = (Filter::read(query)?, Page::read(query)?);
     let history = reading.history();
@@ -134,7 +134,7 @@ pub(crate) fn list(reading: &Reading<'_>, tenant: &str, query: &Query) -> Result
         let event = shape::Event::of(reading, item)?;
         found.push(shape::build(id, &build, item, &event, BuildPart::Listed));
     }
-    Ok(Json::Array(found))
+    Ok(found)
 }
 
 /// The canonical names of a tenant's projects.
@@ -161,16 +161,16 @@ pub(crate) fn find(reading: &Reading<'_>, tenant: &str, uuid: &str) -> Result<(B
 }
 
 /// `build/{uuid}`
-pub(crate) fn one(reading: &Reading<'_>, tenant: &str, uuid: &str) -> Result<Json, ApiError> {
-    let (build, entry) = find(reading, tenant, uuid)?;
+pub(crate) fn one(reading: &Reading<'_>, tenant: &str, uuid: &str) -> Result<Build, ApiError> {
+    let (id, entry) = find(reading, tenant, uuid)?;
     let item = reading.history().item(entry.item, reading.at)?.ok_or_else(|| gone(entry.item, entry.buildset))?;
     let event = shape::Event::of(reading, &item)?;
-    let mut json = shape::build(build, &entry, &item, &event, BuildPart::Alone);
-    returned::show(reading, build, &entry, &mut json)?;
-    json["dependencies"] =
-        entry.dependencies.iter().map(|(job, soft)| serde_json::json!({ "name": job, "soft": soft })).collect();
-    json["waits"] = shape::waits(reading, &WaitSubject::Build(build))?;
-    Ok(json)
+    let mut build = shape::build(id, &entry, &item, &event, BuildPart::Alone);
+    returned::show(reading, id, &entry, &mut build)?;
+    let dependency = |(job, soft): &(String, bool)| Dependency { name: job.clone(), soft: *soft };
+    build.dependencies = Some(entry.dependencies.iter().map(dependency).collect());
+    build.waits = Some(shape::waits(reading, &WaitSubject::Build(id))?);
+    Ok(build)
 }
 
 /// A row refers to one that is not there.

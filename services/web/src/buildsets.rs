@@ -3,8 +3,8 @@
 use gatelog_gate_state::history::{BuildsetEntry, FrozenEntry, List, PreparedEntry};
 use gatelog_record::BuildsetId;
 use gatelog_record::draft::gate::WaitSubject;
-use serde_json::{Value as Json, json};
 
+use crate::answers::{Buildset, BuildsetEvent, BuildsetWhole, Frozen, Prepared, PreparedBranch};
 use crate::builds::{gone, id, projects};
 use crate::error::ApiError;
 use crate::filter::{Items, MAX_LOOKED_AT, Page, SubjectFilter, any, fits};
@@ -69,7 +69,7 @@ impl<'q> Filter<'q> {
 }
 
 /// `buildsets`
-pub(crate) fn list(reading: &Reading<'_>, tenant: &str, query: &Query) -> Result<Json, ApiError> {
+pub(crate) fn list(reading: &Reading<'_>, tenant: &str, query: &Query) -> Result<Vec<Buildset>, ApiError> {
     reading.need_tenant(tenant)?;
     let (filter, page) = (Filter::read(query)?, Page::read(query)?);
     let history = reading.history();
@@ -120,11 +120,11 @@ pub(crate) fn list(reading: &Reading<'_>, tenant: &str, query: &Query) -> Result
         let event = shape::Event::of(reading, item)?;
         found.push(shape::buildset(id, &row, item, &event));
     }
-    Ok(Json::Array(found))
+    Ok(found)
 }
 
 /// `buildset/{uuid}`
-pub(crate) fn one(reading: &Reading<'_>, tenant: &str, uuid: &str) -> Result<Json, ApiError> {
+pub(crate) fn one(reading: &Reading<'_>, tenant: &str, uuid: &str) -> Result<BuildsetWhole, ApiError> {
     reading.need_tenant(tenant)?;
     let buildset: BuildsetId = id(uuid)?;
     let row = match reading.history().buildset(buildset, reading.at)? {
@@ -133,65 +133,67 @@ pub(crate) fn one(reading: &Reading<'_>, tenant: &str, uuid: &str) -> Result<Jso
     };
     let item = reading.history().item(row.item, reading.at)?.ok_or_else(|| gone(row.item, buildset))?;
     let event = shape::Event::of(reading, &item)?;
-    let mut json = shape::buildset(buildset, &row, &item, &event);
     let mut builds = Vec::with_capacity(row.builds.len());
     for build in &row.builds {
         if let Some(entry) = reading.history().build(*build, reading.at)? {
             builds.push(shape::build(*build, &entry, &item, &event, BuildPart::Within));
         }
     }
-    json["builds"] = Json::Array(builds);
-    json["events"] = events(&row, &item);
-    json["waits"] = shape::waits(reading, &WaitSubject::Item(row.item))?;
-    json["prepared"] = row.prepared.as_ref().map_or(Json::Null, prepared);
-    json["frozen"] = row.frozen.as_ref().map_or(Json::Null, frozen);
-    json["config_problem"] = json!(row.config_problem);
-    json["layout"] = json!(row.layout.map(|hash| hash.to_string()));
-    json["ahead"] = row.ahead.iter().map(ToString::to_string).collect();
-    Ok(json)
+    Ok(BuildsetWhole {
+        buildset: shape::buildset(buildset, &row, &item, &event),
+        builds,
+        events: events(&row, &item),
+        waits: shape::waits(reading, &WaitSubject::Item(row.item))?,
+        prepared: row.prepared.as_ref().map(prepared),
+        frozen: row.frozen.as_ref().map(frozen),
+        config_problem: row.config_problem.clone(),
+        layout: row.layout.map(|hash| hash.to_string()),
+        ahead: row.ahead.iter().map(ToString::to_string).collect(),
+    })
 }
 
-fn prepared(prepared: &PreparedEntry) -> Json {
+fn prepared(prepared: &PreparedEntry) -> Prepared {
+    let branch = |branch: &gatelog_record::draft::gate::PreparedBranch| PreparedBranch {
+        project: shape::short(&branch.at.project).to_owned(),
+        project_canonical: branch.at.project.clone(),
+        branch: branch.at.branch.clone(),
+        base: branch.base.clone(),
+        ahead: branch.ahead.clone(),
+        commit: branch.commit.clone(),
+        tree: branch.tree.clone(),
+    };
     match prepared {
-        PreparedEntry::Merged { branches } => {
-            let branch = |branch: &gatelog_record::draft::gate::PreparedBranch| {
-                json!({
-                    "project": shape::short(&branch.at.project),
-                    "project_canonical": branch.at.project,
-                    "branch": branch.at.branch,
-                    "base": branch.base,
-                    "ahead": branch.ahead,
-                    "commit": branch.commit,
-                    "tree": branch.tree,
-                })
-            };
-            json!({ "outcome": "merged", "branches": branches.iter().map(branch).collect::<Vec<_>>() })
-        }
-        PreparedEntry::Conflict { subject, paths, message } => {
-            json!({ "outcome": "conflict", "ref": shape::git_ref(subject), "paths": paths, "message": message })
-        }
-        PreparedEntry::Failed { code, message } => json!({ "outcome": "failed", "code": code, "message": message }),
+        PreparedEntry::Merged { branches } => Prepared::Merged { branches: branches.iter().map(branch).collect() },
+        PreparedEntry::Conflict { subject, paths, message } => Prepared::Conflict {
+            git_ref: Box::new(shape::git_ref(subject)),
+            paths: paths.clone(),
+            message: message.clone(),
+        },
+        PreparedEntry::Failed { code, message } => Prepared::Failed { code: code.clone(), message: message.clone() },
     }
 }
 
-fn frozen(frozen: &FrozenEntry) -> Json {
+fn frozen(frozen: &FrozenEntry) -> Frozen {
     match frozen {
-        FrozenEntry::Frozen { graph, trace, .. } => {
-            json!({ "outcome": "frozen", "graph": graph.to_string(), "trace": trace.to_string() })
-        }
+        FrozenEntry::Frozen { graph, trace, .. } => Frozen::Jobs { graph: graph.to_string(), trace: trace.to_string() },
         FrozenEntry::NoJobs { trace, in_pipeline } => {
-            json!({ "outcome": "no-jobs", "trace": trace.to_string(), "in_pipeline": in_pipeline })
+            Frozen::NoJobs { trace: trace.to_string(), in_pipeline: *in_pipeline }
         }
         FrozenEntry::Refused { trace, message } => {
-            json!({ "outcome": "refused", "trace": trace.to_string(), "message": message })
+            Frozen::Refused { trace: trace.to_string(), message: message.clone() }
         }
-        FrozenEntry::Failed { code, message } => json!({ "outcome": "failed", "code": code, "message": message }),
+        FrozenEntry::Failed { code, message } => Frozen::Failed { code: code.clone(), message: message.clone() },
     }
 }
 
 /// Zuul's events of a buildset: what befell its item.
-fn events(row: &BuildsetEntry, item: &gatelog_gate_state::history::ItemEntry) -> Json {
-    let event = |at, kind: &str, description: String| json!({ "event_time": shape::iso(at), "event_type": kind, "description": description, "event_ms": ms(at) });
+fn events(row: &BuildsetEntry, item: &gatelog_gate_state::history::ItemEntry) -> Vec<BuildsetEvent> {
+    let event = |at, kind: &str, description: String| BuildsetEvent {
+        event_time: shape::iso(at),
+        event_type: kind.to_owned(),
+        description,
+        event_ms: ms(at),
+    };
     let mut told =
         vec![event(item.enqueued_at, "item-enqueued", format!("enqueued into {}: {}", item.pipeline, item.reason))];
     for reset in item.resets.iter().filter(|reset| reset.sequence <= row.opened || row.reset.is_some()) {
@@ -204,6 +206,6 @@ fn events(row: &BuildsetEntry, item: &gatelog_gate_state::history::ItemEntry) ->
     if let Some(end) = item.end.as_ref().filter(|_| row.reset.is_none()) {
         told.push(event(end.at, "item-dequeued", format!("{}: {}", end.code, end.detail)));
     }
-    told.sort_by_key(|event| event["event_ms"].as_i64());
-    Json::Array(told)
+    told.sort_by_key(|event| event.event_ms);
+    told
 }

@@ -14,8 +14,9 @@ use gatelog_capacity_state::{CapacityRead, LeaseHistoryRow, WorkerRow};
 use gatelog_record::{BuildId, LeaseId};
 use gatelog_store::RocksBacking;
 use gatelog_tables::{Table, TableExt};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 
+use crate::answers::{Coded, Component as Told, Lease, Pause};
 use crate::builds;
 use crate::error::ApiError;
 use crate::reading::{AFTER_TIME, App, Needs, POSITION, read};
@@ -29,7 +30,7 @@ const PAUSED: &str = "paused";
 /// The most leases told of one build.
 const MAX_LEASES: usize = 1_000;
 
-fn respond(position: &str, document: Value) -> Response {
+fn respond(position: &str, document: impl Serialize) -> Response {
     let mut response = Json(document).into_response();
     if let Ok(value) = HeaderValue::from_str(position) {
         response.headers_mut().insert(POSITION, value);
@@ -83,25 +84,22 @@ pub(crate) async fn workers_then(app: &Arc<App>, at: u64) -> Result<(u64, Vec<(S
 pub(crate) async fn components_then(app: Arc<App>, at: u64) -> Result<Response, ApiError> {
     let (at, workers) = workers_then(&app, at).await?;
     let executor = |(name, row): (String, WorkerRow)| {
-        let mut told = Map::new();
-        told.insert("hostname".into(), json!(name));
-        told.insert("state".into(), json!(ComponentState::Running.name()));
-        told.insert("version".into(), Value::Null);
+        let mut told = Told { hostname: name, state: ComponentState::Running.name().to_owned(), ..Told::default() };
         offers(&mut told, &row);
-        Value::Object(told)
+        told
     };
-    let executors: Vec<Value> = workers.into_iter().map(executor).collect();
+    let executors: Vec<Told> = workers.into_iter().map(executor).collect();
     let partition = app.blocking(|app| Ok(app.site.capacity.view().partition())).await?;
-    Ok(respond(&format!("{partition}:{at}"), json!({ EXECUTOR: executors })))
+    Ok(respond(&format!("{partition}:{at}"), BTreeMap::from([(EXECUTOR, executors)])))
 }
 
 /// What capacity knows of a worker.
-fn offers(executor: &mut Map<String, Value>, row: &WorkerRow) {
-    executor.insert("address".into(), json!(row.offer.address));
-    executor.insert("slots".into(), json!(row.offer.slots));
-    executor.insert("used".into(), json!(row.used));
-    executor.insert("labels".into(), json!(row.offer.labels));
-    executor.insert("joined_ms".into(), json!(ms(row.joined_at)));
+fn offers(executor: &mut Told, row: &WorkerRow) {
+    executor.address = Some(row.offer.address.clone());
+    executor.slots = Some(row.offer.slots);
+    executor.used = Some(row.used);
+    executor.labels = Some(row.offer.labels.clone());
+    executor.joined_ms = Some(ms(row.joined_at));
 }
 
 /// `components`: who is there, by Zuul's kinds and gatelog's own (`connections`). A process is listed under each of its
@@ -111,7 +109,7 @@ pub(crate) async fn components(app: Arc<App>) -> Result<Response, ApiError> {
         .blocking(|app| {
             let mut present = app.site.components.present();
             present.sort_by(|a, b| a.name.cmp(&b.name));
-            let mut kinds: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+            let mut kinds: BTreeMap<String, Vec<Told>> = BTreeMap::new();
             for component in &present {
                 for role in &component.roles {
                     kinds.entry(role.clone()).or_default().push(told(component));
@@ -121,59 +119,52 @@ pub(crate) async fn components(app: Arc<App>) -> Result<Response, ApiError> {
             for entry in view.live().own.workers.all()? {
                 let (name, row) = entry?;
                 let executors = kinds.entry(EXECUTOR.to_owned()).or_default();
-                let known = executors.iter().position(|executor| executor["hostname"] == name.as_str());
+                let known = executors.iter().position(|executor| executor.hostname == name);
                 let place = known.unwrap_or_else(|| {
                     // No sign of it is known here, and capacity has not heard yet that it is gone.
-                    executors.push(json!({
-                        "hostname": name,
-                        "state": ComponentState::Stopped.name(),
-                        "version": null,
-                    }));
+                    let state = ComponentState::Stopped.name().to_owned();
+                    executors.push(Told { hostname: name.clone(), state, ..Told::default() });
                     executors.len() - 1
                 });
-                if let Some(Value::Object(executor)) = executors.get_mut(place) {
+                if let Some(executor) = executors.get_mut(place) {
                     offers(executor, &row);
                 }
             }
             for entry in view.live().own.pauses.all()? {
                 let ((role, name), pause) = entry?;
-                let known = kinds.get_mut(&role).into_iter().flatten().find(|one| one["hostname"] == name.as_str());
-                let Some(Value::Object(component)) = known else { continue };
+                let known = kinds.get_mut(&role).into_iter().flatten().find(|one| one.hostname == name);
+                let Some(component) = known else { continue };
                 // Zuul: one that runs and takes nothing new is paused.
-                if component.get("state").and_then(Value::as_str) == Some(ComponentState::Running.name()) {
-                    component.insert("state".into(), json!(PAUSED));
+                if component.state == ComponentState::Running.name() {
+                    component.state = PAUSED.to_owned();
                 }
                 let by = app.site.operators.name_of(pause.by);
                 let since = ms(pause.since);
-                component.insert("pause".into(), json!({ "reason": pause.reason, "by": by, "since_ms": since }));
+                component.pause = Some(Pause { reason: pause.reason.clone(), by, since_ms: since });
             }
             let position = format!("{}:{}", view.partition(), view.position().sequence);
-            Ok((position, json!(kinds)))
+            Ok((position, kinds))
         })
         .await?;
     Ok(respond(&position, document))
 }
 
 /// Zuul: `hostname`, `state`, `version`; the rest is gatelog's.
-fn told(component: &Component) -> Value {
-    let mut told = json!({
-        "hostname": component.name,
-        "state": component.state.name(),
-        "version": component.version,
-        "level": component.level,
-        "silent": component.silent,
-        "roles": component.roles,
-        "started_ms": ms(component.started_at),
-        "last_sign_ms": u64::try_from(component.last_sign.as_millis()).unwrap_or(u64::MAX),
-    });
-    if let (Some(zone), Some(map)) = (&component.zone, told.as_object_mut()) {
-        map.insert("zone".into(), json!(zone));
+fn told(component: &Component) -> Told {
+    let held = |(code, detail): &(String, String)| Coded { code: code.clone(), detail: detail.clone() };
+    Told {
+        hostname: component.name.clone(),
+        state: component.state.name().to_owned(),
+        version: Some(component.version.clone()),
+        level: Some(component.level),
+        silent: Some(component.silent),
+        roles: Some(component.roles.clone()),
+        started_ms: Some(ms(component.started_at)),
+        last_sign_ms: Some(u64::try_from(component.last_sign.as_millis()).unwrap_or(u64::MAX)),
+        zone: component.zone.clone(),
+        held: (!component.held.is_empty()).then(|| component.held.iter().map(held).collect()),
+        ..Told::default()
     }
-    if let Some(map) = told.as_object_mut().filter(|_| !component.held.is_empty()) {
-        let held = component.held.iter().map(|(code, detail)| json!({ "code": code, "detail": detail }));
-        map.insert("held".into(), held.collect());
-    }
-    told
 }
 
 /// `build/{uuid}/leases`: what each attempt asked for, waited for and got.
@@ -187,19 +178,19 @@ pub(crate) async fn leases(app: Arc<App>, tenant: String, uuid: String, at: Opti
             let mut told = Vec::new();
             for (lease, row) in leases_of(view.temporal(), build, newest, MAX_LEASES)? {
                 let granted = row.granted_at;
-                told.push(json!({
-                    "lease": lease.to_string(),
-                    "attempt": row.attempt,
-                    "phase": format!("{:?}", row.phase).to_lowercase(),
-                    "asked_ms": ms(row.asked_at),
-                    "granted_ms": granted.map(ms),
-                    "ended_ms": row.ended_at.map(ms),
-                    "worker": granted.map(|_| row.worker),
-                    "code": row.reason,
-                    "detail": row.detail,
-                }));
+                told.push(Lease {
+                    lease: lease.to_string(),
+                    attempt: row.attempt,
+                    phase: format!("{:?}", row.phase).to_lowercase(),
+                    asked_ms: ms(row.asked_at),
+                    granted_ms: granted.map(ms),
+                    ended_ms: row.ended_at.map(ms),
+                    worker: granted.map(|_| row.worker),
+                    code: row.reason,
+                    detail: row.detail,
+                });
             }
-            Ok((format!("{}:{newest}", view.partition()), Value::Array(told)))
+            Ok((format!("{}:{newest}", view.partition()), told))
         })
         .await?;
     Ok(respond(&position, document))

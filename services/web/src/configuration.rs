@@ -5,10 +5,13 @@ use std::ops::Bound;
 use gatelog_gate_state::GateLive;
 use gatelog_gate_state::live::SemaphoreHolders;
 use gatelog_record::BuildId;
-use gatelog_rules_config::Severity;
+use gatelog_rules_config::{Problem, Severity};
 use gatelog_tables::{Backing, Table};
-use serde_json::{Value as Json, json};
 
+use crate::answers::{
+    Capabilities, ConfigError, Holders, Info, InfoOf, Job, JobVariant, Named, NamedTrigger, Pipeline, Project,
+    Semaphore, SemaphoreHolder, SourceContext, TenantStatus,
+};
 use crate::error::ApiError;
 use crate::filter::{MAX_LIMIT, MAX_SKIP, any, fits};
 use crate::query::Query;
@@ -19,13 +22,13 @@ use crate::shape::short;
 pub(crate) const ERROR_PARAMETERS: &[&str] = &["project", "branch", "severity", "name", "limit", "skip"];
 
 /// `tenants`
-pub(crate) fn tenants(reading: &Reading<'_>) -> Result<Json, ApiError> {
+pub(crate) fn tenants(reading: &Reading<'_>) -> Result<Vec<Named>, ApiError> {
     let names = reading.history().tenant_names(reading.at)?;
-    Ok(names.into_iter().map(|name| json!({ "name": name })).collect())
+    Ok(names.into_iter().map(|name| Named { name }).collect())
 }
 
 /// `info`, of the site or of a tenant. Everybody may read it: it says where people log in.
-pub(crate) fn info(reading: &Reading<'_>, tenant: Option<&str>) -> Result<Json, ApiError> {
+pub(crate) fn info(reading: &Reading<'_>, tenant: Option<&str>) -> Result<Info, ApiError> {
     if let Some(tenant) = tenant {
         reading.need_tenant(tenant)?;
     }
@@ -35,92 +38,83 @@ pub(crate) fn info(reading: &Reading<'_>, tenant: Option<&str>) -> Result<Json, 
     };
     let protected = rules.as_ref().is_some_and(|rules| !rules.is_open(tenant));
     let realm = rules.as_ref().and_then(|rules| rules.realm(tenant).or_else(|| rules.realm(None)));
-    let mut info = json!({
-        "capabilities": {
-            "job_history": true,
-            "auth": reading.app.site.authenticators.capabilities(realm, protected),
-        },
-        "websocket_url": reading.app.site.websocket_url,
-        "stats": null,
-        "version": reading.app.site.version,
-    });
-    if let Some(tenant) = tenant {
-        info["tenant"] = json!(tenant);
-    }
-    Ok(json!({ "info": info }))
+    let site = &reading.app.site;
+    let info = InfoOf {
+        capabilities: Capabilities { job_history: true, auth: site.authenticators.capabilities(realm, protected) },
+        websocket_url: site.websocket_url.clone(),
+        stats: None,
+        version: site.version.clone(),
+        tenant: tenant.map(str::to_owned),
+    };
+    Ok(Info { info })
 }
 
 /// `projects`
-pub(crate) fn projects(reading: &Reading<'_>, tenant: &str) -> Result<Json, ApiError> {
+pub(crate) fn projects(reading: &Reading<'_>, tenant: &str) -> Result<Vec<Project>, ApiError> {
     reading.need_tenant(tenant)?;
-    let Some(entry) = reading.history().tenant(tenant, reading.at)? else { return Ok(json!([])) };
-    let mut projects: Vec<Json> = entry
+    let Some(entry) = reading.history().tenant(tenant, reading.at)? else { return Ok(Vec::new()) };
+    let mut projects: Vec<Project> = entry
         .loaded
         .projects
         .iter()
-        .map(|project| {
-            json!({
-                "name": short(&project.project),
-                "connection_name": project.connection,
-                "canonical_name": project.project,
-                "type": if project.trusted { "config" } else { "untrusted" },
-            })
+        .map(|project| Project {
+            name: short(&project.project).to_owned(),
+            connection_name: project.connection.clone(),
+            canonical_name: project.project.clone(),
+            kind: if project.trusted { "config" } else { "untrusted" }.to_owned(),
         })
         .collect();
-    projects.sort_by(|one, other| one["name"].as_str().cmp(&other["name"].as_str()));
-    Ok(Json::Array(projects))
+    projects.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(projects)
 }
 
 /// `pipelines`
-pub(crate) fn pipelines(reading: &Reading<'_>, tenant: &str) -> Result<Json, ApiError> {
+pub(crate) fn pipelines(reading: &Reading<'_>, tenant: &str) -> Result<Vec<Pipeline>, ApiError> {
     reading.need_tenant(tenant)?;
-    let Some(layout) = reading.layout(tenant)? else { return Ok(json!([])) };
+    let Some(layout) = reading.layout(tenant)? else { return Ok(Vec::new()) };
     let drivers = &reading.app.site.drivers;
-    let pipeline = |pipeline: &gatelog_rules_config::Pipeline| {
-        let triggers: Vec<Json> = pipeline
-            .triggers
-            .keys()
-            .map(|connection| json!({ "name": connection, "driver": drivers.get(connection).unwrap_or(connection) }))
-            .collect();
-        json!({ "name": pipeline.name, "triggers": triggers })
+    let trigger = |connection: &String| NamedTrigger {
+        name: connection.clone(),
+        driver: drivers.get(connection).unwrap_or(connection).clone(),
+    };
+    let pipeline = |pipeline: &gatelog_rules_config::Pipeline| Pipeline {
+        name: pipeline.name.clone(),
+        triggers: pipeline.triggers.keys().map(trigger).collect(),
     };
     Ok(layout.pipelines_in_order().map(pipeline).collect())
 }
 
 /// `jobs`
-pub(crate) fn jobs(reading: &Reading<'_>, tenant: &str) -> Result<Json, ApiError> {
+pub(crate) fn jobs(reading: &Reading<'_>, tenant: &str) -> Result<Vec<Job>, ApiError> {
     use gatelog_rules_config::objects::job::{JobDefinition, Parent};
     use gatelog_rules_config::regexes::PatternText;
     reading.need_tenant(tenant)?;
-    let Some(layout) = reading.layout(tenant)? else { return Ok(json!([])) };
-    let variant = |definition: &JobDefinition| {
-        let mut json = json!({
-            "parent": match &definition.parent {
-                Parent::Named(name) => Some(name.as_str()),
-                Parent::Default if definition.name != layout.default_parent => Some(layout.default_parent.as_str()),
-                _ => None,
-            },
-        });
-        if let Some(branches) = &definition.branches {
-            json["branches"] = branches.iter().map(|pattern| PatternText::from(pattern.clone()).regex).collect();
-        }
-        json
+    let Some(layout) = reading.layout(tenant)? else { return Ok(Vec::new()) };
+    let variant = |definition: &JobDefinition| JobVariant {
+        parent: match &definition.parent {
+            Parent::Named(name) => Some(name.clone()),
+            Parent::Default if definition.name != layout.default_parent => Some(layout.default_parent.clone()),
+            _ => None,
+        },
+        branches: definition
+            .branches
+            .as_ref()
+            .map(|branches| branches.iter().map(|pattern| PatternText::from(pattern.clone()).regex).collect()),
     };
     let mut jobs = Vec::new();
     for (name, definitions) in &layout.jobs {
-        let mut json = json!({ "name": name });
-        if let Some(description) = definitions.iter().find_map(|definition| definition.description.as_ref()) {
-            json["description"] = json!(description);
-        }
-        json["variants"] = definitions.iter().map(|definition| variant(definition)).collect();
-        jobs.push(json);
+        jobs.push(Job {
+            name: name.clone(),
+            description: definitions.iter().find_map(|definition| definition.description.clone()),
+            variants: definitions.iter().map(|definition| variant(definition)).collect(),
+        });
     }
-    Ok(Json::Array(jobs))
+    Ok(jobs)
 }
 
 /// `config-errors`: what is wrong with the layout in force, with projects that could not be read, and
 /// with a newer layout that could not be made.
-pub(crate) fn errors(reading: &Reading<'_>, tenant: &str, query: &Query) -> Result<Json, ApiError> {
+pub(crate) fn errors(reading: &Reading<'_>, tenant: &str, query: &Query) -> Result<Vec<ConfigError>, ApiError> {
     reading.need_tenant(tenant)?;
     let limit = query.number("limit", MAX_LIMIT)?.unwrap_or(50);
     let skip = query.number("skip", MAX_SKIP)?.unwrap_or(0);
@@ -129,59 +123,74 @@ pub(crate) fn errors(reading: &Reading<'_>, tenant: &str, query: &Query) -> Resu
     let mut told = Vec::new();
     let layout = reading.history().layout(tenant, reading.at)?;
     if let Some((code, message)) = layout.as_ref().and_then(|layout| layout.failed.as_ref()) {
-        told.push(json!({
-            "source_context": { "project": null, "branch": null, "path": null },
-            "error": format!("the newest configuration is not in force: {message}"),
-            "short_error": message,
-            "severity": "error",
-            "name": "Layout Failed",
-            "code": code,
-        }));
+        told.push(ConfigError {
+            source_context: SourceContext { project: None, branch: None, path: None },
+            error: format!("the newest configuration is not in force: {message}"),
+            short_error: message.clone(),
+            severity: "error".to_owned(),
+            name: "Layout Failed".to_owned(),
+            code: code.clone(),
+            line: None,
+            column: None,
+            cure: None,
+        });
     }
     for problem in reading.history().unread(tenant, reading.at)? {
-        told.push(json!({
-            "source_context": { "project": problem.project, "branch": null, "path": null },
-            "error": format!("the configuration of {} could not be read: {}", problem.project, problem.message),
-            "short_error": problem.message,
-            "severity": "error",
-            "name": "Project Not Readable",
-            "code": problem.code,
-        }));
+        told.push(ConfigError {
+            error: format!("the configuration of {} could not be read: {}", problem.project, problem.message),
+            source_context: SourceContext { project: Some(problem.project), branch: None, path: None },
+            short_error: problem.message,
+            severity: "error".to_owned(),
+            name: "Project Not Readable".to_owned(),
+            code: problem.code,
+            line: None,
+            column: None,
+            cure: None,
+        });
     }
     if let Some(problems) = layout.and_then(|layout| layout.problems) {
         for problem in reading.app.problems(&problems)? {
-            let context = &problem.place.context;
-            told.push(json!({
-                "source_context": { "project": context.project, "branch": context.branch, "path": problem.zuul_path() },
-                "error": problem.to_string(),
-                "short_error": problem.message,
-                "severity": problem.severity.to_string(),
-                "name": problem.name,
-                "code": problem.code,
-                "line": problem.place.line,
-                "column": problem.place.column,
-                "cure": problem.cure,
-            }));
+            told.push(config_error(problem));
         }
     }
-    let text = |json: &Json, name: &str| json[name].as_str().unwrap_or_default().to_owned();
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
     Ok(told
         .into_iter()
         .filter(|error| {
-            let context = &error["source_context"];
-            let project = text(context, "project");
+            let context = &error.source_context;
+            let project = text(&context.project);
             any(&projects, |value| fits(value, &project) || fits(value, short(&project)))
-                && any(&branches, |value| fits(value, &text(context, "branch")))
-                && any(&severities, |value| text(error, "severity") == value)
-                && any(&names, |value| text(error, "name") == value)
+                && any(&branches, |value| fits(value, &text(&context.branch)))
+                && any(&severities, |value| error.severity == value)
+                && any(&names, |value| error.name == value)
         })
         .skip(usize::try_from(skip).unwrap_or(usize::MAX))
         .take(usize::try_from(limit).unwrap_or(usize::MAX))
         .collect())
 }
 
+fn config_error(problem: Problem) -> ConfigError {
+    let error = problem.to_string();
+    let path = problem.zuul_path();
+    ConfigError {
+        source_context: SourceContext {
+            project: Some(problem.place.context.project.clone()),
+            branch: Some(problem.place.context.branch.clone()),
+            path: Some(path.to_owned()),
+        },
+        error,
+        severity: problem.severity.to_string(),
+        short_error: problem.message,
+        name: problem.name,
+        code: problem.code,
+        line: Some(problem.place.line),
+        column: Some(problem.place.column),
+        cure: Some(problem.cure),
+    }
+}
+
 /// `tenant-status`
-pub(crate) fn tenant_status(reading: &Reading<'_>, tenant: &str) -> Result<Json, ApiError> {
+pub(crate) fn tenant_status(reading: &Reading<'_>, tenant: &str) -> Result<TenantStatus, ApiError> {
     reading.need_tenant(tenant)?;
     let unread = reading.history().unread(tenant, reading.at)?.len() as u64;
     let layout = reading.history().layout(tenant, reading.at)?;
@@ -191,11 +200,11 @@ pub(crate) fn tenant_status(reading: &Reading<'_>, tenant: &str) -> Result<Json,
         let problems = reading.app.problems(&problems)?;
         errors += problems.iter().filter(|problem| problem.severity == Severity::Error).count() as u64;
     }
-    Ok(json!({ "config_error_count": errors }))
+    Ok(TenantStatus { config_error_count: errors })
 }
 
 /// `semaphores`
-pub(crate) fn semaphores(reading: &Reading<'_>, tenant: &str) -> Result<Json, ApiError> {
+pub(crate) fn semaphores(reading: &Reading<'_>, tenant: &str) -> Result<Vec<Semaphore>, ApiError> {
     reading.need_tenant(tenant)?;
     let holders = match reading.live() {
         Live::Now(live) => holders(live, tenant)?,
@@ -209,17 +218,17 @@ pub(crate) fn semaphores(reading: &Reading<'_>, tenant: &str) -> Result<Json, Ap
         let mut here = Vec::new();
         for (_, build) in holders.iter().filter(|(held, _)| held == name) {
             if let Some(entry) = reading.history().build(*build, reading.at)? {
-                here.push(json!({ "buildset_uuid": entry.buildset.to_string(), "job_name": entry.job }));
+                here.push(SemaphoreHolder { buildset_uuid: entry.buildset.to_string(), job_name: entry.job });
             }
         }
-        told.push(json!({
-            "name": name,
-            "global": false,
-            "max": layout.as_ref().map_or(1, |layout| layout.semaphore_max(name)),
-            "holders": { "count": here.len(), "other_tenants": 0, "this_tenant": here },
-        }));
+        told.push(Semaphore {
+            name: name.to_owned(),
+            global: false,
+            max: layout.as_ref().map_or(1, |layout| layout.semaphore_max(name)),
+            holders: Holders { count: here.len(), other_tenants: 0, this_tenant: here },
+        });
     }
-    Ok(Json::Array(told))
+    Ok(told)
 }
 
 fn holders<B: Backing>(live: &GateLive<B>, tenant: &str) -> Result<Vec<(String, BuildId)>, ApiError> {

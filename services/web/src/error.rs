@@ -4,8 +4,8 @@ use axum::Json;
 use axum::http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
 
+use crate::answers::Failure;
 use crate::auth::Refused;
 
 /// After how many seconds those who found no place for a stream are to come again.
@@ -195,10 +195,11 @@ impl IntoResponse for ApiError {
         if status == StatusCode::INTERNAL_SERVER_ERROR {
             tracing::error!("{self}");
         }
-        let mut told = json!({ "error": code, "description": self.to_string() });
-        if let ApiError::Unauthorized { realm, .. } | ApiError::Forbidden { realm, .. } = &self {
-            told["realm"] = json!(realm);
-        }
+        let realm = match &self {
+            ApiError::Unauthorized { realm, .. } | ApiError::Forbidden { realm, .. } => Some(realm.clone()),
+            _ => None,
+        };
+        let told = Failure { error: code.to_owned(), description: self.to_string(), realm };
         let mut response = (status, Json(told)).into_response();
         self.mark(response.headers_mut());
         response

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
+use crate::answers::Estimated;
 use crate::error::ApiError;
 use crate::page::took;
 use crate::reading::Reading;
@@ -63,8 +64,9 @@ impl Estimate {
         format!("usually {}, by {}", self.range(), self.basis())
     }
 
-    pub(crate) fn json(self) -> Json {
-        json!({ "mean_ms": self.mean_ms, "least_ms": self.least_ms, "most_ms": self.most_ms, "runs": self.runs })
+    /// For an answer.
+    pub(crate) fn told(self) -> Estimated {
+        Estimated { mean_ms: self.mean_ms, least_ms: self.least_ms, most_ms: self.most_ms, runs: self.runs }
     }
 }
 
@@ -156,7 +158,7 @@ mod tests {
         let estimate = Estimate::by(&[1_000, 3_000, 2_000]).unwrap();
         assert_eq!(estimate, Estimate { mean_ms: 2_000, least_ms: 1_000, most_ms: 3_000, runs: 3 });
         assert_eq!(estimate.says(), "usually 1.0 s to 3.0 s, by its last 3 successes");
-        assert_eq!(Estimate::read(&estimate.json()), Some(estimate));
+        assert_eq!(Estimate::read(&serde_json::json!(estimate.told())), Some(estimate));
         assert_eq!(Estimate::by(&[5_000]).unwrap().says(), "usually 5.0 s, by its last success");
         assert_eq!((Estimate::by(&[]), Estimate::read(&Json::Null)), (None, None));
     }

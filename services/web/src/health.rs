@@ -16,8 +16,8 @@ use std::time::Duration;
 use gatelog_record::Timestamp;
 use gatelog_room::Lack;
 use gatelog_runner::{Health, Published};
-use serde_json::{Value as Json, json};
 
+use crate::answers::{self, Part, Ready};
 use crate::reading::App;
 use crate::site::{Component, PartHealth};
 
@@ -89,7 +89,7 @@ pub(crate) fn components_since(app: &App) -> Vec<(Component, Timestamp)> {
 }
 
 /// The document, and whether a part has stopped.
-pub(crate) fn document(app: &App) -> (bool, Json) {
+pub(crate) fn document(app: &App) -> (bool, answers::Health) {
     let mut parts = folds(app);
     parts.extend(app.site.health.parts());
     let stopped = parts.iter().any(|part| !part.well && part.state == STOPPED);
@@ -98,29 +98,26 @@ pub(crate) fn document(app: &App) -> (bool, Json) {
         false if stopped => STOPPED,
         false => "yellow",
     };
-    let positions = json!({
-        "gate/0": app.site.gate_fold.position().sequence,
-        "capacity/0": app.site.capacity_fold.position().sequence,
-    });
-    let document = json!({ "state": state, "version": app.site.version, "positions": positions, "parts": told(parts) });
+    let folds = [("gate/0", &app.site.gate_fold), ("capacity/0", &app.site.capacity_fold)];
+    let positions = folds.iter().map(|(name, fold)| ((*name).to_owned(), fold.position().sequence.into())).collect();
+    let (state, version) = (state.to_owned(), app.site.version.clone());
+    let document = answers::Health { state, version, positions, parts: told(parts) };
     (stopped, document)
 }
 
 /// Whether reads can be answered as of now, and what says so.
-pub(crate) fn ready(app: &App) -> (bool, Json) {
+pub(crate) fn ready(app: &App) -> (bool, Ready) {
     let parts = folds(app);
     let folds = [&app.site.gate_fold, &app.site.capacity_fold];
     let behind = folds.iter().zip(&parts).find(|(fold, _)| !matches!(fold.health(), Health::Following));
     let behind = behind.map(|(_, part)| format!("{} is {}", part.part, part.state));
     let reason = app.site.leaving.why().or(behind);
-    (reason.is_none(), json!({ "ready": reason.is_none(), "reason": reason, "parts": told(parts) }))
+    (reason.is_none(), Ready { ready: reason.is_none(), reason, parts: told(parts) })
 }
 
-fn told(parts: Vec<PartHealth>) -> Json {
-    parts
-        .into_iter()
-        .map(|part| json!({ "part": part.part, "well": part.well, "state": part.state, "detail": part.detail }))
-        .collect()
+fn told(parts: Vec<PartHealth>) -> Vec<Part> {
+    let one = |part: PartHealth| Part { part: part.part, well: part.well, state: part.state, detail: part.detail };
+    parts.into_iter().map(one).collect()
 }
 
 fn folds(app: &App) -> Vec<PartHealth> {

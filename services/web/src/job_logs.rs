@@ -17,9 +17,9 @@ use axum::response::{IntoResponse, Response};
 use futures::stream;
 use gatelog_log_files::{KeptFile, Manifest, Removal};
 use gatelog_record::{BuildId, Timestamp};
-use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::answers::{LeftOutFile, LogFile, Logs};
 use crate::builds;
 use crate::error::ApiError;
 use crate::page::logs_address;
@@ -115,30 +115,27 @@ pub(crate) async fn list(app: Arc<App>, tenant: String, uuid: String, query: Que
     let of = attempt(&app, &tenant, &uuid, wanted).await?;
     let manifest = manifest(&app, of).await?;
     let build = of.build.to_string();
-    let files: Vec<Value> = manifest
-        .files
-        .iter()
-        .map(|file| {
-            json!({
-                "path": file.path,
-                "size": file.size,
-                "sha256": file.digest,
-                "mime": file.mime,
-                "url": logs_address(&tenant, &build, of.attempt, &file.path),
-            })
-        })
-        .collect();
-    let document = json!({
-        "build": build,
-        "attempt": of.attempt,
-        "worker": manifest.worker,
-        "complete": !manifest.pending,
-        "bytes": manifest.bytes(),
-        "files": files,
-        "left_out": manifest.left_out,
-        "left_out_more": manifest.left_out_more,
-        "kept_until_ms": of.ended_ms.and_then(|ended| app.site.job_logs.rules().until(ended)),
-    });
+    let file = |file: &gatelog_log_files::KeptFile| LogFile {
+        path: file.path.clone(),
+        size: file.size,
+        sha256: file.digest,
+        mime: file.mime.clone(),
+        url: logs_address(&tenant, &build, of.attempt, &file.path),
+    };
+    let files = manifest.files.iter().map(file).collect();
+    let bytes = manifest.bytes();
+    let left_out = manifest.left_out.into_iter().map(|one| LeftOutFile { path: one.path, why: one.why }).collect();
+    let document = Logs {
+        build,
+        attempt: of.attempt,
+        worker: manifest.worker,
+        complete: !manifest.pending,
+        bytes,
+        files,
+        left_out,
+        left_out_more: manifest.left_out_more,
+        kept_until_ms: of.ended_ms.and_then(|ended| app.site.job_logs.rules().until(ended)),
+    };
     let mut response = Json(document).into_response();
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)

@@ -2,6 +2,7 @@
 //!
 //! - [`site`]: [`Site`], what the API reads from; [`Past`] and [`Consoles`], what it asks others for.
 //! - `paths`: what a route is, and the router made of them; `routes`: the table of the API's.
+//! - `answers`: the types of the answers; `openapi`: the document that tells programs of routes and types.
 //! - `reading`: one request: which moment it asks about, which tables answer, how the answer is marked.
 //! - `status`, `builds`, `buildsets`, `configuration`: the documents.
 //! - `capacity`: workers, and what each attempt of a build waited for, by capacity's own position.
@@ -33,6 +34,7 @@
 //! This crate never decides or folds. What operators ask for it hands on, checked, to whoever appends it
 //! ([`site::Site::operators`]).
 
+mod answers;
 pub mod auth;
 mod builds;
 mod buildsets;
@@ -48,6 +50,7 @@ mod job_logs;
 mod keys;
 pub mod leaps;
 mod newest;
+mod openapi;
 pub mod operators;
 mod page;
 mod past;

@@ -17,6 +17,7 @@ use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, any, on};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::auth::guard::guard;
 use crate::error::ApiError;
@@ -66,6 +67,20 @@ pub(crate) enum Listed {
     Never,
 }
 
+/// Makes the schema of a type.
+pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// What a route answers with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Says {
+    /// JSON of this schema.
+    Json(SchemaOf),
+    /// Text of this type.
+    Text(&'static str),
+    /// No body.
+    Nothing,
+}
+
 /// What there is to say of a route.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
@@ -80,6 +95,13 @@ pub struct About {
     /// What it makes of `at`.
     pub moment: Moment,
     pub(crate) listed: Listed,
+    /// Its own parameters, beside `at` and `after`.
+    pub(crate) parameters: &'static [&'static str],
+    /// The body that is sent to it, where it takes one.
+    pub(crate) takes: Option<SchemaOf>,
+    pub(crate) says: Says,
+    /// With which statuses it says so.
+    pub(crate) statuses: &'static [u16],
 }
 
 impl About {
@@ -91,6 +113,16 @@ impl About {
     /// Whether it belongs to the API.
     pub fn is_api(&self) -> bool {
         self.path == "/api" || self.path.starts_with("/api/")
+    }
+
+    /// Whether it is there only where somebody can say who operators are.
+    pub fn is_of_operators(&self) -> bool {
+        matches!(self.right, Right::Token | Right::Operator(_))
+    }
+
+    /// Whether the OpenAPI document tells of it.
+    pub fn is_documented(&self) -> bool {
+        self.is_api() || self.path.contains("/.well-known/") || self.path.starts_with("/oidc/")
     }
 
     /// The path as the router takes it, and what must follow.
@@ -112,7 +144,18 @@ where
     T: 'static,
 {
     let moment = if method == "GET" { Moment::Any } else { Moment::Sent };
-    let about = About { name, path, method, right: Right::Look, moment, listed: Listed::Always };
+    let about = About {
+        name,
+        path,
+        method,
+        right: Right::Look,
+        moment,
+        listed: Listed::Always,
+        parameters: &[],
+        takes: None,
+        says: Says::Text("text/html"),
+        statuses: &[200],
+    };
     Route { about, handlers: on(filter, handler) }
 }
 
@@ -155,6 +198,42 @@ impl Route {
         self
     }
 
+    /// The parameters it takes beside `at` and `after`.
+    pub(crate) fn parameters(mut self, names: &'static [&'static str]) -> Route {
+        self.about.parameters = names;
+        self
+    }
+
+    /// The body it takes.
+    pub(crate) fn takes<T: JsonSchema>(mut self) -> Route {
+        self.about.takes = Some(|schemas| schemas.subschema_for::<T>());
+        self
+    }
+
+    /// It answers with JSON of this type.
+    pub(crate) fn answers<T: JsonSchema>(mut self) -> Route {
+        self.about.says = Says::Json(|schemas| schemas.subschema_for::<T>());
+        self
+    }
+
+    /// It answers with text of this type.
+    pub(crate) fn answers_text(mut self, kind: &'static str) -> Route {
+        self.about.says = Says::Text(kind);
+        self
+    }
+
+    /// It answers with no body, and this status.
+    pub(crate) fn answers_nothing(mut self, statuses: &'static [u16]) -> Route {
+        (self.about.says, self.about.statuses) = (Says::Nothing, statuses);
+        self
+    }
+
+    /// With which statuses it answers, where 200 is not the only one.
+    pub(crate) fn statuses(mut self, statuses: &'static [u16]) -> Route {
+        self.about.statuses = statuses;
+        self
+    }
+
     /// The most bytes of a body, where it is another number than elsewhere.
     pub(crate) fn body_up_to(mut self, bytes: usize) -> Route {
         self.handlers = self.handlers.layer(DefaultBodyLimit::max(bytes));
@@ -188,7 +267,7 @@ fn methods<'r>(routes: impl Iterator<Item = &'r About>) -> String {
 /// What answers at one path.
 fn of_path(routes: Vec<Route>, app: &Arc<App>) -> Handlers {
     let allowed = methods(routes.iter().map(|route| &route.about));
-    let hidden = routes.iter().all(|route| route.about.listed == Listed::WithAuthenticators);
+    let hidden = routes.iter().all(|route| route.about.is_of_operators());
     let mut handlers = Handlers::new();
     for route in routes {
         handlers = handlers.merge(route.guarded(app));
@@ -241,9 +320,12 @@ fn by_ending(choices: Vec<(&'static str, Handlers)>) -> Handlers {
     })
 }
 
+/// The routes of one path, by what stands behind its segment that holds slashes.
+type Ending = (&'static str, Vec<Route>);
+
 /// The router of some routes.
 pub(crate) fn into_router(routes: Vec<Route>, app: &Arc<App>) -> Router<Arc<App>> {
-    let mut mounts: Vec<(&str, Vec<(&'static str, Vec<Route>)>)> = Vec::new();
+    let mut mounts: Vec<(&str, Vec<Ending>)> = Vec::new();
     for route in routes {
         let (mount, ending) = route.about.mount();
         let place = match mounts.iter().position(|(known, _)| *known == mount) {

@@ -1,5 +1,6 @@
 //! The table of the API's routes, and what every answer has.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -7,17 +8,22 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::{DefaultBodyLimit, Path, RawQuery, Request, State};
+use axum::handler::Handler;
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, CONTENT_SECURITY_POLICY, X_CONTENT_TYPE_OPTIONS,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
 use tokio::net::TcpListener;
 
+use crate::answers::{self, Connection, Live, Typed};
 use crate::error::ApiError;
 use crate::paths::{About, Listed, Right, Route, delete, get, into_router, post};
 use crate::query::Query;
@@ -25,12 +31,17 @@ use crate::reading::{App, Needs, Reading, answer, answer_with, moment};
 use crate::site::Site;
 use crate::status::Pieces;
 use crate::{
-    builds, buildsets, capacity, configuration, console, followed, health, job_logs, keys, newest, operators, page,
-    status, stream, timers, tokens, waits, what_if,
+    builds, buildsets, capacity, configuration, console, followed, health, job_logs, keys, newest, openapi, operators,
+    page, status, stream, timers, tokens, waits, what_if,
 };
 
 /// The longest path and query, in bytes.
 const MAX_URI: usize = 8 << 10;
+/// The types of answers that are no JSON.
+const EVENTS: &str = "text/event-stream";
+const TEXT: &str = "text/plain";
+/// The parameters of keys.
+const KEY_PARAMETERS: &[&str] = &["after"];
 /// The policy of what is no page: even a browser that takes it for one loads and runs nothing.
 const NO_PAGE: &str = "default-src 'none'; frame-ancestors 'none'; sandbox";
 /// The largest body.
@@ -49,7 +60,7 @@ pub(crate) fn segments<T>(path: Segments<T>) -> Result<T, ApiError> {
 }
 
 /// A document of the site.
-fn of_site<T: ToString + 'static>(
+fn of_site<T: Serialize + JsonSchema + 'static>(
     name: &'static str,
     path: &'static str,
     needs: Needs,
@@ -57,12 +68,13 @@ fn of_site<T: ToString + 'static>(
 ) -> Route {
     get(name, path, move |State(app): Shared, headers: HeaderMap, RawQuery(query): RawQuery| async move {
         let query = Query::read(query.as_deref(), &[])?;
-        answer(app, headers, query, needs, move |reading, _| render(reading)).await
+        answer(app, headers, query, needs, move |reading, _| render(reading).map(Typed)).await
     })
+    .answers::<T>()
 }
 
 /// A document of a tenant.
-fn of_tenant<T: ToString + 'static>(
+fn of_tenant<T: Serialize + JsonSchema + 'static>(
     name: &'static str,
     path: &'static str,
     needs: Needs,
@@ -74,13 +86,14 @@ fn of_tenant<T: ToString + 'static>(
         move |State(app): Shared, path: Segments<String>, headers: HeaderMap, RawQuery(query): RawQuery| async move {
             let tenant = segments(path)?;
             let query = Query::read(query.as_deref(), &[])?;
-            answer(app, headers, query, needs, move |reading, _| render(reading, &tenant)).await
+            answer(app, headers, query, needs, move |reading, _| render(reading, &tenant).map(Typed)).await
         },
     )
+    .answers::<T>()
 }
 
 /// A list of a tenant, of which parts can be asked for.
-fn list_of<T: ToString + 'static>(
+fn list_of<T: Serialize + JsonSchema + 'static>(
     name: &'static str,
     path: &'static str,
     needs: Needs,
@@ -93,13 +106,15 @@ fn list_of<T: ToString + 'static>(
         move |State(app): Shared, path: Segments<String>, headers: HeaderMap, RawQuery(query): RawQuery| async move {
             let tenant = segments(path)?;
             let query = Query::read(query.as_deref(), known)?;
-            answer(app, headers, query, needs, move |reading, query| render(reading, &tenant, query)).await
+            answer(app, headers, query, needs, move |reading, query| render(reading, &tenant, query).map(Typed)).await
         },
     )
+    .parameters(known)
+    .answers::<T>()
 }
 
 /// A document of one thing of a tenant.
-fn of_one<T: ToString + 'static>(
+fn of_one<T: Serialize + JsonSchema + 'static>(
     name: &'static str,
     path: &'static str,
     needs: Needs,
@@ -114,9 +129,10 @@ fn of_one<T: ToString + 'static>(
               RawQuery(query): RawQuery| async move {
             let (tenant, one) = segments(path)?;
             let query = Query::read(query.as_deref(), &[])?;
-            answer(app, headers, query, needs, move |reading, _| render(reading, &tenant, &one)).await
+            answer(app, headers, query, needs, move |reading, _| render(reading, &tenant, &one).map(Typed)).await
         },
     )
+    .answers::<T>()
 }
 
 /// Why some of what is read cannot be had as of a moment.
@@ -162,25 +178,50 @@ fn all() -> Vec<Route> {
 fn of_the_site() -> Vec<Route> {
     use Needs::History;
     vec![
-        get("map", "/api", map).now(OF_PROGRAM).unlisted(),
+        get("map", "/api", map).now(OF_PROGRAM).unlisted().answers::<BTreeMap<String, String>>(),
+        get("openapi", "/api/openapi.json", openapi).now(OF_PROGRAM).right(Right::Everybody).answers::<Value>(),
         of_site("info", "/api/info", History, |reading| configuration::info(reading, None)).right(Right::Everybody),
-        get("health", "/api/health", health_of).now(OF_PROCESSES).right(Right::Everybody),
-        get("live", "/api/health/live", live).now(OF_PROCESSES).right(Right::Everybody),
-        get("ready", "/api/health/ready", ready).now(OF_PROCESSES).right(Right::Everybody),
-        get("events", "/api/events", events).right(Right::LookAtAll),
-        get("connections", "/api/connections", connections).now(OF_CONNECTIONS),
-        get("components", "/api/components", components),
-        get("level", "/api/level", operators::site::level).now(operators::site::OF_WHO_IS_THERE),
-        get("waits", "/api/waits", waits_of_site),
-        get("what_ifs", "/api/what-if", what_if::api::list).now(OF_WHAT_IF).right(Right::LookAtAll),
+        get("health", "/api/health", health_of)
+            .now(OF_PROCESSES)
+            .right(Right::Everybody)
+            .answers::<answers::Health>()
+            .statuses(&[200, 503]),
+        get("live", "/api/health/live", live).now(OF_PROCESSES).right(Right::Everybody).answers::<Live>(),
+        get("ready", "/api/health/ready", ready)
+            .now(OF_PROCESSES)
+            .right(Right::Everybody)
+            .answers::<answers::Ready>()
+            .statuses(&[200, 503]),
+        get("events", "/api/events", events)
+            .right(Right::LookAtAll)
+            .parameters(stream::PARAMETERS)
+            .answers_text(EVENTS)
+            .statuses(&[200, 204]),
+        get("connections", "/api/connections", connections).now(OF_CONNECTIONS).answers::<Vec<Connection>>(),
+        get("components", "/api/components", components).answers::<BTreeMap<String, Vec<answers::Component>>>(),
+        get("level", "/api/level", operators::site::level)
+            .now(operators::site::OF_WHO_IS_THERE)
+            .answers::<answers::Level>(),
+        get("waits", "/api/waits", waits_of_site).parameters(waits::PARAMETERS).answers::<answers::Waits>(),
+        get("what_ifs", "/api/what-if", what_if::api::list)
+            .now(OF_WHAT_IF)
+            .right(Right::LookAtAll)
+            .answers::<Vec<answers::Case>>(),
         post("what_ifs", "/api/what-if", what_if::api::ask)
             .now(OF_WHAT_IF)
             .right(Right::OperatorOfAll(what_if::PERMISSION))
-            .body_up_to(what_if::MAX_QUESTION),
-        get("what_if", "/api/what-if/{id}", what_if::api::one).now(OF_WHAT_IF).right(Right::LookAtAll),
+            .body_up_to(what_if::MAX_QUESTION)
+            .takes::<what_if::Question>()
+            .answers::<answers::CaseAsked>()
+            .statuses(&[202]),
+        get("what_if", "/api/what-if/{id}", what_if::api::one)
+            .now(OF_WHAT_IF)
+            .right(Right::LookAtAll)
+            .answers::<answers::Case>(),
         delete("what_if", "/api/what-if/{id}", what_if::api::cancel)
             .now(OF_WHAT_IF)
-            .right(Right::OperatorOfAll(what_if::PERMISSION)),
+            .right(Right::OperatorOfAll(what_if::PERMISSION))
+            .answers_nothing(&[204]),
         of_site("tenants", "/api/tenants", History, configuration::tenants),
     ]
 }
@@ -193,10 +234,16 @@ fn of_tenants() -> Vec<Route> {
             configuration::info(reading, Some(tenant))
         })
         .right(Right::Everybody),
-        get("status", "/api/tenant/{tenant}/status", status_of),
-        get("status_stream", "/api/tenant/{tenant}/status/stream", status_stream).now(OF_STREAM),
-        get("tenant_waits", "/api/tenant/{tenant}/waits", waits_of),
-        of_one("status_change", "/api/tenant/{tenant}/status/change/{*change}", Live, status::change),
+        get("status", "/api/tenant/{tenant}/status", status_of).answers::<answers::Status>(),
+        get("status_stream", "/api/tenant/{tenant}/status/stream", status_stream)
+            .now(OF_STREAM)
+            .parameters(followed::PARAMETERS)
+            .answers_text(EVENTS),
+        get("tenant_waits", "/api/tenant/{tenant}/waits", waits_of)
+            .parameters(waits::PARAMETERS)
+            .answers::<answers::Waits>(),
+        of_one("status_change", "/api/tenant/{tenant}/status/change/{*change}", Live, status::change)
+            .answers::<Vec<answers::ItemStatus>>(),
         of_tenant("jobs", "/api/tenant/{tenant}/jobs", History, configuration::jobs),
         of_tenant("projects", "/api/tenant/{tenant}/projects", History, configuration::projects),
         of_tenant("pipelines", "/api/tenant/{tenant}/pipelines", History, configuration::pipelines),
@@ -211,19 +258,29 @@ fn of_builds() -> Vec<Route> {
     vec![
         list_of("builds", "/api/tenant/{tenant}/builds", History, builds::PARAMETERS, builds::list),
         of_one("build", "/api/tenant/{tenant}/build/{uuid}", History, builds::one),
-        get("console", "/api/tenant/{tenant}/build/{uuid}/console", console_of),
-        get("console_lines", "/api/tenant/{tenant}/build/{uuid}/console/lines", console_lines),
-        get("console_find", "/api/tenant/{tenant}/build/{uuid}/console/find", console_find),
-        get("logs", "/api/tenant/{tenant}/build/{uuid}/logs", logs_of).now(OF_LOGS),
+        get("console", "/api/tenant/{tenant}/build/{uuid}/console", console_of)
+            .parameters(console::PARAMETERS)
+            .answers_text(TEXT),
+        get("console_lines", "/api/tenant/{tenant}/build/{uuid}/console/lines", console_lines)
+            .parameters(console::LINE_PARAMETERS)
+            .answers::<answers::Lines>(),
+        get("console_find", "/api/tenant/{tenant}/build/{uuid}/console/find", console_find)
+            .parameters(console::FIND_PARAMETERS)
+            .answers::<answers::Hits>(),
+        get("logs", "/api/tenant/{tenant}/build/{uuid}/logs", logs_of)
+            .now(OF_LOGS)
+            .parameters(job_logs::PARAMETERS)
+            .answers::<answers::Logs>(),
         get("console_stream", "/api/tenant/{tenant}/console-stream", console_stream)
             .now(OF_CONSOLE_STREAM)
-            .right(Right::LookByMessage),
-        get("leases", "/api/tenant/{tenant}/build/{uuid}/leases", leases_of),
+            .right(Right::LookByMessage)
+            .answers_nothing(&[101]),
+        get("leases", "/api/tenant/{tenant}/build/{uuid}/leases", leases_of).answers::<Vec<answers::Lease>>(),
         list_of("buildsets", "/api/tenant/{tenant}/buildsets", History, buildsets::PARAMETERS, buildsets::list),
         of_one("buildset", "/api/tenant/{tenant}/buildset/{uuid}", History, buildsets::one),
-        get("key", "/api/tenant/{tenant}/key/{*project}.pub", key_of).now(OF_KEYS),
-        get("project_ssh_key", "/api/tenant/{tenant}/project-ssh-key/{*project}.pub", project_ssh_key).now(OF_KEYS),
-        get("tenant_ssh_key", "/api/tenant/{tenant}/tenant-ssh-key/ssh.pub", tenant_ssh_key).now(OF_KEYS),
+        key("key", "/api/tenant/{tenant}/key/{*project}.pub", key_of),
+        key("project_ssh_key", "/api/tenant/{tenant}/project-ssh-key/{*project}.pub", project_ssh_key),
+        key("tenant_ssh_key", "/api/tenant/{tenant}/tenant-ssh-key/ssh.pub", tenant_ssh_key),
         list_of(
             "config_errors",
             "/api/tenant/{tenant}/config-errors",
@@ -233,6 +290,11 @@ fn of_builds() -> Vec<Route> {
         ),
         of_tenant("tenant_status", "/api/tenant/{tenant}/tenant-status", History, configuration::tenant_status),
     ]
+}
+
+/// A public key.
+fn key<H: Handler<T, Arc<App>>, T: 'static>(name: &'static str, path: &'static str, handler: H) -> Route {
+    get(name, path, handler).now(OF_KEYS).parameters(KEY_PARAMETERS).answers_text(TEXT)
 }
 
 /// What every answer has, and what is the same for every path.
@@ -280,9 +342,21 @@ async fn map(State(app): Shared, RawQuery(query): RawQuery) -> Result<Json<Map<S
     Ok(Json(named.map(|about| (about.name.to_owned(), about.shown().into())).collect()))
 }
 
-async fn connections(State(app): Shared, RawQuery(query): RawQuery) -> Result<Json<Value>, ApiError> {
+/// `/api/openapi.json`
+async fn openapi(State(app): Shared, RawQuery(query): RawQuery) -> Answered {
     Query::read_only(query.as_deref(), &[])?;
-    Ok(Json(app.site.drivers.iter().map(|(name, driver)| json!({ "name": name, "driver": driver })).collect()))
+    Ok(([(CONTENT_TYPE, "application/json; charset=utf-8")], openapi::document(&app.site.version)).into_response())
+}
+
+async fn connections(State(app): Shared, RawQuery(query): RawQuery) -> Result<Json<Vec<Connection>>, ApiError> {
+    Query::read_only(query.as_deref(), &[])?;
+    Ok(Json(
+        app.site
+            .drivers
+            .iter()
+            .map(|(name, driver)| Connection { name: name.clone(), driver: driver.clone() })
+            .collect(),
+    ))
 }
 
 async fn health_of(State(app): Shared, RawQuery(query): RawQuery) -> Answered {
@@ -292,9 +366,9 @@ async fn health_of(State(app): Shared, RawQuery(query): RawQuery) -> Answered {
     Ok((status, Json(document)).into_response())
 }
 
-async fn live(RawQuery(query): RawQuery) -> Result<Json<Value>, ApiError> {
+async fn live(RawQuery(query): RawQuery) -> Result<Json<Live>, ApiError> {
     Query::read_only(query.as_deref(), &[])?;
-    Ok(Json(json!({ "live": true })))
+    Ok(Json(Live { live: true }))
 }
 
 async fn ready(State(app): Shared, RawQuery(query): RawQuery) -> Answered {
@@ -329,7 +403,7 @@ async fn leases_of(State(app): Shared, path: Segments<(String, String)>, RawQuer
 }
 
 async fn events(State(app): Shared, headers: HeaderMap, RawQuery(query): RawQuery) -> Answered {
-    let query = Query::read_only(query.as_deref(), stream::PARAMETERS)?;
+    let query = Query::read(query.as_deref(), stream::PARAMETERS)?;
     stream::events(app, headers, query).await
 }
 
@@ -360,19 +434,19 @@ async fn status_stream(
 
 async fn key_of(State(app): Shared, path: Segments<(String, String)>, RawQuery(query): RawQuery) -> Answered {
     let (tenant, project) = segments(path)?;
-    let query = Query::read_only(query.as_deref(), &["after"])?;
+    let query = Query::read_only(query.as_deref(), KEY_PARAMETERS)?;
     keys::of_project(app, keys::Of::Secrets, tenant, project, query).await
 }
 
 async fn project_ssh_key(State(app): Shared, path: Segments<(String, String)>, RawQuery(query): RawQuery) -> Answered {
     let (tenant, project) = segments(path)?;
-    let query = Query::read_only(query.as_deref(), &["after"])?;
+    let query = Query::read_only(query.as_deref(), KEY_PARAMETERS)?;
     keys::of_project(app, keys::Of::Ssh, tenant, project, query).await
 }
 
 async fn tenant_ssh_key(State(app): Shared, path: Segments<String>, RawQuery(query): RawQuery) -> Answered {
     let tenant = segments(path)?;
-    let query = Query::read_only(query.as_deref(), &["after"])?;
+    let query = Query::read_only(query.as_deref(), KEY_PARAMETERS)?;
     keys::of_tenant(app, tenant, query).await
 }
 

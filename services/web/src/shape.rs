@@ -2,10 +2,13 @@
 
 use gatelog_gate_state::history::{AttemptEntry, BuildEntry, BuildsetEntry, Held, ItemEntry, WaitEntry};
 use gatelog_gate_state::live::WaitRow;
-use gatelog_record::draft::gate::{Artifact, Subject, WaitSubject};
+use gatelog_record::draft::gate::{self, Subject, WaitSubject};
 use gatelog_record::{BuildId, BuildsetId, Timestamp};
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json};
 
+use crate::answers::{
+    Artifact, Attempt, Build, Buildset, BuildsetOfBuild, Ended, GitRef, LetGo, Reason, Wait, WaitHeld,
+};
 use crate::error::ApiError;
 use crate::reading::Reading;
 
@@ -34,21 +37,21 @@ pub(crate) fn short(canonical: &str) -> &str {
 }
 
 /// Zuul's `REF`.
-pub(crate) fn git_ref(subject: &Subject) -> Json {
+pub(crate) fn git_ref(subject: &Subject) -> GitRef {
     // A change has no new revision in Zuul's sense; a ref that moved has.
     let moved = subject.change.is_none();
-    json!({
-        "project": short(&subject.project),
-        "project_canonical": subject.project,
-        "branch": subject.branch,
-        "change": subject.change,
-        "patchset": subject.patchset,
-        "ref": subject.git_ref,
-        "oldrev": subject.old_commit,
-        "newrev": subject.commit.as_ref().filter(|_| moved),
-        "ref_url": subject.url,
-        "commit": subject.commit,
-    })
+    GitRef {
+        project: short(&subject.project).to_owned(),
+        project_canonical: subject.project.clone(),
+        branch: subject.branch.clone(),
+        change: subject.change.clone(),
+        patchset: subject.patchset.clone(),
+        git_ref: subject.git_ref.clone(),
+        oldrev: subject.old_commit.clone(),
+        newrev: subject.commit.clone().filter(|_| moved),
+        ref_url: subject.url.clone(),
+        commit: subject.commit.clone(),
+    }
 }
 
 /// Zuul's ids of what an item holds: `change,patchset`, or the commit of a ref that moved.
@@ -71,12 +74,17 @@ pub(crate) fn queue_name<'n>(name: &'n str, subject: Option<&'n Subject>) -> &'n
 }
 
 /// What something waits for, now or then.
-pub(crate) fn wait_row(row: &WaitRow) -> Json {
-    json!({ "code": row.code.word(), "detail": row.detail, "since_ms": ms(row.since), "unblocks": row.unblocks })
+pub(crate) fn wait_row(row: &WaitRow) -> Wait {
+    Wait {
+        code: row.code.word().to_owned(),
+        detail: row.detail.clone(),
+        since_ms: ms(row.since),
+        unblocks: row.unblocks.clone(),
+    }
 }
 
 /// Everything something waited for up to the moment asked about.
-pub(crate) fn waits(reading: &Reading<'_>, subject: &WaitSubject) -> Result<Json, ApiError> {
+pub(crate) fn waits(reading: &Reading<'_>, subject: &WaitSubject) -> Result<Vec<WaitHeld>, ApiError> {
     let mut told = Vec::new();
     for held in reading.history().waits(subject, reading.at)? {
         let until = held.until.filter(|until| *until <= reading.at);
@@ -86,41 +94,38 @@ pub(crate) fn waits(reading: &Reading<'_>, subject: &WaitSubject) -> Result<Json
         };
         told.push(wait_entry(&held, until));
     }
-    Ok(Json::Array(told))
+    Ok(told)
 }
 
-fn wait_entry(held: &Held<WaitEntry>, until: Option<i64>) -> Json {
-    json!({
-        "code": held.row.code.word(),
-        "detail": held.row.detail,
-        "since_ms": ms(held.row.since),
-        "until_ms": until,
-        "unblocks": held.row.unblocks,
-        "from": held.from,
-    })
-}
-
-pub(crate) fn artifact(artifact: &Artifact) -> Json {
-    let mut json = json!({ "name": artifact.name, "url": artifact.url });
-    if artifact.metadata != gatelog_record::Value::Null {
-        json["metadata"] = artifact.metadata.to_json();
+fn wait_entry(held: &Held<WaitEntry>, until: Option<i64>) -> WaitHeld {
+    WaitHeld {
+        code: held.row.code.word().to_owned(),
+        detail: held.row.detail.clone(),
+        since_ms: ms(held.row.since),
+        until_ms: until,
+        unblocks: held.row.unblocks.clone(),
+        from: held.from,
     }
-    json
 }
 
-fn attempt(attempt: &AttemptEntry) -> Json {
-    json!({
-        "attempt": attempt.attempt,
-        "requested_ms": ms(attempt.requested_at),
-        "started_ms": attempt.started_at.map(ms),
-        "finished_ms": attempt.finished_at.map(ms),
-        "result": attempt.result.map(|result| result.word()),
-        "detail": attempt.detail,
-        "worker": attempt.worker,
-        "lease": attempt.lease.map(|lease| lease.to_string()),
-        "log_url": attempt.log_url,
-        "let_go": attempt.let_go.as_ref().map(|(reason, at)| json!({ "reason": reason, "at_ms": ms(*at) })),
-    })
+pub(crate) fn artifact(artifact: &gate::Artifact) -> Artifact {
+    let metadata = (artifact.metadata != gatelog_record::Value::Null).then(|| artifact.metadata.to_json());
+    Artifact { name: artifact.name.clone(), url: artifact.url.clone(), metadata }
+}
+
+fn attempt(attempt: &AttemptEntry) -> Attempt {
+    Attempt {
+        attempt: attempt.attempt,
+        requested_ms: ms(attempt.requested_at),
+        started_ms: attempt.started_at.map(ms),
+        finished_ms: attempt.finished_at.map(ms),
+        result: attempt.result.map(|result| result.word().to_owned()),
+        detail: attempt.detail.clone(),
+        worker: attempt.worker.clone(),
+        lease: attempt.lease.map(|lease| lease.to_string()),
+        log_url: attempt.log_url.clone(),
+        let_go: attempt.let_go.as_ref().map(|(reason, at)| LetGo { reason: reason.clone(), at_ms: ms(*at) }),
+    }
 }
 
 /// A build's number in Zuul's sense: grows with every build.
@@ -149,82 +154,76 @@ pub(crate) enum BuildPart {
 }
 
 /// Zuul's `BUILD`.
-pub(crate) fn build(id: BuildId, build: &BuildEntry, item: &ItemEntry, event: &Event, part: BuildPart) -> Json {
+pub(crate) fn build(id: BuildId, build: &BuildEntry, item: &ItemEntry, event: &Event, part: BuildPart) -> Build {
     let (start, end) = (build.started_at(), build.ended_at());
     let newest = build.attempt();
     let took = start.zip(end).map(|(start, end)| end.millis_since(start).max(0) as f64 / 1_000.0);
-    let mut json = json!({
-        "_id": build_index(build),
-        "uuid": id.to_string(),
-        "job_name": build.job,
-        "result": build.result.map(|result| result.word()),
-        "held": build.held,
-        "execute_time": newest.map(|attempt| iso(attempt.requested_at)),
-        "start_time": start.map(iso),
-        "end_time": end.map(iso),
-        "duration": took,
-        "voting": build.voting,
-        "log_url": newest.and_then(|attempt| attempt.log_url.as_ref()),
-        "nodeset": nodeset(build),
-        "error_detail": build.detail,
-        "final": true,
-        "artifacts": newest.map(|attempt| attempt.artifacts.iter().map(artifact).collect::<Vec<_>>()).unwrap_or_default(),
-        "provides": [],
-        "ref": item.subjects.first().map(git_ref),
-        "pipeline": build.pipeline,
-        "event_id": event.id,
-        "event_timestamp": iso(event.at),
-        "queue_item_uuid": build.item.to_string(),
-        "buildset": { "uuid": build.buildset.to_string() },
-        "started_ms": start.map(ms),
-        "finished_ms": end.map(ms),
-        "settled": build.settled,
-        "attempts": build.attempts.iter().map(attempt).collect::<Vec<_>>(),
-    });
-    match part {
-        BuildPart::Listed => {}
-        BuildPart::Alone => {
-            json["buildset"]["refs"] = item.subjects.iter().map(git_ref).collect();
-            json["data"] = Json::Null;
-        }
-        BuildPart::Within => {
-            if let Some(map) = json.as_object_mut() {
-                map.shift_remove("pipeline");
-                map.shift_remove("buildset");
-            }
-        }
+    let within = part == BuildPart::Within;
+    let refs = (part == BuildPart::Alone).then(|| item.subjects.iter().map(git_ref).collect());
+    Build {
+        index: build_index(build),
+        uuid: id.to_string(),
+        job_name: build.job.clone(),
+        result: build.result.map(|result| result.word().to_owned()),
+        held: build.held,
+        execute_time: newest.map(|attempt| iso(attempt.requested_at)),
+        start_time: start.map(iso),
+        end_time: end.map(iso),
+        duration: took,
+        voting: build.voting,
+        log_url: newest.and_then(|attempt| attempt.log_url.clone()),
+        nodeset: nodeset(build),
+        error_detail: build.detail.clone(),
+        last: true,
+        artifacts: newest.map(|attempt| attempt.artifacts.iter().map(artifact).collect()).unwrap_or_default(),
+        provides: Vec::new(),
+        git_ref: item.subjects.first().map(git_ref),
+        pipeline: (!within).then(|| build.pipeline.clone()),
+        event_id: event.id.clone(),
+        event_timestamp: iso(event.at),
+        queue_item_uuid: build.item.to_string(),
+        buildset: (!within).then(|| BuildsetOfBuild { uuid: build.buildset.to_string(), refs }),
+        started_ms: start.map(ms),
+        finished_ms: end.map(ms),
+        settled: build.settled.clone(),
+        attempts: build.attempts.iter().map(attempt).collect(),
+        data: (part == BuildPart::Alone).then_some(Json::Null),
+        data_kept: None,
+        secret_data_kept: None,
+        dependencies: None,
+        waits: None,
     }
-    json
 }
 
 /// Zuul's `BUILDSET`, without its builds.
-pub(crate) fn buildset(id: BuildsetId, row: &BuildsetEntry, item: &ItemEntry, event: &Event) -> Json {
+pub(crate) fn buildset(id: BuildsetId, row: &BuildsetEntry, item: &ItemEntry, event: &Event) -> Buildset {
     let end = item.end.as_ref().filter(|_| row.reset.is_none());
-    json!({
-        "_id": row.opened,
-        "uuid": id.to_string(),
-        "result": row.result.map(|result| result.word()),
-        "message": row.message,
-        "pipeline": row.pipeline,
-        "event_id": event.id,
-        "event_timestamp": iso(event.at),
-        "queue_item_uuid": row.item.to_string(),
-        "first_build_start_time": row.first_start.map(iso),
-        "last_build_end_time": row.last_end.map(iso),
-        "user_id": null,
-        "parameters": parameters(item),
-        "refs": item.subjects.iter().map(git_ref).collect::<Vec<_>>(),
-        "started_ms": ms(row.opened_at),
-        "finished_ms": row.finished_at.map(ms),
-        "reset": row.reset.as_ref().map(|(code, detail)| json!({ "code": code, "detail": detail })),
-        "end": end.map(|end| json!({ "code": end.code, "detail": end.detail, "merged": end.merged })),
-    })
+    let reset = |(code, detail): &(String, String)| Reason { code: code.clone(), detail: detail.clone() };
+    Buildset {
+        index: row.opened,
+        uuid: id.to_string(),
+        result: row.result.map(|result| result.word().to_owned()),
+        message: row.message.clone(),
+        pipeline: row.pipeline.clone(),
+        event_id: event.id.clone(),
+        event_timestamp: iso(event.at),
+        queue_item_uuid: row.item.to_string(),
+        first_build_start_time: row.first_start.map(iso),
+        last_build_end_time: row.last_end.map(iso),
+        user_id: None,
+        parameters: parameters(item),
+        refs: item.subjects.iter().map(git_ref).collect(),
+        started_ms: ms(row.opened_at),
+        finished_ms: row.finished_at.map(ms),
+        reset: row.reset.as_ref().map(reset),
+        end: end.map(|end| Ended { code: end.code.clone(), detail: end.detail.clone(), merged: end.merged }),
+    }
 }
 
-/// What was given for parameters; `null` where nothing was.
-fn parameters(item: &ItemEntry) -> Json {
+/// What was given for parameters; nothing where nothing was.
+fn parameters(item: &ItemEntry) -> Option<Map<String, Json>> {
     let given = item.parameters.iter().map(|(name, value)| (name.clone(), value.to_json()));
-    if item.parameters.is_empty() { Json::Null } else { Json::Object(given.collect()) }
+    (!item.parameters.is_empty()).then(|| given.collect())
 }
 
 /// The outside event an item goes back to, as far as it is known.

@@ -11,16 +11,16 @@ use futures::stream;
 use gatelog_gate_state::history::Moment;
 use gatelog_record::Event;
 use gatelog_runner::Subscription;
-use serde_json::{Value as Json, json};
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::answers::{EventTold, Typed};
 use crate::error::ApiError;
 use crate::query::Query;
 use crate::reading::{App, mark, moment};
 use crate::shape::ms;
 
 /// The parameters of the events. With `at` those that had come by then, and no more.
-pub(crate) const PARAMETERS: &[&str] = &["from", "at"];
+pub(crate) const PARAMETERS: &[&str] = &["from"];
 /// How many messages are read ahead for one client.
 const AHEAD: usize = 256;
 /// After how long with nothing to say a word goes out all the same.
@@ -112,15 +112,15 @@ async fn next_event(mut events: Events) -> Option<(Result<Message, ApiError>, Ev
     }
 }
 
-fn event(app: &App, sequence: u64, moment: &Moment) -> Json {
-    let kind = Event::kinds().find(|kind| kind.newest.kind == moment.kind).map(|kind| kind.name);
-    json!({
-        "position": app.position(sequence),
-        "sequence": sequence,
-        "at_ms": ms(moment.at),
-        "kind": kind,
-        "tenant": moment.key,
-        "item": moment.item.map(|item| item.to_string()),
-        "build": moment.build.map(|build| build.to_string()),
+fn event(app: &App, sequence: u64, moment: &Moment) -> Typed<EventTold> {
+    let kind = Event::kinds().find(|kind| kind.newest.kind == moment.kind).map(|kind| kind.name.to_owned());
+    Typed(EventTold {
+        position: app.position(sequence),
+        sequence,
+        at_ms: ms(moment.at),
+        kind,
+        tenant: moment.key.clone(),
+        item: moment.item.map(|item| item.to_string()),
+        build: moment.build.map(|build| build.to_string()),
     })
 }

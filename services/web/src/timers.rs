@@ -10,8 +10,8 @@ use gatelog_record::draft::gate::TimerName;
 use gatelog_rules_config::timers::cron::TimerSpec;
 use gatelog_rules_config::timers::times;
 use gatelog_tables::{Backing, Table};
-use serde_json::{Value as Json, json};
 
+use crate::answers::{Timer, TimerBranch};
 use crate::error::ApiError;
 use crate::reading::{Live, Reading};
 use crate::shape::ms;
@@ -21,7 +21,7 @@ type Branch = (TimerName, TimerRow);
 
 /// `timers`: for each `time` of each pipeline, when it is due next, and for which branches. Times are those after the
 /// moment that is asked about; one before it is late.
-pub(crate) fn timers(reading: &Reading<'_>, tenant: &str) -> Result<Json, ApiError> {
+pub(crate) fn timers(reading: &Reading<'_>, tenant: &str) -> Result<Vec<Timer>, ApiError> {
     reading.need_tenant(tenant)?;
     let rows = match reading.live() {
         Live::Now(live) => rows(live, tenant)?,
@@ -36,23 +36,24 @@ pub(crate) fn timers(reading: &Reading<'_>, tenant: &str) -> Result<Json, ApiErr
     let groups = groups.into_iter().map(|((pipeline, time, dereference), branches)| {
         let spec = TimerSpec::parse(&time).ok();
         let next = |branch: &Branch| next(reading, tenant, spec.as_ref(), branch);
-        json!({
-            "pipeline": pipeline,
-            "time": time,
-            "time_zone": zone,
-            "dereference": dereference,
-            "jitter": spec.as_ref().map_or(0, |spec| spec.jitter),
-            "next_ms": branches.iter().filter_map(next).min().map(ms),
-            "last_ms": branches.iter().filter_map(|(_, row)| row.last).max().map(ms),
-            "branches": branches.iter().map(|branch| json!({
-                "project": branch.0.project,
-                "branch": branch.0.branch,
-                "next_ms": next(branch).map(ms),
-                "last_ms": branch.1.last.map(ms),
-                "since_ms": ms(branch.1.since),
-                "ticks": branch.1.count,
-            })).collect::<Vec<_>>(),
-        })
+        let told = |branch: &Branch| TimerBranch {
+            project: branch.0.project.clone(),
+            branch: branch.0.branch.clone(),
+            next_ms: next(branch).map(ms),
+            last_ms: branch.1.last.map(ms),
+            since_ms: ms(branch.1.since),
+            ticks: branch.1.count,
+        };
+        Timer {
+            next_ms: branches.iter().filter_map(next).min().map(ms),
+            last_ms: branches.iter().filter_map(|(_, row)| row.last).max().map(ms),
+            branches: branches.iter().map(told).collect(),
+            jitter: spec.as_ref().map_or(0, |spec| spec.jitter),
+            pipeline,
+            time,
+            time_zone: zone.to_owned(),
+            dereference,
+        }
     });
     Ok(groups.collect())
 }

@@ -10,8 +10,9 @@ use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use serde_json::Value;
 
+use crate::answers::Issuer;
 use crate::error::ApiError;
 use crate::paths::{Right, Route, get};
 use crate::reading::App;
@@ -25,20 +26,20 @@ const KEPT: HeaderValue = HeaderValue::from_static("public, max-age=300");
 /// The routes. A tenant in one of them changes nothing: keys and issuer are those of the site.
 pub(crate) fn routes() -> Vec<Route> {
     let issuer = [
-        "/.well-known/openid-configuration",
-        "/oidc/.well-known/openid-configuration",
-        "/oidc/tenant/{tenant}/.well-known/openid-configuration",
+        ("openid_configuration", "/.well-known/openid-configuration"),
+        ("oidc_openid_configuration", "/oidc/.well-known/openid-configuration"),
+        ("tenant_openid_configuration", "/oidc/tenant/{tenant}/.well-known/openid-configuration"),
     ];
     let sets = [
-        "/oidc/jwks",
-        "/oidc/tenant/{tenant}/jwks",
-        "/oidc/.well-known/jwks",
-        "/.well-known/jwks",
-        "/oidc/{tenant}/jwks",
-        "/oidc/{tenant}/.well-known/jwks",
+        ("jwks", "/oidc/jwks"),
+        ("tenant_jwks", "/oidc/tenant/{tenant}/jwks"),
+        ("oidc_jwks_old", "/oidc/.well-known/jwks"),
+        ("jwks_old", "/.well-known/jwks"),
+        ("tenant_jwks_old", "/oidc/{tenant}/jwks"),
+        ("tenant_jwks_oldest", "/oidc/{tenant}/.well-known/jwks"),
     ];
-    let issuer = issuer.into_iter().map(|path| get("openid_configuration", path, configuration));
-    let sets = sets.into_iter().map(|path| get("jwks", path, keys));
+    let issuer = issuer.into_iter().map(|(name, path)| get(name, path, configuration).answers::<Issuer>());
+    let sets = sets.into_iter().map(|(name, path)| get(name, path, keys).answers::<Value>());
     issuer.chain(sets).map(|route| route.now(OF_NOW).right(Right::Everybody).unlisted()).collect()
 }
 
@@ -49,14 +50,15 @@ async fn configuration(State(app): State<Arc<App>>) -> Result<Response, ApiError
         let message = "this site issues no tokens: `root` under [web] in gatelog.toml does not say how it is reached";
         return Err(ApiError::NotFound(message.to_owned()));
     };
-    let mut response = Json(json!({
-        "issuer": issuer,
-        "jwks_uri": format!("{issuer}/oidc/jwks"),
-        "claims_supported": ["aud", "iat", "iss", "name", "sub", "custom"],
-        "response_types_supported": ["id_token"],
-        "id_token_signing_alg_values_supported": ["RS256"],
-        "subject_types_supported": ["public"],
-    }))
+    let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+    let mut response = Json(Issuer {
+        issuer: issuer.clone(),
+        jwks_uri: format!("{issuer}/oidc/jwks"),
+        claims_supported: texts(&["aud", "iat", "iss", "name", "sub", "custom"]),
+        response_types_supported: texts(&["id_token"]),
+        id_token_signing_alg_values_supported: texts(&["RS256"]),
+        subject_types_supported: texts(&["public"]),
+    })
     .into_response();
     response.headers_mut().insert(CACHE_CONTROL, KEPT);
     Ok(response)

@@ -11,8 +11,8 @@ use gatelog_capacity_state::CapacityLive;
 use gatelog_record::Timestamp;
 use gatelog_replay::waits::{self, Standing, Subject, TOLD_AFTER_MS, Wait};
 use gatelog_tables::Maps;
-use serde_json::{Value, json};
 
+use crate::answers::{WaitSubject, WaitTold, Waits};
 use crate::capacity;
 use crate::error::ApiError;
 use crate::health;
@@ -60,7 +60,7 @@ pub(crate) async fn answer(app: Arc<App>, tenant: Option<String>, query: Query) 
             let parts = if at.is_none() && tenant.is_none() { parts(app) } else { Vec::new() };
             let look = |reading: &Reading<'_>| of_reading(reading, &then, tenant.as_deref(), parts, all);
             let told = read(app, at, Needs::Live, look)?;
-            Ok((app.position(told.gate), told.json()))
+            Ok((app.position(told.gate), told.answer()))
         })
         .await?;
     let mut response = Json(document).into_response();
@@ -142,34 +142,34 @@ fn parts(app: &App) -> Vec<Wait> {
 }
 
 impl Told {
-    /// As JSON.
-    pub(crate) fn json(&self) -> Value {
-        json!({
-            "positions": { "gate/0": self.gate, "capacity/0": self.capacity },
-            "now_ms": ms(self.now),
-            "told_after_ms": TOLD_AFTER_MS,
-            "held_up": self.waits.iter().any(|wait| wait.reason.standing == Standing::HeldUp),
-            "waits": self.waits.iter().map(|wait| one(wait, self.now)).collect::<Vec<_>>(),
-            "left_off": self.left_off,
-        })
+    /// The answer of the API.
+    pub(crate) fn answer(&self) -> Waits {
+        let positions = [("gate/0", self.gate), ("capacity/0", self.capacity)];
+        Waits {
+            positions: positions.into_iter().map(|(name, at)| (name.to_owned(), at.into())).collect(),
+            now_ms: ms(self.now),
+            told_after_ms: TOLD_AFTER_MS,
+            held_up: self.waits.iter().any(|wait| wait.reason.standing == Standing::HeldUp),
+            waits: self.waits.iter().map(|wait| one(wait, self.now)).collect(),
+            left_off: self.left_off,
+        }
     }
 }
 
-fn one(wait: &Wait, now: Timestamp) -> Value {
-    let cure = (!wait.cure.is_empty()).then_some(&wait.cure);
-    json!({
-        "subject": { "kind": wait.subject.kind(), "id": wait.subject.id(), "name": wait.name },
-        "tenant": wait.tenant,
-        "reason": wait.reason.code,
-        "standing": wait.reason.standing.word(),
-        "means": wait.reason.means,
-        "detail": wait.detail,
-        "since": wait.since.to_string(),
-        "since_ms": ms(wait.since),
-        "waited_ms": wait.millis(now),
-        "ends_when": wait.ends_when,
-        "cure": cure,
-    })
+fn one(wait: &Wait, now: Timestamp) -> WaitTold {
+    WaitTold {
+        subject: WaitSubject { kind: wait.subject.kind().to_owned(), id: wait.subject.id(), name: wait.name.clone() },
+        tenant: wait.tenant.clone(),
+        reason: wait.reason.code.to_owned(),
+        standing: wait.reason.standing.word().to_owned(),
+        means: wait.reason.means.to_owned(),
+        detail: wait.detail.clone(),
+        since: wait.since.to_string(),
+        since_ms: ms(wait.since),
+        waited_ms: wait.millis(now),
+        ends_when: wait.ends_when.clone(),
+        cure: (!wait.cure.is_empty()).then(|| wait.cure.clone()),
+    }
 }
 
 /// The build or item a wait has a page of: kind and id.

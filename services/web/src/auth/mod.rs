@@ -16,6 +16,8 @@ use gatelog_secrets::{Hs256, Rs256};
 use jsonwebtoken::Algorithm;
 use serde_json::{Map, Value as Json, json};
 
+use crate::answers::{Auth, Realm};
+
 pub use keys::{Fetched, KeySet, KeySource, MAX_KEYS};
 pub use token::create as create_token;
 
@@ -185,26 +187,24 @@ impl Authenticators {
     }
 
     /// What the page needs to let people log in. Zuul: `capabilities.auth`.
-    pub(crate) fn capabilities(&self, realm: Option<&str>, read_protected: bool) -> Json {
+    pub(crate) fn capabilities(&self, realm: Option<&str>, read_protected: bool) -> Auth {
         let told = |one: &Authenticator| {
-            let mut told = json!({
-                "authority": one.authority,
-                "client_id": one.client_id,
-                "type": "JWT",
-                "driver": one.driver,
-            });
-            if let Some((scope, load_user_info)) = &one.login {
-                told["scope"] = json!(scope);
-                told["load_user_info"] = json!(load_user_info);
-            }
-            (one.realm.clone(), told)
+            let realm = Realm {
+                authority: one.authority.clone(),
+                client_id: one.client_id.clone(),
+                kind: "JWT".to_owned(),
+                driver: one.driver.to_owned(),
+                scope: one.login.as_ref().map(|(scope, _)| scope.clone()),
+                load_user_info: one.login.as_ref().map(|(_, load)| *load),
+            };
+            (one.realm.clone(), json!(realm))
         };
-        json!({
-            "realms": self.known.iter().map(told).collect::<Map<String, Json>>(),
-            "default_realm": realm.or(self.default_realm.as_deref()),
-            "read_protected": read_protected,
-            "auth_log_file_requests": false,
-        })
+        Auth {
+            realms: self.known.iter().map(told).collect(),
+            default_realm: realm.or(self.default_realm.as_deref()).map(str::to_owned),
+            read_protected,
+            auth_log_file_requests: false,
+        }
     }
 
     /// Whether a request bears a token of an operator on this machine; whether it is good is another question.

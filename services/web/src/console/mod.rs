@@ -26,9 +26,9 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
 use gatelog_record::BuildId;
-use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::answers::{Hit, Hits, Line, Lines};
 use crate::builds;
 use crate::error::ApiError;
 use crate::job_logs;
@@ -278,29 +278,23 @@ pub(crate) async fn lines_of(app: Arc<App>, tenant: String, uuid: String, query:
     let asked = asked(&app, &tenant, &uuid, &query).await?;
     let attempt = asked.attempt;
     let part = wanted_lines(&app, &asked.there(&app).await?, &query).await?;
-    let lines: Vec<_> = part
-        .lines
-        .iter()
-        .map(|line| {
-            json!({
-                "line": line.number,
-                "offset": line.offset,
-                "bytes": line.length,
-                "cut": line.cut(),
-                "text": String::from_utf8_lossy(&line.head),
-            })
-        })
-        .collect();
-    Ok(fresh(Json(json!({
-        "attempt": attempt,
-        "lines": lines,
-        "next": part.next,
-        "known_lines": part.known,
-        "known_bytes": part.bytes,
-        "complete": part.complete,
-        "ended": part.ended,
-        "first_failure": part.failure,
-    }))))
+    let line = |line: &lines::Line| Line {
+        line: line.number,
+        offset: line.offset,
+        bytes: line.length,
+        cut: line.cut(),
+        text: String::from_utf8_lossy(&line.head).into_owned(),
+    };
+    Ok(fresh(Json(Lines {
+        attempt,
+        lines: part.lines.iter().map(line).collect(),
+        next: part.next,
+        known_lines: part.known,
+        known_bytes: part.bytes,
+        complete: part.complete,
+        ended: part.ended,
+        first_failure: part.failure,
+    })))
 }
 
 /// Looks for what a request asks for: `text`, `regex`, from `line` on, there from `offset` on if that is given (a byte of
@@ -343,14 +337,11 @@ pub(crate) async fn find_in(app: Arc<App>, tenant: String, uuid: String, query: 
     let asked = asked(&app, &tenant, &uuid, &query).await?;
     let attempt = asked.attempt;
     let found = wanted_hits(&asked.there(&app).await?, &query).await?;
-    let hits: Vec<_> = found
-        .hits
-        .iter()
-        .map(|hit| json!({ "line": hit.line, "before": hit.before, "match": hit.itself, "after": hit.after }))
-        .collect();
     // Where a line is too long for one answer, looking goes on within it.
-    let (next, offset) = (found.next.map(|next| next.line), found.next.and_then(|next| next.offset));
-    Ok(fresh(Json(json!({ "attempt": attempt, "hits": hits, "next": next, "next_offset": offset }))))
+    let (next, next_offset) = (found.next.map(|next| next.line), found.next.and_then(|next| next.offset));
+    let hit = |hit: find::Hit| Hit { line: hit.line, before: hit.before, itself: hit.itself, after: hit.after };
+    let hits = found.hits.into_iter().map(hit).collect();
+    Ok(fresh(Json(Hits { attempt, hits, next, next_offset })))
 }
 
 fn fresh(answer: impl IntoResponse) -> Response {

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::body::{Fields, change_name};
 use super::{AUTOHOLD, Answered, Asking, Head, ProjectHead, Sent, asking, project_before, to_project};
+use crate::answers::{Autohold, HeldNodes, Typed};
 use crate::error::ApiError;
 use crate::keys::project_of;
 use crate::query::Query;
@@ -22,6 +23,10 @@ use crate::reading::{Live, Needs, Reading, answer};
 use crate::routes::segments;
 use crate::shape::{ms, short};
 
+/// The parameters of the list.
+pub(super) const PARAMETERS: &[&str] = &["project"];
+/// The parameters of a request that is taken back.
+pub(super) const DELETE_PARAMETERS: &[&str] = &["reason"];
 /// The header of an answer with the number of the request that is in force now.
 const REQUEST: &str = "gatelog-request";
 
@@ -47,32 +52,32 @@ pub(crate) fn names_leases<B: Backing>(live: &GateLive<B>) -> Result<bool, ApiEr
     Ok(false)
 }
 
-fn document(reading: &Reading<'_>, request: u64, row: &AutoholdRow) -> Result<Value, ApiError> {
+fn document(reading: &Reading<'_>, request: u64, row: &AutoholdRow) -> Result<Autohold, ApiError> {
     let asked = &row.asked;
     let held = |one: &gatelog_gate_state::live::HeldBuild| {
-        Ok(json!({
-            "build": one.hold.build.to_string(),
-            "nodes": one.lease.map_or_else(|| Ok(Vec::new()), |lease| nodes_of(reading, lease))?,
-            "lease": one.lease.map(|lease| lease.to_string()),
-            "worker": one.worker,
-            "since_ms": ms(one.since),
-            "until_ms": one.hold.until.map(ms),
-        }))
+        Ok(HeldNodes {
+            build: one.hold.build.to_string(),
+            nodes: one.lease.map_or_else(|| Ok(Vec::new()), |lease| nodes_of(reading, lease))?,
+            lease: one.lease.map(|lease| lease.to_string()),
+            worker: one.worker.clone(),
+            since_ms: ms(one.since),
+            until_ms: one.hold.until.map(ms),
+        })
     };
-    Ok(json!({
-        "id": number(request),
-        "tenant": asked.tenant,
-        "project": asked.project,
-        "job": asked.job,
-        "ref_filter": asked.ref_filter,
-        "max_count": asked.count,
-        "current_count": row.count,
-        "reason": asked.reason,
-        "node_expiration": asked.node_expiration,
-        "expired": null,
-        "nodes": row.held.iter().map(held).collect::<Result<Vec<_>, ApiError>>()?,
-        "asked_ms": ms(row.asked_at),
-    }))
+    Ok(Autohold {
+        id: number(request),
+        tenant: asked.tenant.clone(),
+        project: asked.project.clone(),
+        job: asked.job.clone(),
+        ref_filter: asked.ref_filter.clone(),
+        max_count: asked.count,
+        current_count: row.count,
+        reason: asked.reason.clone(),
+        node_expiration: asked.node_expiration,
+        expired: None,
+        nodes: row.held.iter().map(held).collect::<Result<_, ApiError>>()?,
+        asked_ms: ms(row.asked_at),
+    })
 }
 
 fn rows<B: Backing>(live: &GateLive<B>, tenant: &str) -> Result<Vec<(u64, AutoholdRow)>, ApiError> {
@@ -94,7 +99,7 @@ fn all(reading: &Reading<'_>, tenant: &str) -> Result<Vec<(u64, AutoholdRow)>, A
 }
 
 /// Those of a tenant; with a project, those of projects whose names end so. Zuul: it looks at the end of the name, too.
-pub(crate) fn list(reading: &Reading<'_>, tenant: &str, project: Option<&str>) -> Result<Value, ApiError> {
+pub(crate) fn list(reading: &Reading<'_>, tenant: &str, project: Option<&str>) -> Result<Vec<Autohold>, ApiError> {
     let fits = |row: &AutoholdRow| project.is_none_or(|project| row.asked.project.ends_with(project));
     let found = all(reading, tenant)?;
     found.iter().filter(|(_, row)| fits(row)).map(|(request, row)| document(reading, *request, row)).collect()
@@ -103,8 +108,11 @@ pub(crate) fn list(reading: &Reading<'_>, tenant: &str, project: Option<&str>) -
 /// `autohold`
 pub(super) async fn of_tenant((State(app), path, headers, RawQuery(query)): Head) -> Answered {
     let tenant = segments(path)?;
-    let query = Query::read(query.as_deref(), &["project"])?;
-    answer(app, headers, query, Needs::Live, move |reading, query| list(reading, &tenant, query.one("project")?)).await
+    let query = Query::read(query.as_deref(), PARAMETERS)?;
+    answer(app, headers, query, Needs::Live, move |reading, query| {
+        list(reading, &tenant, query.one("project")?).map(Typed)
+    })
+    .await
 }
 
 /// `project/{project}/autohold`, to read. Zuul: without authenticators it does not exist.
@@ -115,7 +123,7 @@ pub(super) async fn of_project((State(app), path, headers, RawQuery(query)): Pro
         return Err(ApiError::nothing());
     }
     let query = Query::read(query.as_deref(), &[])?;
-    answer(app, headers, query, Needs::Live, move |reading, _| list(reading, &tenant, Some(&project))).await
+    answer(app, headers, query, Needs::Live, move |reading, _| list(reading, &tenant, Some(&project)).map(Typed)).await
 }
 
 fn unknown(tenant: &str, id: &str) -> ApiError {
@@ -131,7 +139,7 @@ pub(super) async fn one((State(app), path, headers, RawQuery(query)): ProjectHea
         let found = all(reading, &tenant)?;
         let row = found.iter().find(|(one, _)| Ok(*one) == request);
         let (request, row) = row.ok_or_else(|| unknown(&tenant, &id))?;
-        document(reading, *request, row)
+        document(reading, *request, row).map(Typed)
     })
     .await
 }
@@ -140,7 +148,7 @@ pub(super) async fn one((State(app), path, headers, RawQuery(query)): ProjectHea
 pub(super) async fn remove((State(app), path, headers, RawQuery(query)): ProjectHead) -> Answered {
     let (tenant, id) = segments(path)?;
     let request = id.parse::<u64>();
-    let why = Query::read_only(query.as_deref(), &["reason"])?.one("reason")?.unwrap_or_default().to_owned();
+    let why = Query::read_only(query.as_deref(), DELETE_PARAMETERS)?.one("reason")?.unwrap_or_default().to_owned();
     let asking = asking(app, headers, None, Some(tenant)).await?;
     // Zuul: whoever may keep nodes of a project may let them go.
     let row = asking.look(Needs::Live, move |reading, tenant| {

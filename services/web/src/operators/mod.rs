@@ -31,6 +31,7 @@ use serde_json::{Value, json};
 pub use ask::{Answer, Ask, NoOperators, NotAsked, Operators};
 use body::{Fields, MANY, change_name, change_or_ref};
 
+use crate::answers::{self, Rights, RightsOf};
 use crate::auth::Person;
 use crate::error::ApiError;
 use crate::keys::project_of;
@@ -65,26 +66,57 @@ const AUTOHOLD: &str = "autohold";
 pub(crate) fn routes() -> Vec<Route> {
     let operator = Right::Operator;
     let mut routes = vec![
-        get("authorizations", "/api/authorizations", root_authorizations).now(OF_RIGHTS).right(Right::Token),
+        get("authorizations", "/api/authorizations", root_authorizations)
+            .now(OF_RIGHTS)
+            .right(Right::Token)
+            .answers::<Rights>(),
         get("tenant_authorizations", "/api/tenant/{tenant}/authorizations", authorizations)
             .now(OF_RIGHTS)
-            .right(Right::Token),
-        post("enqueue", "/api/tenant/{tenant}/project/{*project}/enqueue", enqueue).right(operator(ENQUEUE)),
-        post("dequeue", "/api/tenant/{tenant}/project/{*project}/dequeue", dequeue).right(operator(DEQUEUE)),
-        post("promote", "/api/tenant/{tenant}/promote", promote).right(operator(PROMOTE)),
-        get("autohold", "/api/tenant/{tenant}/project/{*project}/autohold", holds::of_project),
-        post("autohold", "/api/tenant/{tenant}/project/{*project}/autohold", holds::ask).right(operator(AUTOHOLD)),
-        get("autohold_list", "/api/tenant/{tenant}/autohold", holds::of_tenant),
-        get("autohold_by_request_id", "/api/tenant/{tenant}/autohold/{request_id}", holds::one),
-        delete("autohold_delete", "/api/tenant/{tenant}/autohold/{request_id}", holds::remove).right(operator(AUTOHOLD)),
-        post("tenant_state", "/api/tenant/{tenant}/state", state).right(operator(SET_TENANT_STATE)),
+            .right(Right::Token)
+            .answers::<Rights>(),
+        post("enqueue", "/api/tenant/{tenant}/project/{*project}/enqueue", enqueue)
+            .right(operator(ENQUEUE))
+            .takes::<answers::EnqueueBody>()
+            .answers::<bool>(),
+        post("dequeue", "/api/tenant/{tenant}/project/{*project}/dequeue", dequeue)
+            .right(operator(DEQUEUE))
+            .takes::<answers::DequeueBody>()
+            .answers::<bool>(),
+        post("promote", "/api/tenant/{tenant}/promote", promote)
+            .right(operator(PROMOTE))
+            .takes::<answers::PromoteBody>()
+            .answers::<bool>(),
+        get("autohold", "/api/tenant/{tenant}/project/{*project}/autohold", holds::of_project)
+            .answers::<Vec<answers::Autohold>>(),
+        post("autohold", "/api/tenant/{tenant}/project/{*project}/autohold", holds::ask)
+            .right(operator(AUTOHOLD))
+            .takes::<answers::AutoholdBody>()
+            .answers::<bool>(),
+        get("autohold_list", "/api/tenant/{tenant}/autohold", holds::of_tenant)
+            .parameters(holds::PARAMETERS)
+            .answers::<Vec<answers::Autohold>>(),
+        get("autohold_by_request_id", "/api/tenant/{tenant}/autohold/{request_id}", holds::one)
+            .answers::<answers::Autohold>(),
+        delete("autohold_delete", "/api/tenant/{tenant}/autohold/{request_id}", holds::remove)
+            .right(operator(AUTOHOLD))
+            .parameters(holds::DELETE_PARAMETERS)
+            .answers_nothing(&[204]),
+        post("tenant_state", "/api/tenant/{tenant}/state", state)
+            .right(operator(SET_TENANT_STATE))
+            .takes::<answers::TenantStateBody>()
+            .answers::<()>(),
     ];
     routes.extend(site::routes());
     routes.into_iter().map(Route::of_operators).chain([site::raise_route()]).collect()
 }
 
 /// Who asks at a path of operators, where there is somebody who could say so.
-async fn person(app: &Arc<App>, headers: &HeaderMap, rules: Option<&Authorization>, tenant: Option<&str>) -> Result<Person, ApiError> {
+async fn person(
+    app: &Arc<App>,
+    headers: &HeaderMap,
+    rules: Option<&Authorization>,
+    tenant: Option<&str>,
+) -> Result<Person, ApiError> {
     let configured = !app.site.authenticators.is_empty();
     if !configured && !app.site.authenticators.claims_to_be_local(headers) {
         return Err(ApiError::nothing());
@@ -434,16 +466,17 @@ async fn root_authorizations(State(app): Shared, headers: HeaderMap, RawQuery(qu
 }
 
 /// What somebody may, as Zuul tells it: with role mappings a tenant's answer has no `admin`.
-fn told(asking: &Asking) -> Value {
+fn told(asking: &Asking) -> Rights {
     let (tenant, claims) = (asking.tenant.as_deref(), &asking.person.claims);
     let found = asking.rules.permissions(tenant, claims);
-    let permissions: serde_json::Map<String, Value> =
-        found.iter().map(|permission| ((*permission).to_owned(), json!(true))).collect();
     let everywhere = claims.pointer("/zuul/admin").and_then(Value::as_str) == Some("*");
     let scope = tenant.unwrap_or(if everywhere { "*" } else { "<root>" });
-    let mut zuul = json!({ "permissions": permissions, "scope": [scope] });
-    if tenant.is_none() || !asking.rules.is_mapped(tenant) {
-        zuul["admin"] = json!(found.contains(ADMIN));
+    let whole = tenant.is_none() || !asking.rules.is_mapped(tenant);
+    Rights {
+        zuul: RightsOf {
+            permissions: found.iter().map(|permission| ((*permission).to_owned(), json!(true))).collect(),
+            scope: vec![scope.to_owned()],
+            admin: whole.then(|| found.contains(ADMIN)),
+        },
     }
-    json!({ "zuul": zuul })
 }

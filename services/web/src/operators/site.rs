@@ -19,9 +19,9 @@ use gatelog_record::level::{GATELOG, Knows, LEVEL};
 use gatelog_record::{Input, Partition};
 use gatelog_runner::Published;
 use gatelog_tables::{FoldRefused, Table};
-use serde_json::{Value, json};
 
 use super::{Answer, Answered, READ_TIME, Sent, Shared, asking, fields};
+use crate::answers::{Level, LevelBody, LevelComponent, LevelPartition, LevelRaised, Paused, Raised, ReasonBody};
 use crate::error::ApiError;
 use crate::paths::{Right, Route, post};
 use crate::query::Query;
@@ -38,16 +38,22 @@ const PAUSE_COMPONENT: &str = "pause-component";
 
 /// The routes that are there with authenticators.
 pub(super) fn routes() -> Vec<Route> {
+    let routes = [
+        post("component_pause", "/api/component/{role}/{name}/pause", pause),
+        post("component_resume", "/api/component/{role}/{name}/resume", resume),
+    ];
     let right = Right::Operator(PAUSE_COMPONENT);
-    vec![
-        post("component_pause", "/api/component/{role}/{name}/pause", pause).right(right),
-        post("component_resume", "/api/component/{role}/{name}/resume", resume).right(right),
-    ]
+    let told = |route: Route| route.right(right).takes::<ReasonBody>().answers::<Paused>().statuses(&[200, 202]);
+    routes.into_iter().map(told).collect()
 }
 
 /// To raise the level. Its path is there for those who look at it.
 pub(super) fn raise_route() -> Route {
-    post("level", "/api/level", raise).right(Right::Operator(RAISE_LEVEL))
+    post("level", "/api/level", raise)
+        .right(Right::Operator(RAISE_LEVEL))
+        .takes::<LevelBody>()
+        .answers::<LevelRaised>()
+        .statuses(&[200, 202])
 }
 
 /// Why the level is told as of now alone.
@@ -123,32 +129,30 @@ async fn raise(State(app): Shared, headers: HeaderMap, RawQuery(query): RawQuery
         let input = LevelRaiseAsked { level: wanted, present: present.clone(), reason: reason.clone() };
         let input = Input::from(PartitionInput::LevelRaiseAsked(input));
         let answer = asking.put(partition, WHOLE, input).await?;
-        let row = match answer.clone() {
+        let (raised, event) = match answer.clone() {
             Answer::Waiting => {
                 status = StatusCode::ACCEPTED;
-                json!({ "partition": partition.to_string(), "raised": null, "event": null })
+                (None, None)
             }
-            Answer::Decided { nothing, sequence, .. } => {
-                json!({ "partition": partition.to_string(), "raised": nothing.is_none(), "event": sequence })
-            }
+            Answer::Decided { nothing, sequence, .. } => (Some(nothing.is_none()), Some(sequence)),
             Answer::Refused { code, message } => {
                 let place = format!("{partition}: {message}");
-                let done: Vec<&str> = told.iter().filter_map(|row: &Value| row["partition"].as_str()).collect();
+                let done: Vec<&str> = told.iter().map(|row: &Raised| row.partition.as_str()).collect();
                 let message = match done.as_slice() {
                     [] => place,
                     done => format!("{place}; {} has it already, so ask again for the rest", done.join(" and ")),
                 };
                 return Err(ApiError::Declined { code, message });
             }
-            Answer::Settled { .. } => json!({ "partition": partition.to_string() }),
+            Answer::Settled { .. } => (None, None),
         };
         if let Answer::Decided { sequence, .. } = answer {
             reached(&app, partition, sequence).await;
             last = Some(format!("{partition}:{sequence}"));
         }
-        told.push(row);
+        told.push(Raised { partition: partition.to_string(), raised, event });
     }
-    let mut response = (status, Json(json!({ "level": wanted, "partitions": told }))).into_response();
+    let mut response = (status, Json(LevelRaised { level: wanted, partitions: told })).into_response();
     say_position(&mut response, last);
     Ok(response)
 }
@@ -159,30 +163,28 @@ fn say_position(response: &mut Response, position: Option<String>) {
     }
 }
 
-fn document(app: &App) -> Result<Value, ApiError> {
+fn document(app: &App) -> Result<Level, ApiError> {
     let mut all = app.site.components.present();
     all.sort_by(|a, b| a.name.cmp(&b.name));
-    let partitions: Vec<Value> = stands(app)?
-        .into_iter()
-        .map(|one| {
-            let partition = one.partition.to_string();
-            json!({ "partition": partition, "level": one.level, "position": format!("{partition}:{}", one.sequence) })
-        })
-        .collect();
-    let components: Vec<Value> = all
-        .iter()
-        .map(|one| {
-            json!({
-                "hostname": one.name,
-                "roles": one.roles,
-                "version": one.version,
-                "level": one.level,
-                "silent": one.silent,
-                "last_sign_ms": millis(one.last_sign),
-            })
-        })
-        .collect();
-    Ok(json!({ "version": GATELOG, "knows": LEVEL, "partitions": partitions, "components": components }))
+    let partition = |one: Stands| LevelPartition {
+        partition: one.partition.to_string(),
+        level: one.level,
+        position: format!("{}:{}", one.partition, one.sequence),
+    };
+    let component = |one: Component| LevelComponent {
+        last_sign_ms: millis(one.last_sign),
+        hostname: one.name,
+        roles: one.roles,
+        version: one.version,
+        level: one.level,
+        silent: one.silent,
+    };
+    Ok(Level {
+        version: GATELOG.to_owned(),
+        knows: LEVEL,
+        partitions: stands(app)?.into_iter().map(partition).collect(),
+        components: all.into_iter().map(component).collect(),
+    })
 }
 
 fn millis(span: Duration) -> u64 {
@@ -217,11 +219,9 @@ async fn set_paused((State(app), path, headers, RawQuery(query)): ComponentHead,
     let asked = PauseAsked { role, component: name.clone(), paused, reason };
     let answer = asking.put(partition, WHOLE, Input::from(CapacityInput::PauseAsked(asked))).await?;
     let at = answer.taken()?;
-    let (document, status) = match at {
-        Some(_) => (json!({ "role": role.word(), "hostname": name, "paused": paused }), StatusCode::OK),
-        None => (json!({ "role": role.word(), "hostname": name, "paused": null }), StatusCode::ACCEPTED),
-    };
-    let mut response = (status, Json(document)).into_response();
+    let status = if at.is_some() { StatusCode::OK } else { StatusCode::ACCEPTED };
+    let told = Paused { role: role.word().to_owned(), hostname: name, paused: at.map(|_| paused) };
+    let mut response = (status, Json(told)).into_response();
     if let Some(at) = at {
         reached(&app, partition, at).await;
         say_position(&mut response, Some(format!("{partition}:{at}")));

@@ -4,8 +4,9 @@ use serde_json::Value as Json;
 
 use super::frame::Frame;
 use super::html::{Html, html, put};
-use super::parts::{list, text};
+use super::parts::text;
 use super::words;
+use crate::answers::Autohold;
 use crate::error::ApiError;
 use crate::operators::holds;
 use crate::reading::Reading;
@@ -36,25 +37,24 @@ pub(crate) fn intake(document: &Json) -> Html {
 
 /// The requests to keep nodes, with what each keeps; nothing where there are none.
 pub(crate) fn kept(reading: &Reading<'_>, frame: &Frame, tenant: &str) -> Result<Html, ApiError> {
-    let document = holds::list(reading, tenant, None)?;
     let mut rows = Html::new();
-    for request in document.as_array().into_iter().flatten() {
-        let refs = match text(request, "ref_filter") {
+    for request in holds::list(reading, tenant, None)? {
+        let refs = match request.ref_filter.as_str() {
             ".*" => html!(r#"<span class="muted">any</span>"#),
             filter => html!("<code>{}</code>", filter),
         };
         put!(
             rows,
             r#"<tr data-key="kept-{}"><th scope="row" data-label="request">{}</th><td data-label="job">{}</td><td data-label="project">{}</td><td data-label="refs">{}</td><td data-label="why">{}</td><td data-label="kept">{} of {}{}</td></tr>"#,
-            text(request, "id"),
-            text(request, "id"),
-            text(request, "job"),
-            short(text(request, "project")),
+            request.id,
+            request.id,
+            request.job,
+            short(&request.project),
             refs,
-            text(request, "reason"),
-            request["current_count"].as_u64().unwrap_or_default(),
-            request["max_count"].as_u64().unwrap_or_default(),
-            nodes(frame, request)
+            request.reason,
+            request.current_count,
+            request.max_count,
+            nodes(frame, &request)
         );
     }
     if rows.is_empty() {
@@ -66,22 +66,22 @@ pub(crate) fn kept(reading: &Reading<'_>, frame: &Frame, tenant: &str) -> Result
     ))
 }
 
-fn nodes(frame: &Frame, request: &Json) -> Html {
+fn nodes(frame: &Frame, request: &Autohold) -> Html {
     let mut rows = Html::new();
-    for held in list(request, "nodes") {
-        let build = text(held, "build");
+    for held in &request.nodes {
+        let build = &held.build;
         let mut names = Html::new();
-        for node in list(held, "nodes") {
-            put!(names, "<code>{}</code> ", node.as_str().unwrap_or_default());
+        for node in &held.nodes {
+            put!(names, "<code>{}</code> ", node);
         }
         put!(
             rows,
             r#"<li>node {} of worker {}, of <a href="{}">this build</a>, for {}{}</li>"#,
             names,
-            text(held, "worker"),
+            held.worker.as_deref().unwrap_or_default(),
             frame.to(&format!("/build/{build}")),
-            words::since(held["since_ms"].as_i64().unwrap_or_default(), frame.clock_ms()),
-            held["until_ms"].as_i64().map_or_else(Html::new, |until| html!(", until {}", words::moment_ms(until)))
+            words::since(held.since_ms, frame.clock_ms()),
+            held.until_ms.map_or_else(Html::new, |until| html!(", until {}", words::moment_ms(until)))
         );
     }
     if rows.is_empty() { rows } else { html!(r#"<ul class="plain small">{}</ul>"#, rows) }

@@ -129,7 +129,7 @@ pub(crate) fn page(
     put!(main, "{}", attempts_table(frame, uuid, &entry));
     put!(main, "{}", artifacts(&entry));
     let waits = shape::waits(reading, &WaitSubject::Build(build))?;
-    let waits = waits_table(frame, waits.as_array().map(Vec::as_slice).unwrap_or_default(), "What it waited for");
+    let waits = waits_table(frame, &waits, "What it waited for");
     if !waits.is_empty() {
         put!(main, r#"<section class="card">{}</section>"#, waits);
     }

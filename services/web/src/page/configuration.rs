@@ -4,7 +4,6 @@ use gatelog_capacity_state::WorkerRow;
 
 use super::frame::{Content, Frame, Tab};
 use super::html::{Html, html, put, segment};
-use super::parts::text;
 use super::words::{self, Stand};
 use crate::configuration;
 use crate::error::ApiError;
@@ -154,35 +153,34 @@ fn in_time(frame: &Frame, path: &str) -> String {
 }
 
 pub(crate) fn errors(reading: &Reading<'_>, tenant: &str, query: &Query) -> Result<Content, ApiError> {
-    let document = configuration::errors(reading, tenant, query)?;
-    let rows = document.as_array().map(Vec::as_slice).unwrap_or_default();
+    let rows = configuration::errors(reading, tenant, query)?;
     let mut out = Html::new();
-    for problem in rows {
-        let place = &problem["source_context"];
-        let mut at = html!("{}", text(place, "project"));
-        if place["branch"].is_string() {
-            put!(at, "@{}", text(place, "branch"));
+    for problem in &rows {
+        let place = &problem.source_context;
+        let mut at = html!("{}", place.project.as_deref().unwrap_or_default());
+        if let Some(branch) = &place.branch {
+            put!(at, "@{}", branch);
         }
-        if place["path"].is_string() {
-            put!(at, " {}", text(place, "path"));
+        if let Some(path) = &place.path {
+            put!(at, " {}", path);
         }
-        if let Some(line) = problem["line"].as_u64().filter(|line| *line > 0) {
-            put!(at, ":{}:{}", line, problem["column"].as_u64().unwrap_or_default());
+        if let Some(line) = problem.line.filter(|line| *line > 0) {
+            put!(at, ":{}:{}", line, problem.column.unwrap_or_default());
         }
-        let bad = text(problem, "severity") == "error";
+        let bad = problem.severity == "error";
         put!(
             out,
             r#"<li class="card problem {}"><p>{} <b>{}</b> <span class="place">{}</span></p><p>{}</p>{}<details><summary>all of it</summary><pre>{}</pre></details></li>"#,
             if bad { "bad-edge" } else { "note" },
-            if bad { Stand::Bad.badge("error") } else { Stand::Warn.badge(text(problem, "severity")) },
-            text(problem, "name"),
+            if bad { Stand::Bad.badge("error") } else { Stand::Warn.badge(&problem.severity) },
+            problem.name,
             at,
-            text(problem, "short_error"),
-            match text(problem, "cure") {
+            problem.short_error,
+            match problem.cure.as_deref().unwrap_or_default() {
                 "" => Html::new(),
                 cure => html!(r#"<p class="cure"><b>Cure:</b> {}</p>"#, cure),
             },
-            text(problem, "error")
+            problem.error
         );
     }
     let layout = reading.history().layout(tenant, reading.at)?;

@@ -1,11 +1,10 @@
 //! Lists of builds and buildsets, with their filters and pages.
 
-use serde_json::Value as Json;
-
 use super::frame::{Content, Frame, Tab};
 use super::html::{Html, html, put};
-use super::parts::{list, reference, text};
+use super::parts::reference;
 use super::words;
+use crate::answers::Buildset;
 use crate::error::ApiError;
 use crate::query::Query;
 use crate::reading::Reading;
@@ -73,24 +72,24 @@ pub(crate) fn builds_page(
     tenant: &str,
     query: &Query,
 ) -> Result<Content, ApiError> {
-    let document = builds::list(reading, tenant, query)?;
-    let rows = document.as_array().map(Vec::as_slice).unwrap_or_default();
+    let rows = builds::list(reading, tenant, query)?;
     let mut body = Html::new();
-    for build in rows {
-        let uuid = text(build, "uuid");
+    for build in &rows {
+        let uuid = &build.uuid;
+        let buildset = build.buildset.as_ref().map_or("", |buildset| &buildset.uuid);
         put!(
             body,
             r#"<tr data-key="{}"><td data-label="result">{}</td><th scope="row" data-label="job"><a href="{}">{}</a>{}</th><td data-label="change">{}</td><td data-label="pipeline">{}</td><td data-label="took" class="num">{}</td><td data-label="began">{}</td><td data-label="buildset"><a href="{}">buildset</a></td></tr>"#,
             uuid,
-            standing(build),
+            standing(build.result.as_deref(), false, build.started_ms),
             frame.to(&format!("/build/{uuid}")),
-            text(build, "job_name"),
-            if build["voting"] == false { html!(r#" <span class="chip">non-voting</span>"#) } else { Html::new() },
-            reference(&build["ref"]),
-            text(build, "pipeline"),
-            build["duration"].as_f64().map_or_else(String::new, |seconds| words::took((seconds * 1_000.0) as i64)),
-            build["started_ms"].as_i64().map_or_else(Html::new, words::moment_ms),
-            frame.to(&format!("/buildset/{}", text(&build["buildset"], "uuid")))
+            build.job_name,
+            if build.voting { Html::new() } else { html!(r#" <span class="chip">non-voting</span>"#) },
+            build.git_ref.as_ref().map_or_else(Html::new, reference),
+            build.pipeline.as_deref().unwrap_or_default(),
+            build.duration.map_or_else(String::new, |seconds| words::took((seconds * 1_000.0) as i64)),
+            build.started_ms.map_or_else(Html::new, words::moment_ms),
+            frame.to(&format!("/buildset/{buildset}"))
         );
     }
     let table = html!(
@@ -112,28 +111,23 @@ pub(crate) fn buildsets_page(
     tenant: &str,
     query: &Query,
 ) -> Result<Content, ApiError> {
-    let document = buildsets::list(reading, tenant, query)?;
-    let rows = document.as_array().map(Vec::as_slice).unwrap_or_default();
+    let rows = buildsets::list(reading, tenant, query)?;
     let mut body = Html::new();
-    for buildset in rows {
-        let uuid = text(buildset, "uuid");
-        let mut refs = Html::new();
-        for (number, one) in list(buildset, "refs").iter().enumerate() {
-            put!(refs, "{}{}", if number == 0 { "" } else { " + " }, reference(one));
-        }
-        let (began, ended) = (buildset["started_ms"].as_i64(), buildset["finished_ms"].as_i64());
-        let length = began.zip(ended).map_or_else(String::new, |(began, ended)| words::took(ended - began));
+    for buildset in &rows {
+        let uuid = &buildset.uuid;
+        let began = buildset.started_ms;
+        let length = buildset.finished_ms.map_or_else(String::new, |ended| words::took(ended - began));
         put!(
             body,
             r#"<tr data-key="{}"><td data-label="result">{}</td><th scope="row" data-label="change"><a href="{}">{}</a></th><td data-label="pipeline">{}</td><td data-label="took" class="num">{}</td><td data-label="began">{}</td><td data-label="item"><a href="{}">its story</a></td></tr>"#,
             uuid,
-            standing(buildset),
+            standing(buildset.result.as_deref(), buildset.reset.is_some(), Some(began)),
             frame.to(&format!("/buildset/{uuid}")),
-            refs,
-            text(buildset, "pipeline"),
+            refs(buildset),
+            buildset.pipeline,
             length,
-            began.map_or_else(Html::new, words::moment_ms),
-            frame.to(&format!("/item/{}", text(buildset, "queue_item_uuid")))
+            words::moment_ms(began),
+            frame.to(&format!("/item/{}", buildset.queue_item_uuid))
         );
     }
     let table = html!(
@@ -159,23 +153,18 @@ pub(crate) fn buildsets_page(
 /// The newest buildsets that are over, in short.
 pub(crate) fn lately(reading: &Reading<'_>, frame: &Frame, tenant: &str) -> Result<Html, ApiError> {
     let query = Query::read_only(Some("complete=true&limit=6"), buildsets::PARAMETERS)?;
-    let document = buildsets::list(reading, tenant, &query)?;
     let mut rows = Html::new();
-    for buildset in document.as_array().into_iter().flatten() {
-        let uuid = text(buildset, "uuid");
-        let mut refs = Html::new();
-        for (number, one) in list(buildset, "refs").iter().enumerate() {
-            put!(refs, "{}{}", if number == 0 { "" } else { " + " }, reference(one));
-        }
-        let ended = buildset["finished_ms"].as_i64();
+    for buildset in &buildsets::list(reading, tenant, &query)? {
+        let uuid = &buildset.uuid;
+        let ended = buildset.finished_ms;
         put!(
             rows,
             r#"<li data-key="lately-{}"><span>{}</span><span><a href="{}">{}</a> <span class="chip">{}</span></span><span class="end small muted">{}</span></li>"#,
             uuid,
-            standing(buildset),
+            standing(buildset.result.as_deref(), buildset.reset.is_some(), Some(buildset.started_ms)),
             frame.to(&format!("/buildset/{uuid}")),
-            refs,
-            text(buildset, "pipeline"),
+            refs(buildset),
+            buildset.pipeline,
             ended.map_or_else(Html::new, |ended| html!("{} ago", words::since(ended, frame.clock_ms())))
         );
     }
@@ -185,13 +174,22 @@ pub(crate) fn lately(reading: &Reading<'_>, frame: &Frame, tenant: &str) -> Resu
     Ok(html!(r#"<section class="card idle lately" data-key="lately"><h2>Lately</h2><ul>{}</ul></section>"#, rows))
 }
 
+/// What a buildset tested, in a line.
+fn refs(buildset: &Buildset) -> Html {
+    let mut out = Html::new();
+    for (number, one) in buildset.refs.iter().enumerate() {
+        put!(out, "{}{}", if number == 0 { "" } else { " + " }, reference(one));
+    }
+    out
+}
+
 /// The badge of a build or buildset that may have no result.
-fn standing(row: &Json) -> Html {
-    match row["result"].as_str() {
-        Some(result) => words::result_badge(result),
-        None if row.get("reset").is_some_and(|reset| !reset.is_null()) => words::Stand::Warn.badge("given up"),
-        None if row["started_ms"].is_null() => words::Stand::Waiting.badge("waiting"),
-        None => words::Stand::Running.badge("running"),
+fn standing(result: Option<&str>, given_up: bool, started_ms: Option<i64>) -> Html {
+    match (result, started_ms) {
+        (Some(result), _) => words::result_badge(result),
+        (None, _) if given_up => words::Stand::Warn.badge("given up"),
+        (None, None) => words::Stand::Waiting.badge("waiting"),
+        (None, Some(_)) => words::Stand::Running.badge("running"),
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::Value as Json;
 use super::frame::Frame;
 use super::html::{Html, html, outside, put, segment};
 use super::words;
+use crate::answers::{GitRef, WaitHeld};
 use crate::estimate::Estimate;
 use crate::shape::{ref_id, short};
 
@@ -50,8 +51,18 @@ pub(crate) fn subjects_text(item: &ItemEntry) -> String {
     item.subjects.iter().map(one).collect::<Vec<_>>().join(" + ")
 }
 
-/// A `REF` of a document, in a line.
-pub(crate) fn reference(json: &Json) -> Html {
+/// A ref, in a line.
+pub(crate) fn reference(of: &GitRef) -> Html {
+    let id = match (&of.change, &of.patchset) {
+        (Some(change), Some(patchset)) => format!("{change},{patchset}"),
+        (Some(change), None) => change.clone(),
+        _ => of.newrev.clone().unwrap_or_else(|| of.git_ref.clone()),
+    };
+    html!(r#"<b>{}</b> <span class="ref">{}</span>"#, of.project, name(&id))
+}
+
+/// The same of a document.
+pub(crate) fn reference_told(json: &Json) -> Html {
     let id = match (json["change"].as_str(), json["patchset"].as_str()) {
         (Some(change), Some(patchset)) => format!("{change},{patchset}"),
         (Some(change), None) => change.to_owned(),
@@ -158,29 +169,25 @@ pub(crate) fn refs_table(frame: &Frame, item: &ItemEntry) -> Html {
 }
 
 /// What something waited for, oldest first.
-pub(crate) fn waits_table(frame: &Frame, waits: &[Json], caption: &str) -> Html {
+pub(crate) fn waits_table(frame: &Frame, waits: &[WaitHeld], caption: &str) -> Html {
     if waits.is_empty() {
         return Html::new();
     }
     let mut rows = Html::new();
     for wait in waits {
-        let since = wait["since_ms"].as_i64().unwrap_or_default();
-        let until = wait["until_ms"].as_i64();
-        let length = match until {
+        let since = wait.since_ms;
+        let length = match wait.until_ms {
             Some(until) => html!(r#"<span class="num">{}</span>"#, words::took(until - since)),
-            None if wait["from"].is_u64() => {
-                html!(r#"{} <span class="muted">so far</span>"#, words::since(since, frame.clock_ms()))
-            }
-            None => Html::new(),
+            None => html!(r#"{} <span class="muted">so far</span>"#, words::since(since, frame.clock_ms())),
         };
         put!(
             rows,
             r#"<tr><th scope="row" data-label="for"><code>{}</code></th><td data-label="why">{}</td><td data-label="since">{}</td><td data-label="for how long">{}</td><td data-label="until">{}</td></tr>"#,
-            text(wait, "code"),
-            text(wait, "detail"),
+            wait.code,
+            wait.detail,
             words::moment_ms(since),
             length,
-            text(wait, "unblocks")
+            wait.unblocks
         );
     }
     html!(

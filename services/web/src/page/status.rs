@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 use super::frame::{Content, Frame, Tab};
 use super::html::{Html, html, outside, put};
-use super::parts::{list, meter, reference, text};
+use super::parts::{list, meter, reference_told, text};
 use super::words::{self, Stand};
 use super::{asked, lists, waits};
 use crate::error::ApiError;
@@ -338,7 +338,7 @@ fn item_row(out: &mut Html, frame: &Frame, whole: &Item, before: Option<&str>, n
     let mut refs = Html::new();
     let mut outsides = Html::new();
     for (number, one) in list(item, "refs").iter().enumerate() {
-        put!(refs, "{}{}", if number == 0 { "" } else { " + " }, reference(one));
+        put!(refs, "{}{}", if number == 0 { "" } else { " + " }, reference_told(one));
         if text(one, "url").starts_with("http") {
             put!(outsides, " {}", outside(text(one, "url"), "review ↗"));
         }
@@ -380,7 +380,7 @@ fn item_row(out: &mut Html, frame: &Frame, whole: &Item, before: Option<&str>, n
     {
         let mut refs = Html::new();
         for one in list(other, "refs") {
-            put!(refs, "{}", reference(one));
+            put!(refs, "{}", reference_told(one));
         }
         put!(
             out,

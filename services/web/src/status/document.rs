@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value as Json, json};
 
+use crate::answers::{ItemStatus, JobStatus};
 use crate::page::JobHtml;
 
 /// A JSON object as text, with room for members that run on.
@@ -43,8 +44,9 @@ pub(crate) struct JobPiece {
 }
 
 impl JobPiece {
-    /// Of a document without `elapsed_time` and `remaining_time`, which are null.
-    pub(crate) fn new(json: Json) -> JobPiece {
+    /// Of a job whose `elapsed_time` and `remaining_time` are nothing.
+    pub(crate) fn new(job: &JobStatus) -> JobPiece {
+        let json = json!(job);
         JobPiece { text: Template::of(&json, &["elapsed_time", "remaining_time"]), json, html: OnceLock::new() }
     }
 }
@@ -68,8 +70,9 @@ pub(crate) struct ItemPiece {
 }
 
 impl ItemPiece {
-    /// Of a document whose `remaining_time` is null and whose `jobs`, at its end, are none.
-    pub(crate) fn new(json: Json) -> ItemPiece {
+    /// Of an item whose `remaining_time` is nothing and whose `jobs` are none.
+    pub(crate) fn new(item: &ItemStatus) -> ItemPiece {
+        let json = json!(item);
         ItemPiece { text: Template::of(&json, &["remaining_time"]), json }
     }
 }

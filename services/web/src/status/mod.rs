@@ -17,10 +17,14 @@ use gatelog_rules_config::Pipeline as Configured;
 use gatelog_tables::{Backing, Table, TableError};
 use serde_json::{Value as Json, json};
 
+use crate::answers::{
+    ItemStatus, JobStatus, PipelineStatus, Problem, QueueLength, QueueStatus, RefStatus, Status as StatusAnswer,
+    TenantState, Trigger,
+};
 use crate::error::ApiError;
 use crate::estimate::{Ahead, Estimate, Estimates, longest};
 use crate::reading::{Live, Reading};
-use crate::shape::{git_ref, ms, queue_name, ref_id, seconds, short, wait_row};
+use crate::shape::{git_ref, ms, queue_name, ref_id, seconds, wait_row};
 
 pub(crate) use document::{Document, Item, Job, Pipeline, Queue};
 use document::{ItemPiece, JobPiece};
@@ -128,30 +132,30 @@ impl<'r, B: Backing> Status<'r, B> {
             }
             triggers += 1;
         }
-        let wait = self.wait(WaitSubject::Tenant(self.tenant.to_owned()))?.map_or(Json::Null, |row| wait_row(&row));
+        let wait = self.wait(WaitSubject::Tenant(self.tenant.to_owned()))?.map(|row| wait_row(&row));
         let row = self.live.gate.tenants.get(&self.tenant.to_owned())?;
         let (intake, reason) =
             row.map_or_else(Default::default, |row| (row.triggers, Some(row.triggers_reason.clone())));
-        let json = json!({
-            "zuul_version": self.reading.app.site.version,
-            "position": null,
-            "position_ms": null,
-            "trigger_event_queue": { "length": triggers },
-            "management_event_queue": { "length": 0 },
-            "connection_event_queues": {},
-            "state": {
-                "trigger_queue_discarding": intake == TriggerIntake::Discarding,
-                "trigger_queue_paused": intake == TriggerIntake::Paused,
-                "result_queue_paused": false,
-                "reason": reason.filter(|reason| !reason.is_empty()),
-                "info": null,
+        let status = StatusAnswer {
+            zuul_version: self.reading.app.site.version.clone(),
+            position: None,
+            position_ms: None,
+            trigger_event_queue: QueueLength { length: triggers },
+            management_event_queue: QueueLength { length: 0 },
+            connection_event_queues: BTreeMap::new(),
+            state: TenantState {
+                trigger_queue_discarding: intake == TriggerIntake::Discarding,
+                trigger_queue_paused: intake == TriggerIntake::Paused,
+                result_queue_paused: false,
+                reason: reason.filter(|reason| !reason.is_empty()),
+                info: None,
             },
-            "last_reconfigured": in_force.map(|entry| ms(entry.activated_at)),
-            "wait": wait,
-            "pipelines": [],
-        });
+            last_reconfigured: in_force.map(|entry| ms(entry.activated_at)),
+            wait,
+            pipelines: Vec::new(),
+        };
         let position = self.reading.app.position(self.reading.at);
-        Ok(Document { json, position, position_ms: ms(self.reading.now), pipelines })
+        Ok(Document { json: json!(status), position, position_ms: ms(self.reading.now), pipelines })
     }
 
     fn change(mut self, change: &str) -> Result<Json, ApiError> {
@@ -173,10 +177,10 @@ impl<'r, B: Backing> Status<'r, B> {
 
     fn pipeline(&mut self, name: &str, pipeline: Option<&Configured>) -> Result<Pipeline, ApiError> {
         let drivers = &self.reading.app.site.drivers;
-        let triggers: Vec<Json> = pipeline
+        let triggers = pipeline
             .into_iter()
             .flat_map(|pipeline| pipeline.triggers.keys())
-            .map(|connection| json!({ "driver": drivers.get(connection).unwrap_or(connection) }))
+            .map(|connection| Trigger { driver: drivers.get(connection).unwrap_or(connection).clone() })
             .collect();
         let mut queues = Vec::new();
         for number in 0..self.queues.len() {
@@ -184,29 +188,29 @@ impl<'r, B: Backing> Status<'r, B> {
                 queues.push(self.queue(number)?);
             }
         }
-        let json = json!({
-            "name": name,
-            "description": pipeline.map(|pipeline| pipeline.description.as_str()),
-            "state": "normal",
-            "manager": pipeline.map(|pipeline| format!("{:?}", pipeline.manager).to_lowercase()),
-            "triggers": triggers,
-            "trigger_events": 0,
-            "result_events": 0,
-            "management_events": 0,
-            "change_queues": [],
-        });
-        Ok(Pipeline { json, queues })
+        let status = PipelineStatus {
+            name: name.to_owned(),
+            description: pipeline.map(|pipeline| pipeline.description.clone()),
+            state: "normal".to_owned(),
+            manager: pipeline.map(|pipeline| format!("{:?}", pipeline.manager).to_lowercase()),
+            triggers,
+            trigger_events: 0,
+            result_events: 0,
+            management_events: 0,
+            change_queues: Vec::new(),
+        };
+        Ok(Pipeline { json: json!(status), queues })
     }
 
     fn queue(&mut self, number: usize) -> Result<Queue, ApiError> {
         let items = self.items(number)?;
         let queue = self.queues.get(number);
         let subject = items.last().and_then(|item| item.row.subjects.first());
-        let json = json!({
-            "name": queue.map(|queue| queue_name(&queue.name, subject)),
-            "branch": null,
-            "window": queue.map_or(0, |queue| queue.row.window),
-            "heads": [],
+        let json = json!(QueueStatus {
+            name: queue.map(|queue| queue_name(&queue.name, subject).to_owned()),
+            branch: None,
+            window: queue.map_or(0, |queue| queue.row.window),
+            heads: Vec::new(),
         });
         let mut heads: Vec<Vec<Item>> = Vec::new();
         for placed in items {
@@ -333,83 +337,84 @@ fn item_piece(id: ItemId, of: &OfItem<'_>) -> ItemPiece {
         ProblemKind::Error => "ERROR",
     });
     let refs = row.subjects.iter().zip(of.owners).map(|(subject, owner)| reference(subject, owner.as_deref()));
-    ItemPiece::new(json!({
-        "id": id.to_string(),
-        "uuid": id.to_string(),
-        "active": of.active,
-        "live": row.live,
-        "refs": refs.collect::<Vec<_>>(),
-        "item_ahead": of.ahead.map(|ahead| ahead.to_string()),
-        "items_behind": of.behind.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "failing_reasons": row.failing,
-        "zuul_ref": row.buildset.map(|buildset| format!("Z{buildset}")),
-        "buildset": row.buildset.map(|buildset| buildset.to_string()),
-        "enqueue_time": ms(row.enqueued_at),
-        "remaining_time": null,
-        "result": result,
-        "problem": of.problem.map(|problem| json!({ "code": problem.code, "message": problem.message })),
-        "reason": row.reason,
-        "resets": row.resets,
-        "wait": of.wait.map_or(Json::Null, wait_row),
-        "jobs": [],
-    }))
+    ItemPiece::new(&ItemStatus {
+        id: id.to_string(),
+        uuid: id.to_string(),
+        active: of.active,
+        live: row.live,
+        refs: refs.collect(),
+        item_ahead: of.ahead.map(|ahead| ahead.to_string()),
+        items_behind: of.behind.iter().map(ToString::to_string).collect(),
+        failing_reasons: row.failing.clone(),
+        zuul_ref: row.buildset.map(|buildset| format!("Z{buildset}")),
+        buildset: row.buildset.map(|buildset| buildset.to_string()),
+        enqueue_time: ms(row.enqueued_at),
+        remaining_time: None,
+        result: result.map(str::to_owned),
+        problem: of.problem.map(|problem| Problem { code: problem.code.clone(), message: problem.message.clone() }),
+        reason: row.reason.clone(),
+        resets: row.resets,
+        wait: of.wait.map(wait_row),
+        jobs: Vec::new(),
+    })
 }
 
-fn reference(subject: &Subject, owner: Option<&str>) -> Json {
-    let mut json = json!({
-        "id": ref_id(subject),
-        "url": subject.url,
-        "ref": subject.git_ref,
-        "project": short(&subject.project),
-        "project_canonical": subject.project,
-        "owner": owner,
-    });
-    if let (Json::Object(own), Json::Object(more)) = (&mut json, git_ref(subject)) {
-        for (name, value) in more {
-            own.entry(name).or_insert(value);
-        }
+fn reference(subject: &Subject, owner: Option<&str>) -> RefStatus {
+    let of = git_ref(subject);
+    RefStatus {
+        id: ref_id(subject),
+        url: subject.url.clone(),
+        git_ref: of.git_ref,
+        project: of.project,
+        project_canonical: of.project_canonical,
+        owner: owner.map(str::to_owned),
+        branch: of.branch,
+        change: of.change,
+        patchset: of.patchset,
+        oldrev: of.oldrev,
+        newrev: of.newrev,
+        ref_url: of.ref_url,
+        commit: of.commit,
     }
-    json
 }
 
 fn job_piece(tenant: &str, id: BuildId, of: &OfJob<'_>) -> JobPiece {
     let (build, estimate) = (of.build, of.estimate);
     let running = build.state == BuildState::Running;
-    let result = build.result.map(|result| result.word());
     let uuid = id.to_string();
-    let console = format!("/api/tenant/{}/build/{uuid}/console", segment(tenant));
-    let wait = of.wait.map_or(Json::Null, wait_row);
     // What ran without a worker has no console.
     let said = build.attempt > 0;
-    JobPiece::new(json!({
-        "name": build.job.name,
-        "dependencies": build.job.dependencies.iter().map(|(job, _)| job).collect::<Vec<_>>(),
-        "elapsed_time": null,
-        "remaining_time": null,
-        "url": said.then_some(&console),
-        "report_url": build.log_url.as_ref().filter(|_| result.is_some()).or(said.then_some(&console)),
-        "result": result,
-        "voting": build.job.voting,
-        "uuid": uuid,
-        "execute_time": build.started_at.map(seconds),
-        "start_time": build.started_at.map(seconds),
-        "end_time": build.finished_at.filter(|_| !running).map(seconds),
-        "estimate": estimate.map(Estimate::json),
-        "estimated_time": estimate.map(|estimate| (estimate.mean_ms + 500) / 1_000),
-        "pipeline": of.pipeline,
-        "canceled": build.result == Some(BuildResult::Canceled),
-        "paused": build.paused,
-        "pre_fail": build.pre_fail,
-        "retry": build.attempt > 1,
-        "snapshotting": false,
-        "tries": build.attempt,
-        "queued": result.is_none() && !running,
-        "waiting_status": wait.get("detail"),
-        "worker": build.worker,
-        "detail": build.detail,
-        "settled": build.settled,
-        "wait": wait,
-    }))
+    let console = said.then(|| format!("/api/tenant/{}/build/{uuid}/console", segment(tenant)));
+    let wait = of.wait.map(wait_row);
+    JobPiece::new(&JobStatus {
+        name: build.job.name.clone(),
+        dependencies: build.job.dependencies.iter().map(|(job, _)| job.clone()).collect(),
+        elapsed_time: None,
+        remaining_time: None,
+        url: console.clone(),
+        report_url: build.log_url.clone().filter(|_| build.result.is_some()).or(console),
+        result: build.result.map(|result| result.word().to_owned()),
+        voting: build.job.voting,
+        uuid,
+        execute_time: build.started_at.map(seconds),
+        start_time: build.started_at.map(seconds),
+        end_time: build.finished_at.filter(|_| !running).map(seconds),
+        estimate: estimate.map(Estimate::told),
+        estimated_time: estimate.map(|estimate| (estimate.mean_ms + 500) / 1_000),
+        pipeline: of.pipeline.to_owned(),
+        canceled: build.result == Some(BuildResult::Canceled),
+        paused: build.paused,
+        pre_fail: build.pre_fail,
+        retry: build.attempt > 1,
+        snapshotting: false,
+        tries: build.attempt,
+        queued: build.result.is_none() && !running,
+        waiting_status: wait.as_ref().map(|wait| wait.detail.clone()),
+        worker: build.worker.clone(),
+        detail: build.detail.clone(),
+        settled: build.settled.clone(),
+        wait,
+    })
 }
 
 /// An item with its place in its queue.

@@ -9,9 +9,9 @@ use axum::extract::{RawQuery, State};
 use axum::http::header::{CACHE_CONTROL, LOCATION};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Value, json};
 
 use super::{MAX_QUESTION, Question, permitted};
+use crate::answers::{Case, CaseAsked};
 use crate::error::ApiError;
 use crate::query::Query;
 use crate::reading::App;
@@ -28,13 +28,8 @@ fn fresh(answer: impl IntoResponse) -> Response {
 /// `what-if`: those there are, without their answers.
 pub(crate) async fn list(State(app): Shared, RawQuery(query): RawQuery) -> Result<Response, ApiError> {
     Query::read_only(query.as_deref(), &[])?;
-    let brief = |mut told: Value| {
-        if let Value::Object(told) = &mut told {
-            told.remove("answer");
-        }
-        told
-    };
-    let all: Vec<Value> = app.what_ifs.all().iter().map(|case| brief(case.told())).collect();
+    let brief = |told: Case| Case { answer: None, ..told };
+    let all: Vec<Case> = app.what_ifs.all().iter().map(|case| brief(case.told())).collect();
     Ok(fresh(Json(all)))
 }
 
@@ -59,7 +54,7 @@ pub(crate) async fn ask(
     }
     let case = app.what_ifs.ask(&app, question.checked()?, by)?;
     let mut response =
-        fresh((StatusCode::ACCEPTED, Json(json!({ "id": case.id, "page": format!("/what-if/{}", case.id) }))));
+        fresh((StatusCode::ACCEPTED, Json(CaseAsked { id: case.id.clone(), page: format!("/what-if/{}", case.id) })));
     if let Ok(place) = HeaderValue::from_str(&format!("/api/what-if/{}", case.id)) {
         response.headers_mut().insert(LOCATION, place);
     }

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use gatelog_record::{BlobHash, Timestamp};
 use gatelog_replay::what_if::Answer;
-use serde_json::{Value as Json, json};
+use serde_json::json;
 use tokio::sync::Semaphore;
 
 use super::Question;
+use crate::answers;
 use crate::error::ApiError;
 use crate::reading::App;
 use crate::shape::ms;
@@ -85,19 +86,21 @@ impl Case {
         }
     }
 
-    pub(crate) fn told(&self) -> Json {
+    pub(crate) fn told(&self) -> answers::Case {
         let state = self.state();
-        let mut told = json!({
-            "id": self.id,
-            "state": state.name(),
-            "question": self.question,
-            "by": self.by,
-            "asked_ms": ms(self.asked_at),
-            "page": format!("/what-if/{}", self.id),
-        });
+        let mut told = answers::Case {
+            id: self.id.clone(),
+            state: state.name().to_owned(),
+            question: self.question.clone(),
+            by: self.by.clone(),
+            asked_ms: ms(self.asked_at),
+            page: format!("/what-if/{}", self.id),
+            answer: None,
+            error: None,
+        };
         match state {
-            State::Answered(answer) => told["answer"] = json!(*answer),
-            State::Failed(why) => told["error"] = json!(why),
+            State::Answered(answer) => told.answer = Some(json!(*answer)),
+            State::Failed(why) => told.error = Some(why),
             State::Waiting | State::Running | State::Cancelled => {}
         }
         told

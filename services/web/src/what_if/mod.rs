@@ -17,6 +17,7 @@ use gatelog_record::Stream;
 use gatelog_replay::what_if::{Answer, InputNear};
 use gatelog_rules_config::authorization::{ADMIN, Asked};
 use gatelog_rules_config::is_config_path;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
@@ -33,7 +34,7 @@ const MAX_INPUTS: usize = 1_000;
 const MAX_FILES: usize = 1_000;
 
 /// What is otherwise, and up to where. As JSON it is what is sent and told.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Question {
     /// Inputs that never came: `intake:41`, or an offset of `gate.inputs`.

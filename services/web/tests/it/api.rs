@@ -2,6 +2,7 @@
 
 mod moments;
 mod newest;
+mod table;
 mod tokens;
 mod what_if;
 

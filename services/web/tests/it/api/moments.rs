@@ -131,11 +131,7 @@ fn no_path_is_added_past_the_list_of_paths() {
     }
     let mut found = Vec::new();
     look(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
-    assert_eq!(
-        found,
-        ["paths.rs"],
-        "a route is a row of a table, which says what it makes of `at` and who may ask"
-    );
+    assert_eq!(found, ["paths.rs"], "a route is a row of a table, which says what it makes of `at` and who may ask");
 }
 
 #[tokio::test(flavor = "multi_thread")]
