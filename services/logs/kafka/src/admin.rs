@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use futures::executor::block_on;
-use gatelog_event_log::{LogError, Place};
+use gatelog_event_log::LogError;
 use gatelog_record::SiteId;
 use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::consumer::Consumer;
@@ -13,11 +13,12 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
 use crate::check::{self, Finding};
 use crate::config::{KafkaConfig, Purpose};
-use crate::cursor::{Cursor, Reach};
+use crate::cursor::Reach;
 use crate::fault::{Context, code_of, is_passing, or_system, said, system};
 use crate::layout::SiteRecord;
 use crate::names::Names;
 use crate::presence;
+use crate::site::site_record;
 
 /// What the brokers say of one topic.
 #[derive(Clone, Debug, Default)]
@@ -248,53 +249,6 @@ pub(crate) fn send_site(reach: &Reach, record: &SiteRecord) -> Result<SiteRecord
         what: what.to_owned(),
         message: "it was sent and is not there; see the brokers' own logs".to_owned(),
     })
-}
-
-/// The site record that counts: the site of the first, the newest generation, and the newest generation of topics with
-/// its partitions.
-pub(crate) fn site_record(reach: &Reach) -> Result<Option<SiteRecord>, LogError> {
-    let topic = reach.names.site();
-    let stable = reach.stable(&topic, 0)?;
-    if stable == 0 {
-        return Ok(None);
-    }
-    let mut found: Option<SiteRecord> = None;
-    let mut cursor = Cursor::at(reach, topic.clone(), 0, None, 0)?;
-    cursor.read_to(stable, reach.config.timeout, |raw| {
-        let Some(record) = SiteRecord::decode(&raw.bytes) else {
-            let physical = format!("topic {topic} partition 0 offset {}", raw.offset);
-            let place = Place { stream: None, offset: None, physical };
-            return Err(LogError::Damaged { place, what: "this is no site record".to_owned() });
-        };
-        match &mut found {
-            None => found = Some(record),
-            Some(first) if first.site == record.site => {
-                first.generation = first.generation.max(record.generation);
-                if record.topics > first.topics {
-                    (first.topics, first.partitions) = (record.topics, record.partitions);
-                }
-            }
-            // Two were created at once: the first one stands.
-            Some(_) => {}
-        }
-        Ok(true)
-    })?;
-    Ok(found)
-}
-
-/// An error where the log is in another generation of its topics by now than this process knows.
-pub(crate) fn still_counts(reach: &Reach) -> Result<(), LogError> {
-    let known = reach.names.generation();
-    match site_record(reach)? {
-        Some(site) if site.topics != known => Err(LogError::Stopped {
-            message: format!(
-                "the log is in generation {} of its topics since `gatelog log repartition`, and this process knows \
-                 generation {known}",
-                site.topics
-            ),
-        }),
-        _ => Ok(()),
-    }
 }
 
 fn missing(reach: &Reach, what: &str) -> LogError {

@@ -4,13 +4,14 @@ use std::fmt;
 
 use gatelog_event_log::LogError;
 
-use crate::admin::{Cluster, Topic, cluster, cluster_with_settings, site_record, topic_settings, wanted_topics};
+use crate::admin::{Cluster, Topic, cluster, cluster_with_settings, topic_settings, wanted_topics};
 use crate::closing::CLOSED;
 use crate::config::KafkaConfig;
 use crate::cursor::Reach;
 use crate::layout::SiteRecord;
 use crate::names::Names;
 use crate::security::Wrong;
+use crate::site::site_record;
 
 /// The oldest brokers whose transactions fence as this log needs it (epochs bumped by the brokers, KIP-360).
 const OLDEST: (u32, u32) = (2, 5);

@@ -10,11 +10,11 @@ use gatelog_event_log::{Claim, EventWriter, LogError, ReadLimit, Tail};
 use gatelog_record::{Envelope, Partition, Stream};
 use parking_lot::Mutex;
 
-use crate::admin::still_counts;
 use crate::config::Known;
 use crate::cursor::{Cursor, Raw, Reach};
 use crate::layout::{Token, control, token_of};
 use crate::read::Reader;
+use crate::site::still_counts;
 use crate::writer::{Failure, KafkaWriter, Line, Transactions, Worker};
 
 /// An event's place is remembered when so many others lie between it and the last one.

@@ -13,12 +13,12 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, PurgeConfig, ThreadedProducer};
 
-use crate::admin::still_counts;
 use crate::config::Purpose;
 use crate::cursor::Reach;
 use crate::fault::{Context, code_of, or_system, system};
 use crate::layout::bundle;
 use crate::names::place_of;
+use crate::site::still_counts;
 
 /// What an append in flight owes its caller.
 pub(crate) struct Owed {

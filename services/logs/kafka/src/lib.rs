@@ -59,6 +59,7 @@ mod names;
 mod presence;
 mod read;
 mod security;
+mod site;
 mod trouble;
 mod watch;
 mod writer;
