@@ -9,13 +9,15 @@ use std::sync::Arc;
 
 use gatelog_event_log::{Blobs, Description, MemoryBlobs, Offset, Survives, Tail};
 use gatelog_gate_state::Gate;
-use gatelog_gate_state::live::{GateLive, Work};
+use gatelog_gate_state::live::GateLive;
+use gatelog_gate_state::work::{NotReported, PerformKinds};
+use gatelog_partition_state::work::Sending;
 use gatelog_record::draft::capacity::{NodeWanted, SemaphoreWanted};
 use gatelog_record::draft::gate::{
     AttemptFinished, AttemptStarted, BuildResult, ChangeFacts, ChangeKey, ChangesFound, ChangesWanted, ConfigFile,
-    ConfigFileSet, ConfigFilesFound, FreezeDone, FreezeOutcome, FreezeWanted, FrozenJob, LayoutMade, LayoutOutcome,
-    LayoutWanted, PrepareDone, PrepareOutcome, PrepareRequested, PreparedBranch, PreparedState, ProjectBranch,
-    ReportAction, ReportDone, Subject, SubmitDone, SubmitOutcome, SubmitRequested, TenantLoaded, TenantProject,
+    ConfigFileSet, ConfigFilesFound, ConfigReadWanted, FreezeOutcome, FreezeWanted, FrozenJob, LayoutOutcome,
+    LayoutWanted, PrepareOutcome, PrepareRequested, PreparedBranch, PreparedState, ProjectBranch, ReportAction,
+    ReportRequested, Subject, SubmitOutcome, SubmitRequested, TenantLoaded, TenantProject,
 };
 use gatelog_record::draft::intake::TenantFile;
 use gatelog_record::draft::partition::{OutboxDelivered, TimerDue};
@@ -472,34 +474,9 @@ impl Site {
             .min_by_key(|(id, row)| (row.requested, **id));
         let Some((id, row)) = oldest.map(|(id, row)| (*id, row.clone())) else { return Ok(None) };
         self.answered.insert((id, row.attempt));
-        let (work, attempt, tenant) = (id, row.attempt, row.tenant.clone());
-        let input: GateInput = match &row.work {
-            Work::ConfigRead(wanted) => {
-                let mut found = ConfigFilesFound { work, attempt, tenant, sets: Vec::new(), failed: Vec::new() };
-                for project in &wanted.projects {
-                    found.sets.push(self.files_of(&project.project)?);
-                }
-                found.into()
-            }
-            Work::Layout(wanted) => LayoutMade { work, attempt, tenant, outcome: self.make_layout(wanted)? }.into(),
-            Work::Changes(wanted) => self.find_changes(work, attempt, wanted)?.into(),
-            Work::Prepare(wanted) => PrepareDone { work, attempt, tenant, outcome: self.prepare(wanted)? }.into(),
-            Work::Freeze(wanted) => FreezeDone { work, attempt, tenant, outcome: self.freeze(wanted)? }.into(),
-            Work::Submit(wanted) => SubmitDone { work, attempt, tenant, outcome: self.submit(wanted) }.into(),
-            Work::Report(report) => {
-                let change = report.subjects.first().and_then(|subject| subject.change.as_deref()).unwrap_or_default();
-                match report.action {
-                    ReportAction::Success if report.pipeline == "check" => {
-                        self.approve_next.push_back(local(change).to_owned());
-                    }
-                    ReportAction::Failure => self.propose_again.push_back(local(change).to_owned()),
-                    _ => {}
-                }
-                ReportDone { work, attempt, tenant, failed: None }.into()
-            }
-        };
-        let name = InputId::new(format!("work/{id}/{attempt}"));
-        Ok(Some(InputRecord::new(name, row.tenant, self.now, input)))
+        let input = row.work.perform(row.sending(id), self)?;
+        let name = InputId::new(format!("work/{id}/{}", row.attempt));
+        Ok(Some(InputRecord::new(name, row.key, self.now, input)))
     }
 
     fn files_of(&mut self, project: &str) -> Result<ConfigFileSet, Failure> {
@@ -573,7 +550,7 @@ impl Site {
         Ok(ChangesFound { work, attempt, tenant, changes, missing: Vec::new(), failed: None })
     }
 
-    fn prepare(&mut self, wanted: &PrepareRequested) -> Result<PrepareOutcome, Failure> {
+    fn merge_chain(&mut self, wanted: &PrepareRequested) -> Result<PrepareOutcome, Failure> {
         let mut branches: BTreeMap<ProjectBranch, PreparedBranch> = BTreeMap::new();
         for step in &wanted.steps {
             let subject = &step.subject;
@@ -606,7 +583,7 @@ impl Site {
         }))
     }
 
-    fn freeze(&mut self, wanted: &FreezeWanted) -> Result<FreezeOutcome, Failure> {
+    fn freeze_jobs(&mut self, wanted: &FreezeWanted) -> Result<FreezeOutcome, Failure> {
         let own =
             wanted.steps.iter().rev().find(|step| step.item == wanted.item).ok_or("it is not in its own chain")?;
         let key = (wanted.layout, own.subject.project.clone(), wanted.pipeline.clone());
@@ -649,7 +626,7 @@ impl Site {
         Ok(outcome)
     }
 
-    fn submit(&mut self, wanted: &SubmitRequested) -> SubmitOutcome {
+    fn move_branches(&mut self, wanted: &SubmitRequested) -> SubmitOutcome {
         for target in &wanted.targets {
             let project = local(&target.at.project).to_owned();
             self.tips.insert(project, target.tested_commit.clone());
@@ -748,3 +725,45 @@ impl Site {
 
 /// The state's domain, for those who fold what a site made.
 pub type SiteState = Gate;
+
+impl PerformKinds for Site {
+    type Error = Failure;
+
+    fn config_read(&mut self, of: Sending<'_>, wanted: &ConfigReadWanted) -> Result<ConfigFilesFound, Failure> {
+        let sets = wanted.projects.iter().map(|project| self.files_of(&project.project)).collect::<Result<_, _>>()?;
+        let (work, attempt, tenant) = (of.work, of.attempt, of.key.to_owned());
+        Ok(ConfigFilesFound { work, attempt, tenant, sets, failed: Vec::new() })
+    }
+
+    fn layout(&mut self, _: Sending<'_>, wanted: &LayoutWanted) -> Result<LayoutOutcome, Failure> {
+        self.make_layout(wanted)
+    }
+
+    fn changes(&mut self, of: Sending<'_>, wanted: &ChangesWanted) -> Result<ChangesFound, Failure> {
+        self.find_changes(of.work, of.attempt, wanted)
+    }
+
+    fn prepare(&mut self, _: Sending<'_>, wanted: &PrepareRequested) -> Result<PrepareOutcome, Failure> {
+        self.merge_chain(wanted)
+    }
+
+    fn freeze(&mut self, _: Sending<'_>, wanted: &FreezeWanted) -> Result<FreezeOutcome, Failure> {
+        self.freeze_jobs(wanted)
+    }
+
+    fn submit(&mut self, _: Sending<'_>, wanted: &SubmitRequested) -> Result<SubmitOutcome, Failure> {
+        Ok(self.move_branches(wanted))
+    }
+
+    fn report(&mut self, _: Sending<'_>, wanted: &ReportRequested) -> Result<NotReported, Failure> {
+        let change = wanted.subjects.first().and_then(|subject| subject.change.as_deref()).unwrap_or_default();
+        match wanted.action {
+            ReportAction::Success if wanted.pipeline == "check" => {
+                self.approve_next.push_back(local(change).to_owned());
+            }
+            ReportAction::Failure => self.propose_again.push_back(local(change).to_owned()),
+            _ => {}
+        }
+        Ok(None)
+    }
+}

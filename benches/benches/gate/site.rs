@@ -12,8 +12,9 @@ use gatelog_benches::Failure;
 use gatelog_capacity_state::Capacity;
 use gatelog_deciding::Rules;
 use gatelog_driver_contract::{Connection, Connections};
-use gatelog_effects::dispatch::{self, Duty, Tools};
+use gatelog_effects::dispatch::Duty;
 use gatelog_effects::git::Repositories;
+use gatelog_effects::perform::{self, Tools};
 use gatelog_effects::share::{Alone, Share};
 use gatelog_effects::sources::GateWork;
 use gatelog_event_log::{Blobs, Log, Offset, ReadLimit};
@@ -129,7 +130,7 @@ impl Site {
         let work = GateWork::new(gate_fold.projection(), gate_fold.published());
         let duties = [Duty::Merge, Duty::Compute, Duty::Submit, Duty::Review];
         let share = Share::new("site", Arc::new(Alone));
-        let mut threads = dispatch::spawn(tools, Arc::new(work), &duties, share, Arc::clone(&stop))?;
+        let mut threads = perform::spawn(tools, Arc::new(work), &duties, share, Arc::clone(&stop))?;
 
         let receiver: Arc<dyn Receiver> = Arc::clone(gate.published()) as _;
         let mut router = IntakeRouter::open(Arc::clone(&log), receiver, dir.join("routing.json"))?;

@@ -5,15 +5,14 @@ use std::sync::Arc;
 
 use gatelog_effects::layout::LOADER;
 use gatelog_event_log::{BlobError, Blobs, MemoryBlobs};
-use gatelog_gate_state::live::{PendingRow, Work};
+use gatelog_gate_state::work::{NotReported, PerformKinds};
 use gatelog_log_embedded::FileBlobs;
+use gatelog_partition_state::work::Sending;
 use gatelog_record::draft::gate::{
-    ChangesFound, ChangesWanted, ConfigFile, ConfigFileSet, ConfigFilesFound, ConfigReadWanted, FreezeDone,
-    FreezeOutcome, FreezeWanted, LayoutMade, LayoutOutcome, LayoutWanted, PrepareDone, PrepareOutcome,
-    PrepareRequested, PreparedBranch, PreparedState, ProjectBranch, ReportDone, SubmitDone, SubmitOutcome,
-    SubmitRequested,
+    ChangesFound, ChangesWanted, ConfigFile, ConfigFileSet, ConfigFilesFound, ConfigReadWanted, FreezeOutcome,
+    FreezeWanted, LayoutOutcome, LayoutWanted, PrepareOutcome, PrepareRequested, PreparedBranch, PreparedState,
+    ProjectBranch, ReportRequested, SubmitOutcome, SubmitRequested,
 };
-use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, WorkId, codec};
 use gatelog_replay::layouts::{Loader, freeze_on, make_layout};
 use gatelog_rules_config::{Layout, ParseCache, Problem};
@@ -98,20 +97,6 @@ impl Answers {
         }
     }
 
-    /// The outcome of short work.
-    pub fn answer(&mut self, work: WorkId, row: &PendingRow) -> Result<GateInput, Failure> {
-        let (attempt, tenant) = (row.attempt, row.tenant.clone());
-        Ok(match &row.work {
-            Work::ConfigRead(wanted) => self.read(work, attempt, wanted)?.into(),
-            Work::Layout(wanted) => LayoutMade { work, attempt, tenant, outcome: self.layout(wanted)? }.into(),
-            Work::Changes(wanted) => self.find(work, attempt, wanted).into(),
-            Work::Prepare(wanted) => PrepareDone { work, attempt, tenant, outcome: self.prepare(wanted)? }.into(),
-            Work::Freeze(wanted) => FreezeDone { work, attempt, tenant, outcome: self.freeze(wanted)? }.into(),
-            Work::Submit(wanted) => SubmitDone { work, attempt, tenant, outcome: self.submit(wanted) }.into(),
-            Work::Report(_) => ReportDone { work, attempt, tenant, failed: None }.into(),
-        })
-    }
-
     fn read(&mut self, work: WorkId, attempt: u32, wanted: &ConfigReadWanted) -> Result<ConfigFilesFound, Failure> {
         let mut sets = Vec::with_capacity(wanted.projects.len());
         for project in &wanted.projects {
@@ -133,14 +118,9 @@ impl Answers {
         Ok(ConfigFilesFound { work, attempt, tenant: wanted.tenant.clone(), sets, failed: Vec::new() })
     }
 
-    fn layout(&mut self, wanted: &LayoutWanted) -> Result<LayoutOutcome, Failure> {
-        let outcome = make_layout(
-            &self.kept.memory,
-            wanted,
-            &[],
-            Loader { version: LOADER, ..Loader::default() },
-            &mut self.parsed,
-        )?;
+    fn make_layout(&mut self, wanted: &LayoutWanted) -> Result<LayoutOutcome, Failure> {
+        let loader = Loader { version: LOADER, ..Loader::default() };
+        let outcome = make_layout(&self.kept.memory, wanted, &[], loader, &mut self.parsed)?;
         if let LayoutOutcome::Made { layout, problems, errors, .. } = &outcome {
             if *errors > 0 {
                 let problems: Vec<Problem> = codec::decode(&self.kept.memory.get(problems)?)?;
@@ -168,7 +148,7 @@ impl Answers {
         found
     }
 
-    fn prepare(&mut self, wanted: &PrepareRequested) -> Result<PrepareOutcome, Failure> {
+    fn merge_chain(&mut self, wanted: &PrepareRequested) -> Result<PrepareOutcome, Failure> {
         let mut branches: BTreeMap<ProjectBranch, PreparedBranch> = BTreeMap::new();
         let mut files = BTreeSet::new();
         for step in &wanted.steps {
@@ -215,7 +195,7 @@ impl Answers {
     }
 
     /// What is made is kept on the disk alone: nobody here reads it.
-    fn freeze(&mut self, wanted: &FreezeWanted) -> Result<FreezeOutcome, Failure> {
+    fn freeze_jobs(&mut self, wanted: &FreezeWanted) -> Result<FreezeOutcome, Failure> {
         let layout = Arc::clone(self.layouts.get(&wanted.layout).ok_or("a layout that nobody made")?);
         let made = MemoryBlobs::new();
         let outcome = freeze_on(&made, &layout, None, wanted)?;
@@ -228,7 +208,7 @@ impl Answers {
         Ok(outcome)
     }
 
-    fn submit(&mut self, wanted: &SubmitRequested) -> SubmitOutcome {
+    fn move_branches(&mut self, wanted: &SubmitRequested) -> SubmitOutcome {
         for target in &wanted.targets {
             let before = self.forge.move_to(&target.at.project, &target.tested_commit);
             self.moved.push((target.at.project.clone(), before, target.tested_commit.clone()));
@@ -240,5 +220,37 @@ impl Answers {
             }
         }
         SubmitOutcome::Merged
+    }
+}
+
+impl PerformKinds for Answers {
+    type Error = Failure;
+
+    fn config_read(&mut self, of: Sending<'_>, wanted: &ConfigReadWanted) -> Result<ConfigFilesFound, Failure> {
+        self.read(of.work, of.attempt, wanted)
+    }
+
+    fn layout(&mut self, _: Sending<'_>, wanted: &LayoutWanted) -> Result<LayoutOutcome, Failure> {
+        self.make_layout(wanted)
+    }
+
+    fn changes(&mut self, of: Sending<'_>, wanted: &ChangesWanted) -> Result<ChangesFound, Failure> {
+        Ok(self.find(of.work, of.attempt, wanted))
+    }
+
+    fn prepare(&mut self, _: Sending<'_>, wanted: &PrepareRequested) -> Result<PrepareOutcome, Failure> {
+        self.merge_chain(wanted)
+    }
+
+    fn freeze(&mut self, _: Sending<'_>, wanted: &FreezeWanted) -> Result<FreezeOutcome, Failure> {
+        self.freeze_jobs(wanted)
+    }
+
+    fn submit(&mut self, _: Sending<'_>, wanted: &SubmitRequested) -> Result<SubmitOutcome, Failure> {
+        Ok(self.move_branches(wanted))
+    }
+
+    fn report(&mut self, _: Sending<'_>, _: &ReportRequested) -> Result<NotReported, Failure> {
+        Ok(None)
     }
 }

@@ -15,7 +15,7 @@ use gatelog_record::draft::gate::{
 };
 use gatelog_record::draft::intake::{ForgeEvent, TenantFile};
 use gatelog_record::draft::partition::TimerDue;
-use gatelog_record::event::{CapacityEvent, GateEvent};
+use gatelog_record::event::{CapacityEvent, PartitionEvent};
 use gatelog_record::input::{CapacityInput, GateInput, Input, IntakeInput, PartitionInput};
 use gatelog_record::{
     BuildId, Domain, Event, EventRecord, InputId, InputRecord, LeaseId, Partition, Source, Stream, Timestamp, Value,
@@ -527,7 +527,7 @@ impl OpenDev {
             Event::Capacity(CapacityEvent::LeaseEnded(ended)) => {
                 self.runs.remove(&ended.lease);
             }
-            Event::Gate(GateEvent::WorkResent(resent)) => self.at(resent.not_before.0, Task::Look),
+            Event::Partition(PartitionEvent::WorkResent(resent)) => self.at(resent.not_before.0, Task::Look),
             _ => {}
         }
     }
@@ -582,12 +582,12 @@ impl OpenDev {
         let ready = pending.iter().filter(|(_, row)| row.not_before.0 <= self.now);
         let oldest = ready.min_by_key(|(id, row)| (row.requested, **id)).map(|(id, row)| (*id, row.clone()));
         let Some((id, row)) = oldest else { return Ok(false) };
-        let input = self.answers.answer(id, &row)?;
+        let input = row.work.perform(row.sending(id), &mut self.answers)?;
         if let Work::Report(report) = &row.work {
             self.reported(report);
         }
         let name = InputId::new(format!("work/{id}/{}", row.attempt));
-        self.soon.push_back((GATE, InputRecord::new(name, row.tenant, Timestamp(self.now), input)));
+        self.soon.push_back((GATE, InputRecord::new(name, row.key, Timestamp(self.now), input)));
         Ok(true)
     }
 

@@ -30,6 +30,8 @@ family! {
         0x0008 "timer-cleared" 1 TimerCleared(partition::TimerCleared);
         /// Messages to another domain are known to have been taken there.
         0x0009 "outbox-cleared" 1 OutboxCleared(partition::OutboxCleared);
+        /// Pending work is sent out once more.
+        0x000a "work-resent" 1 WorkResent(partition::WorkResent);
         /// An artificial kind that keeps the machinery of released versions and upcasting honest.
         0x00ff "sample" 2 Sample(frozen::sample::v2::Sample) released true older { 1 => frozen::sample::v1::Sample };
         /// The first of three artificial kinds of level 1, which keep the machinery of levels honest: something began.
@@ -113,8 +115,8 @@ family! {
         0x0123 "gate.report-delivered" 1 ReportDelivered(gate::ReportDelivered);
         /// An item left its pipeline.
         0x0124 "gate.item-dequeued" 1 ItemDequeued(gate::ItemDequeued);
-        /// Short work is sent out once more.
-        0x0125 "gate.work-resent" 1 WorkResent(gate::WorkResent);
+        /// Pending work of the gate is sent out once more: only read, from logs older than `work-resent`.
+        0x0125 "gate.work-resent" 1 WorkResent(partition::WorkResent);
         /// Facts about changes that nothing refers to any more were dropped.
         0x0126 "gate.changes-forgotten" 1 ChangesForgotten(gate::ChangesForgotten);
         /// A queue's items were put into another order.

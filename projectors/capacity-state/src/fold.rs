@@ -20,7 +20,7 @@ impl<B: Backing> LiveTables<B> for CapacityLive<B> {
     fn apply(&mut self, record: &EventRecord) -> Result<(), FoldRefused> {
         self.partition.apply(record)?;
         match &record.event {
-            Event::Partition(_) => Ok(()),
+            Event::Partition(_) => gatelog_partition_state::work::has_none(&record.event),
             Event::Capacity(event) => self.apply_own(record, event),
             Event::Gate(_) => Err(FoldRefused::Illegal(format!("{} is not an event of capacity", record.event.name()))),
         }

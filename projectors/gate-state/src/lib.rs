@@ -8,9 +8,11 @@
 mod fold;
 pub mod history;
 pub mod live;
+pub mod work;
 
 pub use history::GateRead;
-pub use live::{GateLive, GateTables, Work};
+pub use live::{GateLive, GateTables};
+pub use work::{PerformKinds, Work};
 
 use gatelog_record::Domain;
 use gatelog_tables::{Backing, DomainState, Maps, Overlay};
@@ -21,7 +23,7 @@ pub struct Gate;
 
 impl DomainState for Gate {
     const DOMAIN: Domain = Domain::Gate;
-    const LIVE_SCHEMA: u32 = 10;
+    const LIVE_SCHEMA: u32 = 11;
     const READ_SCHEMA: u32 = 4;
     type Live<B: Backing> = GateLive<B>;
     type Read<B: Backing> = GateRead<B>;

@@ -1,8 +1,11 @@
-//! The tables every domain's partition has: the writer's place, dedup, marks, timers, outbox.
+//! The tables every domain's partition has: the writer's place, dedup, marks, timers, outbox; and, for domains that ask
+//! others for [`work`], what is pending of it.
 //!
 //! A domain's live tables hold these beside their own and call [`PartitionTables::apply`] first for
 //! every event. What a partition says to another domain is put into the outbox by the domain's own
 //! fold, by [`PartitionTables::send`].
+
+pub mod work;
 
 use gatelog_record::event::PartitionEvent;
 use gatelog_record::input::Input;
@@ -251,6 +254,8 @@ impl<B: Backing> PartitionTables<B> {
             PartitionEvent::InputTaken(_)
             | PartitionEvent::InputRefused(_)
             | PartitionEvent::ClockStepped(_)
+            // Of a table whose rows only the domain knows: [`work::WorkTable::apply`].
+            | PartitionEvent::WorkResent(_)
             | PartitionEvent::Sample(_)
             | PartitionEvent::SampleBegun(_)
             | PartitionEvent::SampleNoted(_)

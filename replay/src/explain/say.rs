@@ -759,6 +759,9 @@ fn partition_event(event: &PartitionEvent) -> String {
         PartitionEvent::OutboxCleared(cleared) => {
             format!("{} has what it was sent up to event {}", cleared.to, cleared.up_to.0)
         }
+        PartitionEvent::WorkResent(resent) => {
+            format!("work {} is sent again (attempt {})", short(&resent.work), resent.attempt)
+        }
         PartitionEvent::Sample(_) | PartitionEvent::SampleBegun(_) => "a sample".to_owned(),
         PartitionEvent::SampleNoted(_) | PartitionEvent::SampleEnded(_) => "more of a sample".to_owned(),
     }

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use gatelog_capacity_state::{CapacityLive, LeaseState};
 use gatelog_gate_state::GateLive;
-use gatelog_gate_state::live::{ItemRow, PendingRow, WaitRow, Work, subject_name};
+use gatelog_gate_state::live::{ItemRow, PendingRow, WaitRow, subject_name};
 use gatelog_record::draft::gate::{WaitCode, WaitSubject};
 use gatelog_record::{BuildId, ItemId, Timestamp, WorkId};
 use gatelog_tables::{Backing, Table, TableError, TableExt};
@@ -291,29 +291,13 @@ impl<G: Backing, C: Backing> Gathered<'_, G, C> {
     fn work(&mut self) -> Result<(), TableError> {
         for entry in self.gate.gate.pending_work.all()? {
             let (work, row) = entry?;
-            if self.awaited.contains(&work) || !self.is_wanted(&row.tenant) {
+            if self.awaited.contains(&work) || !self.is_wanted(&row.key) {
                 continue;
             }
-            let name = match &row.work {
-                Work::Report(report) => {
-                    let subject = report.subjects.first().map(subject_name).unwrap_or_default();
-                    format!("report of {subject} in {}", report.pipeline)
-                }
-                other => other.kind().to_owned(),
-            };
             let told = trouble(&row, self.now).unwrap_or_else(|| {
-                let code = match &row.work {
-                    Work::ConfigRead(_) => WaitCode::ConfigFiles,
-                    Work::Layout(_) => WaitCode::Layout,
-                    Work::Changes(_) => WaitCode::ChangeFacts,
-                    Work::Prepare(_) => WaitCode::Prepare,
-                    Work::Freeze(_) => WaitCode::Freeze,
-                    Work::Submit(_) => WaitCode::Submit,
-                    Work::Report(_) => WaitCode::Report,
-                };
-                (by_word(code.word()), Why { detail: String::new(), since: row.requested_at })
+                (by_word(row.work.wait_code().word()), Why { detail: String::new(), since: row.requested_at })
             });
-            self.tell(Subject::Work(work), name, &row.tenant, told);
+            self.tell(Subject::Work(work), row.work.title(), &row.key, told);
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gatelog_event_log::{Log, Tail};
+use gatelog_gate_state::Work;
 use gatelog_record::draft::gate::{
     BuildResult, ChangeFacts, ChangeKey, ChangesWanted, ConfigReadWanted, FactsPurpose, FreezeOutcome, FreezeWanted,
     LayoutOutcome, MergeStep, PrepareOutcome, ProjectBranch, SecretVerdict, SubmitOutcome, SubmitRequested,
@@ -386,6 +387,18 @@ impl Book {
 
 pub(crate) fn item_key(tenant: &str, pipeline: &str, words: &str) -> String {
     format!("{tenant} {pipeline} {words}")
+}
+
+/// What of the record a piece of work is looked up by. `None` for kinds that are never the same twice.
+pub(crate) fn work_key(work: &Work) -> Option<String> {
+    match work {
+        Work::ConfigRead(wanted) => Some(config_read_key(wanted)),
+        Work::Changes(wanted) => Some(changes_key(wanted)),
+        Work::Prepare(wanted) => Some(prepare_key(&wanted.steps)),
+        Work::Freeze(wanted) => Some(freeze_key(wanted)),
+        Work::Submit(wanted) => Some(submit_key(wanted)),
+        Work::Layout(_) | Work::Report(_) => None,
+    }
 }
 
 pub(crate) fn config_read_key(wanted: &ConfigReadWanted) -> String {

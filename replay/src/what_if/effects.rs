@@ -4,38 +4,70 @@
 use std::collections::BTreeMap;
 
 use gatelog_event_log::Blobs;
-use gatelog_gate_state::Work;
 use gatelog_gate_state::live::PendingRow;
+use gatelog_gate_state::work::{NotReported, PerformKinds};
+use gatelog_partition_state::work::Sending;
 use gatelog_record::draft::gate::{
     ChangeFacts, ChangesFound, ChangesWanted, ConfigFile, ConfigFileSet, ConfigFilesFound, ConfigReadWanted,
-    FactsPurpose, FreezeDone, FreezeOutcome, FreezeWanted, LayoutMade, LayoutOutcome, PrepareDone, PrepareOutcome,
-    PrepareRequested, PreparedBranch, PreparedState, ProjectBranch, ReportDone, SubmitDone, SubmitOutcome,
-    SubmitRequested,
+    FactsPurpose, FreezeOutcome, FreezeWanted, LayoutOutcome, LayoutWanted, PrepareOutcome, PrepareRequested,
+    PreparedBranch, PreparedState, ProjectBranch, ReportRequested, SubmitOutcome, SubmitRequested,
 };
 use gatelog_record::event::GateEvent;
 use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, Event, Partition, Timestamp, WorkId};
 
 use super::Config;
-use super::book::{changes_key, config_read_key, freeze_key, prepare_key, submit_key};
+use super::book::{changes_key, config_read_key, freeze_key, prepare_key, submit_key, work_key};
 use super::merging::{Below, land, own_words};
 use super::sim::Sim;
 use crate::error::ReplayError;
 use crate::layouts::{Loader, freeze_jobs, make_layout};
 use crate::reading::event_at;
 
+/// Work of a partition as it would have been done, where it was asked for then.
+struct Performed<'s, 'r> {
+    sim: &'s mut Sim<'r>,
+    partition: Partition,
+    asked: Timestamp,
+}
+
+impl PerformKinds for Performed<'_, '_> {
+    type Error = ReplayError;
+
+    fn config_read(&mut self, of: Sending<'_>, wanted: &ConfigReadWanted) -> Result<ConfigFilesFound, ReplayError> {
+        self.sim.config_read(self.partition, of.work, of.attempt, wanted, self.asked)
+    }
+
+    fn layout(&mut self, _: Sending<'_>, wanted: &LayoutWanted) -> Result<LayoutOutcome, ReplayError> {
+        Ok(self.sim.layout(wanted))
+    }
+
+    fn changes(&mut self, of: Sending<'_>, wanted: &ChangesWanted) -> Result<ChangesFound, ReplayError> {
+        self.sim.changes(of.work, of.attempt, wanted, self.asked)
+    }
+
+    fn prepare(&mut self, of: Sending<'_>, wanted: &PrepareRequested) -> Result<PrepareOutcome, ReplayError> {
+        self.sim.prepare(self.partition, of.key, wanted, self.asked)
+    }
+
+    fn freeze(&mut self, _: Sending<'_>, wanted: &FreezeWanted) -> Result<FreezeOutcome, ReplayError> {
+        self.sim.freeze(wanted, self.asked)
+    }
+
+    fn submit(&mut self, _: Sending<'_>, wanted: &SubmitRequested) -> Result<SubmitOutcome, ReplayError> {
+        self.sim.submit(wanted, self.asked)
+    }
+
+    fn report(&mut self, _: Sending<'_>, _: &ReportRequested) -> Result<NotReported, ReplayError> {
+        Ok(None)
+    }
+}
+
 impl Sim<'_> {
     /// How long a piece of work takes, in milliseconds.
     pub(super) fn takes(&self, row: &PendingRow) -> i64 {
-        let key = match &row.work {
-            Work::ConfigRead(wanted) => config_read_key(wanted),
-            Work::Changes(wanted) => changes_key(wanted),
-            Work::Prepare(wanted) => prepare_key(&wanted.steps),
-            Work::Freeze(wanted) => freeze_key(wanted),
-            Work::Submit(wanted) => submit_key(wanted),
-            Work::Layout(_) | Work::Report(_) => return self.book.usual(row.work.kind()),
-        };
-        self.book.took(&key, self.now).unwrap_or_else(|| self.book.usual(row.work.kind()))
+        let took = work_key(&row.work).and_then(|key| self.book.took(&key, self.now));
+        took.unwrap_or_else(|| self.book.usual(row.work.kind()))
     }
 
     /// How a piece of work ends.
@@ -46,34 +78,16 @@ impl Sim<'_> {
         row: &PendingRow,
         asked: Timestamp,
     ) -> Result<GateInput, ReplayError> {
-        let (attempt, tenant) = (row.attempt, row.tenant.clone());
-        Ok(match &row.work {
-            Work::ConfigRead(wanted) => self.config_read(partition, work, attempt, wanted, asked)?.into(),
-            Work::Layout(wanted) => {
-                let told = self.book.verdicts.get(&wanted.tenant);
-                let nearest = told.and_then(|told| told.iter().min_by_key(|(at, ..)| at.millis_since(self.now).abs()));
-                let (secrets, version) =
-                    nearest.map(|(_, secrets, loader)| (secrets.clone(), *loader)).unwrap_or_default();
-                let loader = Loader { version, schemas: self.config.schemas };
-                let made = make_layout(self.blobs, wanted, &secrets, loader, &mut self.cache);
-                let outcome = made.unwrap_or_else(|message| LayoutOutcome::Failed { code: "what-if".into(), message });
-                LayoutMade { work, attempt, tenant, outcome }.into()
-            }
-            Work::Changes(wanted) => self.changes(work, attempt, wanted, asked)?.into(),
-            Work::Prepare(wanted) => {
-                let outcome = self.prepare(partition, &tenant, wanted, asked)?;
-                PrepareDone { work, attempt, tenant, outcome }.into()
-            }
-            Work::Freeze(wanted) => {
-                let outcome = self.freeze(wanted, asked)?;
-                FreezeDone { work, attempt, tenant, outcome }.into()
-            }
-            Work::Submit(wanted) => {
-                let outcome = self.submit(wanted, asked)?;
-                SubmitDone { work, attempt, tenant, outcome }.into()
-            }
-            Work::Report(_) => ReportDone { work, attempt, tenant, failed: None }.into(),
-        })
+        row.work.perform(row.sending(work), &mut Performed { sim: self, partition, asked })
+    }
+
+    fn layout(&mut self, wanted: &LayoutWanted) -> LayoutOutcome {
+        let told = self.book.verdicts.get(&wanted.tenant);
+        let nearest = told.and_then(|told| told.iter().min_by_key(|(at, ..)| at.millis_since(self.now).abs()));
+        let (secrets, version) = nearest.map(|(_, secrets, loader)| (secrets.clone(), *loader)).unwrap_or_default();
+        let loader = Loader { version, schemas: self.config.schemas };
+        let made = make_layout(self.blobs, wanted, &secrets, loader, &mut self.cache);
+        made.unwrap_or_else(|message| LayoutOutcome::Failed { code: "what-if".into(), message })
     }
 
     fn told(&self, key: &str, asked: Timestamp) -> Result<Option<GateEvent>, ReplayError> {

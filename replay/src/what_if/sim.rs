@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 
 use gatelog_deciding::Rules;
 use gatelog_event_log::{Blobs, Log, Offset};
+use gatelog_gate_state::Work;
 use gatelog_record::draft::capacity::LeaseReleased;
 use gatelog_record::draft::gate::{
     AttemptFailing, AttemptFinished, AttemptStarted, BuildResult, ChangeKey, SubmitTarget,
 };
 use gatelog_record::draft::partition::{OutboxDelivered, TimerDue};
-use gatelog_record::event::{CapacityEvent, GateEvent};
+use gatelog_record::event::{CapacityEvent, GateEvent, PartitionEvent};
 use gatelog_record::input::{CapacityInput, GateInput, PartitionInput};
 use gatelog_record::{
     BuildId, Domain, Event, EventRecord, EventRef, Input, InputId, InputRecord, LeaseId, Partition, Source, Timestamp,
@@ -297,8 +298,8 @@ impl<'a> Sim<'a> {
                 let pending = self.gate(partition).and_then(|gate| gate.gate.pending_work.rows.get(&work));
                 let Some(row) = pending.filter(|row| row.attempt == attempt).cloned() else { return Ok(()) };
                 let outcome = self.outcome(partition, work, &row, asked)?;
-                let tenant = row.tenant.clone();
-                self.say(partition, &tenant, outcome)
+                let key = row.key.clone();
+                self.say(partition, &key, outcome)
             }
             Todo::Start(lease) => {
                 let (_, ran) = self.spans(lease);
@@ -393,16 +394,24 @@ impl<'a> Sim<'a> {
         Ok(())
     }
 
+    /// Work is taken up, and will be done after as long as it takes.
+    fn set_to_work(&mut self, partition: Partition, work: WorkId) {
+        let row = self.gate(partition).and_then(|gate| gate.gate.pending_work.rows.get(&work)).cloned();
+        let Some(row) = row else { return };
+        let took = self.takes(&row);
+        let due = self.now.plus_millis(took.max(1)).max(row.not_before);
+        self.at(due, Todo::Work(partition, work, row.attempt, self.now));
+    }
+
     /// What an event sets going outside.
     pub(super) fn follow(&mut self, partition: Partition, event: &Event) {
         match event {
+            Event::Partition(PartitionEvent::WorkResent(resent)) => self.set_to_work(partition, resent.work),
+            Event::Gate(GateEvent::WorkResent(resent)) => self.set_to_work(partition, resent.work),
             Event::Gate(event) => {
-                let Some(work) = work_of(event) else { return };
-                let row = self.gate(partition).and_then(|gate| gate.gate.pending_work.rows.get(&work)).cloned();
-                let Some(row) = row else { return };
-                let took = self.takes(&row);
-                let due = self.now.plus_millis(took.max(1)).max(row.not_before);
-                self.at(due, Todo::Work(partition, work, row.attempt, self.now));
+                if let Some(work) = Work::asked_by(event) {
+                    self.set_to_work(partition, work);
+                }
             }
             Event::Capacity(CapacityEvent::LeaseGranted(granted)) => {
                 let run = Run {
@@ -576,20 +585,5 @@ impl<'a> Sim<'a> {
             received.event.commit = Some(commit.clone());
         }
         echo
-    }
-}
-
-/// The work an event asks for.
-fn work_of(event: &GateEvent) -> Option<WorkId> {
-    match event {
-        GateEvent::ConfigReadWanted(wanted) => Some(wanted.work),
-        GateEvent::LayoutWanted(wanted) => Some(wanted.work),
-        GateEvent::ChangesWanted(wanted) => Some(wanted.work),
-        GateEvent::PrepareRequested(wanted) => Some(wanted.work),
-        GateEvent::FreezeWanted(wanted) => Some(wanted.work),
-        GateEvent::SubmitRequested(wanted) => Some(wanted.work),
-        GateEvent::ReportRequested(wanted) => Some(wanted.work),
-        GateEvent::WorkResent(resent) => Some(resent.work),
-        _ => None,
     }
 }

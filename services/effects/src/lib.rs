@@ -1,5 +1,5 @@
-//! The reconcilers: they read work that the gate's fold left pending, do it in the world, and append
-//! the outcome as a new input.
+//! The reconcilers: they read work that a domain's fold left pending, do it in the world, and append
+//! the outcome as a new input. [`dispatch`] is the same for every domain; [`perform`] does the gate's.
 //!
 //! Nothing here decides. An effect may be done twice (after a crash, after a lost acknowledgement)
 //! and must then be done once: commits come out the same, a branch moves only from where it was, a
@@ -15,11 +15,14 @@ pub mod freeze;
 pub mod git;
 mod given;
 mod handing_on;
+mod lanes;
 pub mod layout;
 pub mod nodes;
 mod patience;
+pub mod perform;
 mod pins;
 pub mod prepare;
+mod resting;
 pub mod returned;
 pub mod review;
 mod room;

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use gatelog_record::draft::gate::{FreezeOutcome, LayoutOutcome, PrepareOutcome, SubmitOutcome};
+use gatelog_gate_state::work::failures;
+use gatelog_record::draft::gate::LayoutOutcome;
 use gatelog_record::input::GateInput;
 use gatelog_room::{Lack, without_paths};
 
@@ -19,37 +20,6 @@ const OWN: [&str; 8] = [
     "repository-damaged",
     "repository-error",
 ];
-
-/// A code and its words.
-type Failure<'i> = (&'i mut String, &'i mut String);
-
-/// The failures an outcome tells of.
-fn failures(input: &mut GateInput) -> Vec<Failure<'_>> {
-    match input {
-        GateInput::ConfigFilesFound(found) => {
-            found.failed.iter_mut().map(|problem| (&mut problem.code, &mut problem.message)).collect()
-        }
-        GateInput::ChangesFound(found) => found.failed.iter_mut().map(|(code, message)| (code, message)).collect(),
-        GateInput::ReportDone(done) => done.failed.iter_mut().map(|(code, message, _)| (code, message)).collect(),
-        GateInput::LayoutMade(made) => match &mut made.outcome {
-            LayoutOutcome::Failed { code, message } => vec![(code, message)],
-            LayoutOutcome::Made { .. } => Vec::new(),
-        },
-        GateInput::PrepareDone(done) => match &mut done.outcome {
-            PrepareOutcome::Failed { code, message, .. } => vec![(code, message)],
-            _ => Vec::new(),
-        },
-        GateInput::FreezeDone(done) => match &mut done.outcome {
-            FreezeOutcome::Failed { code, message, .. } => vec![(code, message)],
-            _ => Vec::new(),
-        },
-        GateInput::SubmitDone(done) => match &mut done.outcome {
-            SubmitOutcome::Failed { code, message, .. } => vec![(code, message)],
-            _ => Vec::new(),
-        },
-        _ => Vec::new(),
-    }
-}
 
 /// What an outcome failed for want of, if that is why, and what the system said. Where its words do not tell, the places
 /// are asked at which the work writes, the mirrors and the directory for temporary files: of a host without room no
@@ -111,7 +81,7 @@ pub(crate) fn hide(mut input: GateInput) -> GateInput {
 #[cfg(test)]
 mod tests {
     use gatelog_record::WorkId;
-    use gatelog_record::draft::gate::PrepareDone;
+    use gatelog_record::draft::gate::{PrepareDone, PrepareOutcome};
 
     use super::*;
 

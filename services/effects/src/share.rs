@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use gatelog_gate_state::Work;
+use gatelog_partition_state::work::Work;
 use gatelog_record::BlobHash;
 
 use crate::dispatch::{Due, Duty};
@@ -54,7 +54,7 @@ impl Share {
     }
 
     /// Whether this one is to do it, when these are present.
-    pub(crate) fn is_mine(&self, due: &Due, present: &[String]) -> bool {
+    pub(crate) fn is_mine<W: Work>(&self, due: &Due<W>, present: &[String]) -> bool {
         if present.iter().all(|peer| *peer == self.own) {
             return true;
         }
@@ -64,17 +64,11 @@ impl Share {
     }
 }
 
-/// What decides who does it: for merges the repository, so that mirrors stay warm; for anything else the work itself.
-/// What is sent again falls to somebody of its own each time: the one before did not answer.
-fn key(due: &Due) -> String {
-    let repository = match &due.request {
-        Work::Prepare(wanted) => wanted.steps.last().map(|step| step.subject.project.as_str()),
-        Work::ConfigRead(wanted) => wanted.projects.first().map(|project| project.project.as_str()),
-        Work::Submit(wanted) => wanted.targets.first().map(|target| target.at.project.as_str()),
-        Work::Layout(_) | Work::Freeze(_) | Work::Changes(_) | Work::Report(_) => None,
-    };
-    match repository {
-        Some(repository) if due.attempt <= 1 => format!("repository {repository}"),
+/// What decides who does it: where it has a place to be kept warm, such as a repository, that; for anything else the work
+/// itself. What is sent again falls to somebody of its own each time: the one before did not answer.
+fn key<W: Work>(due: &Due<W>) -> String {
+    match due.request.place() {
+        Some(place) if due.attempt <= 1 => format!("repository {place}"),
         _ => format!("work {} {}", due.work, due.attempt),
     }
 }
@@ -85,18 +79,18 @@ fn weight(name: &str, key: &str) -> BlobHash {
 
 #[cfg(test)]
 mod tests {
-    use gatelog_record::Timestamp;
-    use gatelog_record::WorkId;
+    use gatelog_gate_state::Work;
     use gatelog_record::draft::gate::{ReportAction, ReportRequested};
+    use gatelog_record::{Timestamp, WorkId};
 
-    use super::*;
+    use super::{Alone, Arc, Due, Share};
 
-    fn due(number: u8, attempt: u32) -> Due {
+    fn due(number: u8, attempt: u32) -> Due<Work> {
         let work = WorkId([number; 16]);
         Due {
             work,
             attempt,
-            tenant: "t".into(),
+            key: "t".into(),
             requested_by: 1,
             request: Work::Report(ReportRequested {
                 work,

@@ -1,4 +1,4 @@
-//! What effects and workers read: the committed projections of gate and capacity.
+//! What effects and workers read: committed projections.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -7,30 +7,38 @@ use std::time::{Duration, Instant};
 use gatelog_capacity_state::{Capacity, LeaseState, Pause};
 use gatelog_gate_state::Gate;
 use gatelog_gate_state::live::BuildState;
+use gatelog_partition_state::work::HasWork;
 use gatelog_record::{BuildId, ItemId, NodeId, Timestamp, WorkId};
 use gatelog_runner::Published;
-use gatelog_store::SharedProjection;
-use gatelog_tables::{Table, TableExt};
+use gatelog_store::{RocksBacking, SharedProjection};
+use gatelog_tables::{DomainState, Table, TableExt};
 
 use crate::artifacts;
 use crate::chain::Chain;
 use crate::dispatch::{Due, Pending, WorkSource};
+use crate::perform::Chains;
 use crate::returned::FromBuild;
 use crate::worker::{Held, LeaseSource, Parents};
 
-/// The gate's projection, for effects.
-pub struct GateWork {
+/// What a domain's work is, as its stored tables hold it.
+type WorkOf<D> = <<D as DomainState>::Live<RocksBacking> as HasWork<RocksBacking>>::Work;
+
+/// A domain's projection, for those who do its pending work.
+pub struct DomainWork<D: DomainState> {
     /// The projection.
-    pub projection: SharedProjection<Gate>,
+    pub projection: SharedProjection<D>,
     /// Where its fold stands.
     pub published: Published,
     waits: Mutex<Waits>,
 }
 
-impl GateWork {
+/// The gate's.
+pub type GateWork = DomainWork<Gate>;
+
+impl<D: DomainState> DomainWork<D> {
     /// Of a process that begins now.
-    pub fn new(projection: SharedProjection<Gate>, published: Published) -> GateWork {
-        GateWork { projection, published, waits: Mutex::default() }
+    pub fn new(projection: SharedProjection<D>, published: Published) -> DomainWork<D> {
+        DomainWork { projection, published, waits: Mutex::default() }
     }
 }
 
@@ -61,16 +69,20 @@ impl Waits {
     }
 }
 
-impl WorkSource for GateWork {
-    fn due(&self, known: &BTreeSet<(WorkId, u32)>) -> Pending {
+impl<D> WorkSource<WorkOf<D>> for DomainWork<D>
+where
+    D: DomainState,
+    D::Live<RocksBacking>: HasWork<RocksBacking>,
+{
+    fn due(&self, known: &BTreeSet<(WorkId, u32)>) -> Pending<WorkOf<D>> {
         let view = self.projection.view();
-        let writer = view.live().partition.writer.get(&());
+        let writer = view.live().partition().writer.get(&());
         let newest = writer.ok().flatten().map_or(Timestamp(i64::MIN), |row| row.recorded_at);
         let now = Instant::now();
         let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
         let mut seen = BTreeSet::new();
-        let mut pending = Pending { position: view.position().sequence, ..Pending::default() };
-        let rows = match view.live().gate.pending_work.all() {
+        let mut pending = Pending { position: view.position().sequence, there: BTreeSet::new(), new: Vec::new() };
+        let rows = match view.live().pending_work().all() {
             Ok(rows) => rows,
             Err(error) => {
                 tracing::error!(%error, "pending work cannot be read");
@@ -87,7 +99,7 @@ impl WorkSource for GateWork {
                 pending.new.push(Due {
                     work,
                     attempt: row.attempt,
-                    tenant: row.tenant.clone(),
+                    key: row.key.clone(),
                     requested_by: row.requested,
                     request: row.work.clone(),
                 });
@@ -101,7 +113,9 @@ impl WorkSource for GateWork {
     fn wait(&self, beyond: u64, at_most: Duration) {
         self.published.wait_at_most(beyond + 1, at_most);
     }
+}
 
+impl Chains for GateWork {
     fn chain(&self, item: ItemId) -> Option<Chain> {
         let view = self.projection.view();
         let gate = &view.live().gate;

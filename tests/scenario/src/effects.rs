@@ -3,18 +3,17 @@
 
 use std::collections::BTreeSet;
 
-use gatelog_gate_state::live::{PendingRow, Work};
+use gatelog_gate_state::work::{NotReported, PerformKinds};
 use gatelog_merging::{
     BranchKey, FileFilter, FrozenBase, MergeItem, MergeMode, Mirrors, PrepareOutcome as Merge, PrepareRequest,
     ProjectKey,
 };
+use gatelog_partition_state::work::Sending;
 use gatelog_record::draft::gate::{
     ChangesFound, ChangesWanted, ConfigFile, ConfigFileSet, ConfigFilesFound, ConfigReadWanted, FactsPurpose,
-    FreezeDone, FreezeOutcome, FreezeWanted, FrozenJob, LayoutMade, LayoutOutcome, LayoutWanted, PrepareDone,
-    PrepareOutcome, PrepareRequested, PreparedBranch, PreparedState, ProjectBranch, ReportDone, Subject, SubmitDone,
-    SubmitOutcome, SubmitRequested,
+    FreezeOutcome, FreezeWanted, FrozenJob, LayoutOutcome, LayoutWanted, PrepareOutcome, PrepareRequested,
+    PreparedBranch, PreparedState, ProjectBranch, ReportRequested, Subject, SubmitOutcome, SubmitRequested,
 };
-use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, WorkId, codec};
 use gatelog_rules_config::{self as config, Problem, Severity};
 use gatelog_rules_gate::{ConfigRemarks, config_remarks, freeze_subjects, frozen_job, own_changes};
@@ -35,6 +34,45 @@ pub struct Effects {
 
 fn filter() -> FileFilter {
     FileFilter::zuul([])
+}
+
+/// Effects, and the shell whose blobs they read and write.
+struct On<'e> {
+    effects: &'e mut Effects,
+    shell: &'e mut Shell,
+}
+
+impl PerformKinds for On<'_> {
+    type Error = String;
+
+    fn config_read(&mut self, of: Sending<'_>, wanted: &ConfigReadWanted) -> Result<ConfigFilesFound, String> {
+        self.effects.read_config(self.shell, of.work, of.attempt, wanted)
+    }
+
+    fn layout(&mut self, _: Sending<'_>, wanted: &LayoutWanted) -> Result<LayoutOutcome, String> {
+        self.effects.make_layout(self.shell, wanted)
+    }
+
+    fn changes(&mut self, of: Sending<'_>, wanted: &ChangesWanted) -> Result<ChangesFound, String> {
+        Ok(self.effects.find_changes(of.work, of.attempt, wanted))
+    }
+
+    fn prepare(&mut self, _: Sending<'_>, wanted: &PrepareRequested) -> Result<PrepareOutcome, String> {
+        self.effects.prepare(self.shell, wanted)
+    }
+
+    fn freeze(&mut self, _: Sending<'_>, wanted: &FreezeWanted) -> Result<FreezeOutcome, String> {
+        self.effects.freeze(self.shell, wanted)
+    }
+
+    fn submit(&mut self, _: Sending<'_>, wanted: &SubmitRequested) -> Result<SubmitOutcome, String> {
+        self.effects.submit(wanted)
+    }
+
+    fn report(&mut self, _: Sending<'_>, wanted: &ReportRequested) -> Result<NotReported, String> {
+        self.effects.gerrit.report(wanted);
+        Ok(None)
+    }
 }
 
 impl Effects {
@@ -63,37 +101,9 @@ impl Effects {
         let Some((_, id)) = due.map(|(id, row)| (row.requested, *id)).min() else { return Ok(false) };
         let Some(row) = shell.live.gate.pending_work.rows.get(&id).cloned() else { return Ok(false) };
         self.answered.insert((id, row.attempt));
-        let input = self.answer(shell, id, &row)?;
-        shell.say(&row.tenant, input)?;
+        let input = row.work.perform(row.sending(id), &mut On { effects: self, shell })?;
+        shell.say(&row.key, input)?;
         Ok(true)
-    }
-
-    fn answer(&mut self, shell: &mut Shell, work: WorkId, row: &PendingRow) -> Result<GateInput, String> {
-        let (attempt, tenant) = (row.attempt, row.tenant.clone());
-        Ok(match &row.work {
-            Work::ConfigRead(wanted) => self.read_config(shell, work, attempt, wanted)?.into(),
-            Work::Layout(wanted) => {
-                let outcome = self.make_layout(shell, wanted)?;
-                LayoutMade { work, attempt, tenant, outcome }.into()
-            }
-            Work::Changes(wanted) => self.find_changes(work, attempt, wanted).into(),
-            Work::Prepare(wanted) => {
-                let outcome = self.prepare(shell, wanted)?;
-                PrepareDone { work, attempt, tenant, outcome }.into()
-            }
-            Work::Freeze(wanted) => {
-                let outcome = self.freeze(shell, wanted)?;
-                FreezeDone { work, attempt, tenant, outcome }.into()
-            }
-            Work::Submit(wanted) => {
-                let outcome = self.submit(wanted)?;
-                SubmitDone { work, attempt, tenant, outcome }.into()
-            }
-            Work::Report(report) => {
-                self.gerrit.report(report);
-                ReportDone { work, attempt, tenant, failed: None }.into()
-            }
-        })
     }
 
     fn config_of(&self, shell: &mut Shell, project: &str, commit: &str) -> Result<Vec<ConfigFile>, String> {

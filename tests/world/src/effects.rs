@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gatelog_event_log::{Blobs, MemoryBlobs};
-use gatelog_gate_state::Work;
 use gatelog_gate_state::live::PendingRow;
+use gatelog_gate_state::work::{NotReported, PerformKinds};
+use gatelog_partition_state::work::Sending;
 use gatelog_record::draft::gate::{
     ChangesFound, ChangesWanted, ConfigFile, ConfigFileSet, ConfigFilesFound, ConfigReadWanted, FactsPurpose,
-    FreezeDone, FreezeOutcome, FreezeWanted, FrozenJob, JobTraits, LayoutMade, LayoutOutcome, LayoutWanted,
-    NodesetAlternative, PrepareDone, PrepareOutcome, PrepareRequested, PreparedBranch, PreparedState, ProjectBranch,
-    ReportDone, SubmitDone, SubmitOutcome, SubmitRequested,
+    FreezeOutcome, FreezeWanted, FrozenJob, JobTraits, LayoutOutcome, LayoutWanted, NodesetAlternative, PrepareOutcome,
+    PrepareRequested, PreparedBranch, PreparedState, ProjectBranch, ReportRequested, SubmitOutcome, SubmitRequested,
 };
 use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, ItemId, Timestamp, WorkId, codec};
@@ -128,12 +128,37 @@ pub struct Tools<'t> {
     pub witness: &'t mut Witness,
 }
 
-fn code() -> String {
-    "unreachable".to_owned()
-}
+impl PerformKinds for Tools<'_> {
+    type Error = String;
 
-fn message() -> String {
-    "it does not answer".to_owned()
+    fn config_read(&mut self, of: Sending<'_>, wanted: &ConfigReadWanted) -> Result<ConfigFilesFound, String> {
+        Ok(self.read_config(of.work, of.attempt, wanted))
+    }
+
+    fn layout(&mut self, _: Sending<'_>, wanted: &LayoutWanted) -> Result<LayoutOutcome, String> {
+        self.make_layout(wanted)
+    }
+
+    fn changes(&mut self, of: Sending<'_>, wanted: &ChangesWanted) -> Result<ChangesFound, String> {
+        Ok(self.find_changes(of.work, of.attempt, wanted))
+    }
+
+    fn prepare(&mut self, _: Sending<'_>, wanted: &PrepareRequested) -> Result<PrepareOutcome, String> {
+        self.merge_chain(wanted)
+    }
+
+    fn freeze(&mut self, _: Sending<'_>, wanted: &FreezeWanted) -> Result<FreezeOutcome, String> {
+        self.freeze_jobs(wanted)
+    }
+
+    fn submit(&mut self, _: Sending<'_>, wanted: &SubmitRequested) -> Result<SubmitOutcome, String> {
+        self.move_branches(wanted)
+    }
+
+    fn report(&mut self, _: Sending<'_>, wanted: &ReportRequested) -> Result<NotReported, String> {
+        self.forge.report(wanted);
+        Ok(None)
+    }
 }
 
 impl Tools<'_> {
@@ -142,39 +167,15 @@ impl Tools<'_> {
     /// # Errors
     /// When something is asked for that cannot be: a broken promise, not a fault of the world.
     pub fn perform(&mut self, doing: &Doing, trouble: Trouble) -> Result<GateInput, String> {
-        let (work, attempt, tenant) = (doing.work, doing.row.attempt, doing.row.tenant.clone());
-        let before = trouble == Trouble::Before;
-        let again = trouble != Trouble::None;
-        Ok(match &doing.row.work {
-            Work::ConfigRead(wanted) => self.read_config(work, attempt, wanted).into(),
-            Work::Layout(wanted) => LayoutMade { work, attempt, tenant, outcome: self.make_layout(wanted)? }.into(),
-            Work::Changes(wanted) => self.find_changes(work, attempt, wanted, again).into(),
-            Work::Prepare(_) if again => {
-                let outcome = PrepareOutcome::Failed { code: code(), message: message(), again };
-                PrepareDone { work, attempt, tenant, outcome }.into()
-            }
-            Work::Prepare(wanted) => PrepareDone { work, attempt, tenant, outcome: self.prepare(wanted)? }.into(),
-            Work::Freeze(_) if again => {
-                let outcome = FreezeOutcome::Failed { code: code(), message: message(), again };
-                FreezeDone { work, attempt, tenant, outcome }.into()
-            }
-            Work::Freeze(wanted) => FreezeDone { work, attempt, tenant, outcome: self.freeze(wanted)? }.into(),
-            Work::Submit(wanted) => {
-                let done = if before { None } else { Some(self.submit(wanted)?) };
-                let outcome = match done {
-                    Some(outcome) if !again => outcome,
-                    _ => SubmitOutcome::Failed { code: code(), message: message(), again },
-                };
-                SubmitDone { work, attempt, tenant, outcome }.into()
-            }
-            Work::Report(report) => {
-                if !before {
-                    self.forge.report(report);
-                }
-                let failed = again.then(|| (code(), message(), true));
-                ReportDone { work, attempt, tenant, failed }.into()
-            }
-        })
+        let (work, of) = (&doing.row.work, doing.row.sending(doing.work));
+        let fails = || work.failed(of, "unreachable", "it does not answer", true);
+        match trouble {
+            // Repositories are read and layouts made without asking anybody.
+            _ if work.is_of_configuration() => work.perform(of, self),
+            Trouble::None => work.perform(of, self),
+            Trouble::After if work.is_seen_outside() => work.perform(of, self).map(|_| fails()),
+            Trouble::Before | Trouble::After => Ok(fails()),
+        }
     }
 
     fn put(&self, bytes: &[u8]) -> Result<BlobHash, String> {
@@ -262,20 +263,20 @@ impl Tools<'_> {
         })
     }
 
-    fn find_changes(&self, work: WorkId, attempt: u32, wanted: &ChangesWanted, fails: bool) -> ChangesFound {
+    fn find_changes(&self, work: WorkId, attempt: u32, wanted: &ChangesWanted) -> ChangesFound {
         let mut found = ChangesFound {
             work,
             attempt,
             tenant: wanted.tenant.clone(),
             changes: Vec::new(),
             missing: Vec::new(),
-            failed: fails.then(|| (code(), message())),
+            failed: None,
         };
         let asked = match &wanted.purpose {
             FactsPurpose::ProjectMerged { project } => self.forge.open_of(project),
             _ => wanted.changes.clone(),
         };
-        for key in asked.iter().filter(|_| !fails) {
+        for key in &asked {
             let name = short(&key.change);
             if self.forge.changes.contains_key(name) {
                 found.changes.extend(self.forge.closure(name, wanted.with_needed_by, &wanted.among));
@@ -287,7 +288,7 @@ impl Tools<'_> {
     }
 
     /// Merges a chain. The commits come out the same for the same bases and date.
-    fn prepare(&mut self, wanted: &PrepareRequested) -> Result<PrepareOutcome, String> {
+    fn merge_chain(&mut self, wanted: &PrepareRequested) -> Result<PrepareOutcome, String> {
         let mut branches: BTreeMap<ProjectBranch, PreparedBranch> = BTreeMap::new();
         let (mut own_files, mut touches, mut item_touches) = (BTreeSet::new(), false, false);
         for step in &wanted.steps {
@@ -363,7 +364,7 @@ impl Tools<'_> {
         }))
     }
 
-    fn freeze(&mut self, wanted: &FreezeWanted) -> Result<FreezeOutcome, String> {
+    fn freeze_jobs(&mut self, wanted: &FreezeWanted) -> Result<FreezeOutcome, String> {
         let read = |hash: &BlobHash| -> Result<config::Layout, String> {
             codec::decode(&self.get(hash)?).map_err(|error| error.to_string())
         };
@@ -429,7 +430,7 @@ impl Tools<'_> {
         Ok(FrozenJob { traits: JobTraits { alternatives, ..first.traits }, ..first })
     }
 
-    fn submit(&mut self, wanted: &SubmitRequested) -> Result<SubmitOutcome, String> {
+    fn move_branches(&mut self, wanted: &SubmitRequested) -> Result<SubmitOutcome, String> {
         for target in &wanted.targets {
             let moved = self.forge.submit(&target.subject, &target.tested_base, &target.tested_commit);
             match moved {

@@ -23,7 +23,7 @@ pub fn lost_work_is_sent_again() -> Result<bool, String> {
             break;
         }
     }
-    Ok(world.coverage.events.contains_key("gate.work-resent"))
+    Ok(world.coverage.events.contains_key("work-resent"))
 }
 
 /// A story of its own: a worker starts a second time, and the announcement of its first start comes after that of the

@@ -541,7 +541,7 @@ impl World {
         let mut tools = Tools { forge: &mut self.forge, blobs: &self.blobs, witness: &mut self.witness };
         let input = tools.perform(&doing, trouble)?;
         let mut id = format!("work/{}/{}", doing.work, doing.row.attempt);
-        if self.noisy && doing.row.tenant == POISONED && self.chance.chance(30) {
+        if self.noisy && doing.row.key == POISONED && self.chance.chance(30) {
             id = format!("{MARK}/{id}");
             self.fault(Fault::OutcomePanics, &id);
         }
@@ -549,7 +549,7 @@ impl World {
             self.fault(Fault::OutcomeLost, &id);
             return Ok(Some(told));
         }
-        self.post(Stream::Inputs(GATE), id, &doing.row.tenant, input, Sender::Effects)?;
+        self.post(Stream::Inputs(GATE), id, &doing.row.key, input, Sender::Effects)?;
         Ok(Some(told))
     }
 

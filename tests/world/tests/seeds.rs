@@ -49,7 +49,7 @@ const MUST_HAPPEN: [&str; 28] = [
     "gate.build-finished",
     "gate.build-settled",
     "gate.outcome-ignored",
-    "gate.work-resent",
+    "work-resent",
     "gate.changes-forgotten",
     "capacity.lease-revoked",
     "capacity.worker-lost",

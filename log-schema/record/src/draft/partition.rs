@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::SiteId;
+use crate::id::{SiteId, WorkId};
 use crate::level::Knows;
 use crate::time::Timestamp;
 use crate::topic::Partition;
@@ -150,6 +150,17 @@ pub struct OutboxCleared {
     pub to: Partition,
     /// The sequence and ordinal up to which, inclusive.
     pub up_to: (u64, u32),
+}
+
+/// Pending work is sent out once more: its deadline passed, or trying again may help; or its deadline begins anew.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkResent {
+    /// The work.
+    pub work: WorkId,
+    /// Which sending this is, from 1. The one that was: whoever does it goes on trying.
+    pub attempt: u32,
+    /// Not before this moment.
+    pub not_before: Timestamp,
 }
 
 /// A timer came due.

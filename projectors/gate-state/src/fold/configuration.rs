@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use gatelog_partition_state::work::WorkTable;
 use gatelog_record::draft::gate::{
     BranchMoved, ConfigRead, ConfigReadWanted, LayoutActivated, LayoutOutcome, LayoutPurpose, LayoutReady,
     LayoutWanted, TenantConfigured,
 };
-use gatelog_record::{EventRecord, ItemId, WorkId};
+use gatelog_record::{EventRecord, ItemId};
 use gatelog_tables::{Backing, FoldRefused, Table, TableDef, TableExt};
 
-use crate::live::{BuildsetProblem, GateTables, LayoutRow, PendingRow, Phase, ProblemKind, TenantRow, UnreadRow, Work};
+use crate::live::{BuildsetProblem, GateTables, LayoutRow, Phase, ProblemKind, TenantRow, UnreadRow, Work};
 
 /// The keys of a table's rows that belong to a tenant, or to one project of it.
 fn keys_of<T, X>(table: &X, tenant: &str, project: Option<&str>) -> Result<Vec<T::Key>, FoldRefused>
@@ -48,27 +49,6 @@ where
 }
 
 impl<B: Backing> GateTables<B> {
-    /// Short work was asked for.
-    pub(super) fn ask(
-        &mut self,
-        record: &EventRecord,
-        id: WorkId,
-        tenant: &str,
-        work: Work,
-    ) -> Result<(), FoldRefused> {
-        self.pending_work.insert(
-            id,
-            PendingRow {
-                work,
-                tenant: tenant.to_owned(),
-                attempt: 1,
-                requested: record.sequence,
-                requested_at: record.recorded_at,
-                not_before: record.recorded_at,
-            },
-        )
-    }
-
     pub(super) fn tenant_configured(
         &mut self,
         record: &EventRecord,
@@ -122,12 +102,12 @@ impl<B: Backing> GateTables<B> {
                 tenant.unread_merges.remove(&one.project);
             });
         })?;
-        self.ask(record, event.work, &event.tenant, Work::ConfigRead(event.clone()))
+        self.pending_work.ask(record, event.work, &event.tenant, Work::ConfigRead(event.clone()))
     }
 
     pub(super) fn config_read(&mut self, record: &EventRecord, event: &ConfigRead) -> Result<(), FoldRefused> {
         let found = &event.found;
-        let asked = self.pending_work.remove(&found.work)?.requested;
+        let asked = self.pending_work.close(found.work)?.requested;
         let mut tenant = self.tenants.need(&found.tenant)?.into_owned();
         tenant.config_reads.retain(|work| *work != found.work);
         tenant.read = true;
@@ -158,7 +138,7 @@ impl<B: Backing> GateTables<B> {
     }
 
     pub(super) fn layout_wanted(&mut self, record: &EventRecord, event: &LayoutWanted) -> Result<(), FoldRefused> {
-        self.ask(record, event.work, &event.tenant, Work::Layout(event.clone()))?;
+        self.pending_work.ask(record, event.work, &event.tenant, Work::Layout(event.clone()))?;
         match (event.item, event.buildset) {
             (Some(item), Some(buildset)) => {
                 self.works_on(item, event.work)?;
@@ -218,7 +198,7 @@ impl<B: Backing> GateTables<B> {
         event: &LayoutActivated,
     ) -> Result<(), FoldRefused> {
         let made = &event.made;
-        self.pending_work.remove(&made.work)?;
+        self.pending_work.close(made.work)?;
         let problem = match &made.outcome {
             LayoutOutcome::Made { layout, problems, errors, loader, .. } => {
                 self.layouts.put(

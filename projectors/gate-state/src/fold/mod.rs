@@ -8,6 +8,7 @@ mod returned;
 mod timers;
 mod waiting;
 
+use gatelog_partition_state::work::WorkTable;
 use gatelog_record::event::GateEvent;
 use gatelog_record::{Event, EventRecord};
 use gatelog_tables::{Backing, FoldRefused, LiveTables};
@@ -18,7 +19,7 @@ impl<B: Backing> LiveTables<B> for GateLive<B> {
     fn apply(&mut self, record: &EventRecord) -> Result<(), FoldRefused> {
         self.partition.apply(record)?;
         match &record.event {
-            Event::Partition(_) => Ok(()),
+            Event::Partition(event) => self.gate.pending_work.apply(event),
             Event::Gate(event) => self.apply_own(record, event),
             Event::Capacity(_) => {
                 Err(FoldRefused::Illegal(format!("{} is not an event of the gate", record.event.name())))
@@ -46,7 +47,7 @@ impl<B: Backing> GateLive<B> {
             GateEvent::TriggerSettled(event) => gate.trigger_settled(event),
             GateEvent::IntakeChanged(event) => gate.intake_changed(event),
             GateEvent::WaitChanged(event) => gate.wait_changed(event),
-            GateEvent::WorkResent(event) => gate.work_resent(event),
+            GateEvent::WorkResent(event) => gate.pending_work.resend(event),
             // These say what was not done; nothing live remembers it.
             GateEvent::Unrouted(_) | GateEvent::EnqueueRefused(_) | GateEvent::OutcomeIgnored(_) => Ok(()),
             // For whoever asks later; that it happened is in the history's moments.

@@ -2,6 +2,7 @@
 
 use std::ops::Bound;
 
+use gatelog_partition_state::work::WorkTable;
 use gatelog_record::draft::gate::{
     BuildsetOpened, FailuresCounted, FreezeOutcome, FreezeWanted, Frozen, ItemDequeued, ItemEnqueued, ItemFailing,
     ItemMoved, ItemReset, PrepareOutcome, PrepareRequested, Prepared, QueueAsked, QueueBegun, QueueReordered,
@@ -36,7 +37,7 @@ impl<B: Backing> GateTables<B> {
 
     /// An item's short work was answered.
     pub(super) fn answered(&mut self, item: ItemId, work: WorkId) -> Result<(), FoldRefused> {
-        self.pending_work.remove(&work)?;
+        self.pending_work.close(work)?;
         if self.items.need(&item)?.work != Some(work) {
             return Err(illegal(format!("work {work} is not what item {item} waits for")));
         }
@@ -140,7 +141,7 @@ impl<B: Backing> GateTables<B> {
             row.dated = event.dated;
         })?;
         self.chains.put(event.buildset, event.steps.clone())?;
-        self.ask(record, event.work, &tenant, Work::Prepare(event.clone()))
+        self.pending_work.ask(record, event.work, &tenant, Work::Prepare(event.clone()))
     }
 
     pub(super) fn prepared(&mut self, event: &Prepared) -> Result<(), FoldRefused> {
@@ -177,7 +178,7 @@ impl<B: Backing> GateTables<B> {
             row.phase = Phase::Freezing;
             row.layout = Some(event.layout);
         })?;
-        self.ask(record, event.work, &event.tenant, Work::Freeze(event.clone()))
+        self.pending_work.ask(record, event.work, &event.tenant, Work::Freeze(event.clone()))
     }
 
     pub(super) fn frozen(&mut self, event: &Frozen) -> Result<(), FoldRefused> {
@@ -263,7 +264,7 @@ impl<B: Backing> GateTables<B> {
     pub(super) fn item_reset(&mut self, record: &EventRecord, event: &ItemReset) -> Result<(), FoldRefused> {
         let mut row = self.items.need(&event.item)?.into_owned();
         if let Some(work) = row.work.take() {
-            self.pending_work.remove(&work)?;
+            self.pending_work.close(work)?;
         }
         if let Some(buildset) = row.buildset.take() {
             self.drop_buildset(buildset, record.recorded_at)?;
@@ -434,7 +435,7 @@ impl<B: Backing> GateTables<B> {
         event: &SubmitRequested,
     ) -> Result<(), FoldRefused> {
         self.works_on(event.item, event.work)?;
-        self.ask(record, event.work, &event.tenant, Work::Submit(event.clone()))
+        self.pending_work.ask(record, event.work, &event.tenant, Work::Submit(event.clone()))
     }
 
     pub(super) fn submitted(&mut self, record: &EventRecord, event: &Submitted) -> Result<(), FoldRefused> {
@@ -468,11 +469,11 @@ impl<B: Backing> GateTables<B> {
         if let (Some(item), ReportAction::Start) = (event.item, event.action) {
             self.items.update(&item, |row| row.start_reported = true)?;
         }
-        self.ask(record, event.work, &event.tenant, Work::Report(event.clone()))
+        self.pending_work.ask(record, event.work, &event.tenant, Work::Report(event.clone()))
     }
 
     pub(super) fn report_delivered(&mut self, event: &ReportDelivered) -> Result<(), FoldRefused> {
-        self.pending_work.remove(&event.done.work).map(|_| ())
+        self.pending_work.close(event.done.work).map(|_| ())
     }
 
     /// An item was merged: what was tested on top of it stands on the branch itself from here on. That is noted once, and
@@ -515,7 +516,7 @@ impl<B: Backing> GateTables<B> {
     pub(super) fn item_dequeued(&mut self, record: &EventRecord, event: &ItemDequeued) -> Result<(), FoldRefused> {
         let item = self.items.remove(&event.item)?;
         if let Some(work) = item.work {
-            self.pending_work.remove(&work)?;
+            self.pending_work.close(work)?;
         }
         if let Some(buildset) = item.buildset {
             self.drop_buildset(buildset, record.recorded_at)?;

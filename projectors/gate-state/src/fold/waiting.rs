@@ -1,9 +1,10 @@
-//! Facts, triggers, reasons, sending again.
+//! Facts, triggers, reasons.
 
+use gatelog_partition_state::work::WorkTable;
 use gatelog_record::EventRecord;
 use gatelog_record::draft::gate::{
     ChangesForgotten, ChangesObserved, ChangesWanted, FactsPurpose, IntakeChanged, TriggerCause, TriggerSettled,
-    TriggerWaiting, WaitChanged, WorkResent,
+    TriggerWaiting, WaitChanged,
 };
 use gatelog_tables::{Backing, FoldRefused, Table, TableExt};
 
@@ -11,7 +12,7 @@ use crate::live::{ChangeRow, GateTables, TriggerRow, WaitKey, WaitRow, Work};
 
 impl<B: Backing> GateTables<B> {
     pub(super) fn changes_wanted(&mut self, record: &EventRecord, event: &ChangesWanted) -> Result<(), FoldRefused> {
-        self.ask(record, event.work, &event.tenant, Work::Changes(event.clone()))?;
+        self.pending_work.ask(record, event.work, &event.tenant, Work::Changes(event.clone()))?;
         match event.purpose {
             FactsPurpose::Trigger { trigger } => {
                 self.triggers.update(&(event.tenant.clone(), trigger), |row| row.work = Some(event.work))
@@ -27,7 +28,7 @@ impl<B: Backing> GateTables<B> {
         event: &ChangesObserved,
     ) -> Result<(), FoldRefused> {
         let found = &event.found;
-        let pending = self.pending_work.remove(&found.work)?;
+        let pending = self.pending_work.close(found.work)?;
         let Work::Changes(wanted) = &pending.work else {
             return Err(FoldRefused::Illegal(format!("work {} asked for no changes", found.work)));
         };
@@ -118,12 +119,5 @@ impl<B: Backing> GateTables<B> {
             )?),
             None => self.waits.remove(&key).map(|_| ()),
         }
-    }
-
-    pub(super) fn work_resent(&mut self, event: &WorkResent) -> Result<(), FoldRefused> {
-        self.pending_work.update(&event.work, |row| {
-            row.attempt = event.attempt;
-            row.not_before = event.not_before;
-        })
     }
 }

@@ -20,9 +20,14 @@ pub use queueing::{
 };
 pub use returned::{Returned, ReturnedRow, ReturnedState};
 pub use timers::{TimerKey, TimerRow, Timers};
-pub use waiting::{ChangeRow, Changes, PendingRow, PendingWork, TriggerRow, Triggers, WaitKey, WaitRow, Waits, Work};
+pub use waiting::{ChangeRow, Changes, TriggerRow, Triggers, WaitKey, WaitRow, Waits};
+
+pub use crate::work::Work;
+/// A piece of the gate's pending work.
+pub type PendingRow = work::PendingRow<Work>;
 
 use gatelog_partition_state::PartitionTables;
+use gatelog_partition_state::work::{self, HasWork, PendingWork};
 use gatelog_tables::{Backing, Factory, Maps, Overlay, TableError, TableSet, TableVisitor, TableVisitorMut};
 
 gatelog_tables::tables! {
@@ -57,7 +62,7 @@ gatelog_tables::tables! {
         /// What everything waits for.
         waits: Waits,
         /// Short work that was asked for and not answered.
-        pending_work: PendingWork,
+        pending_work: PendingWork<Work>,
         /// How new each project's configuration is.
         project_reads: ProjectReads,
         /// What failed in a row in pipelines.
@@ -96,6 +101,18 @@ impl<B: Backing> TableSet<B> for GateLive<B> {
     fn visit_mut(&mut self, visitor: &mut impl TableVisitorMut<B>) -> Result<(), TableError> {
         self.partition.visit_mut(visitor)?;
         self.gate.visit_mut(visitor)
+    }
+}
+
+impl<B: Backing> HasWork<B> for GateLive<B> {
+    type Work = Work;
+
+    fn pending_work(&self) -> &B::Table<PendingWork<Work>> {
+        &self.gate.pending_work
+    }
+
+    fn partition(&self) -> &PartitionTables<B> {
+        &self.partition
     }
 }
 

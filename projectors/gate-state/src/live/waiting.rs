@@ -1,9 +1,6 @@
-//! What waits: facts, triggers, reasons, short work.
+//! What waits: facts, triggers, reasons.
 
-use gatelog_record::draft::gate::{
-    ChangeFacts, ChangesWanted, ConfigReadWanted, FreezeWanted, LayoutWanted, PrepareRequested, ReportRequested,
-    SubmitRequested, TriggerCause, WaitCode, WaitSubject,
-};
+use gatelog_record::draft::gate::{ChangeFacts, TriggerCause, WaitCode, WaitSubject};
 use gatelog_record::{BuildId, ItemId, Timestamp, WorkId};
 use gatelog_tables::table::Life;
 use gatelog_tables::{KeyError, TableDef, TableKey};
@@ -122,83 +119,4 @@ pub struct WaitRow {
     pub since: Timestamp,
     /// What would unblock it.
     pub unblocks: String,
-}
-
-/// Short work that was asked for and not answered. What effects read.
-#[derive(Debug)]
-pub struct PendingWork;
-impl TableDef for PendingWork {
-    const ID: u16 = 34;
-    const NAME: &'static str = "pending-work";
-    const LIFE: Life = Life::Live;
-    type Key = WorkId;
-    type Row = PendingRow;
-}
-
-/// Short work, with everything needed to do it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Work {
-    /// Read configuration files.
-    ConfigRead(ConfigReadWanted),
-    /// Make a layout.
-    Layout(LayoutWanted),
-    /// Ask for facts about changes.
-    Changes(ChangesWanted),
-    /// Prepare a speculative state.
-    Prepare(PrepareRequested),
-    /// Freeze jobs.
-    Freeze(FreezeWanted),
-    /// Merge what was tested.
-    Submit(SubmitRequested),
-    /// Deliver a report.
-    Report(ReportRequested),
-}
-
-impl Work {
-    /// The kind's name, as in `work.<kind>`.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Work::ConfigRead(_) => "config-read",
-            Work::Layout(_) => "layout",
-            Work::Changes(_) => "changes",
-            Work::Prepare(_) => "prepare",
-            Work::Freeze(_) => "freeze",
-            Work::Submit(_) => "submit",
-            Work::Report(_) => "report",
-        }
-    }
-
-    /// The item it is for, if it is for one.
-    pub fn item(&self) -> Option<ItemId> {
-        use gatelog_record::draft::gate::FactsPurpose;
-        match self {
-            Work::ConfigRead(_) => None,
-            Work::Layout(wanted) => wanted.item,
-            Work::Changes(wanted) => match wanted.purpose {
-                FactsPurpose::BeforeSubmit { item } => Some(item),
-                FactsPurpose::Trigger { .. } | FactsPurpose::Refresh | FactsPurpose::ProjectMerged { .. } => None,
-            },
-            Work::Prepare(wanted) => Some(wanted.item),
-            Work::Freeze(wanted) => Some(wanted.item),
-            Work::Submit(wanted) => Some(wanted.item),
-            Work::Report(wanted) => wanted.item,
-        }
-    }
-}
-
-/// Short work that was asked for and not answered.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PendingRow {
-    /// What is to be done.
-    pub work: Work,
-    /// The tenant; outcomes go to its key.
-    pub tenant: String,
-    /// Which sending of it, from 1.
-    pub attempt: u32,
-    /// The event that asked for it.
-    pub requested: u64,
-    /// When it was asked for.
-    pub requested_at: Timestamp,
-    /// Not to be begun before this moment.
-    pub not_before: Timestamp,
 }

@@ -8,8 +8,9 @@ use gatelog_record::draft::gate::{
     ConfigScope, FactsPurpose, FreezeDone, FreezeOutcome, Frozen, ItemDequeued, ItemEnqueued, ItemFailing, ItemReset,
     ItemResult, LayoutActivated, LayoutMade, LayoutOutcome, LeaseWanted, PrepareDone, PrepareOutcome, PrepareRequested,
     Prepared, ReportDelivered, ReportDone, ReturnedBlob, ReturnedChange, ReturnedChanged, SubmitDone, SubmitOutcome,
-    SubmitRequested, Submitted, TriggerSettled, WaitChanged, WaitSubject, WindowChanged, WorkResent,
+    SubmitRequested, Submitted, TriggerSettled, WaitChanged, WaitSubject, WindowChanged,
 };
+use gatelog_record::draft::partition::WorkResent;
 use gatelog_record::event::GateEvent;
 use gatelog_record::{
     ActorId, BlobHash, BuildId, BuildsetId, Cause, Domain, Event, EventId, EventRecord, ItemId, LeaseId, Partition,

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use gatelog_driver_contract::{Connections, Opening};
-use gatelog_effects::dispatch::{self, Duty, Tools};
+use gatelog_effects::dispatch::Duty;
 use gatelog_effects::git::Repositories;
+use gatelog_effects::perform::{self, Tools};
 use gatelog_effects::share::{Peers, Share};
 use gatelog_tables::TableExt;
 
@@ -91,5 +92,5 @@ pub fn effects(
     let work = GateWork::new(process.gate.projection.clone(), process.gate.published.clone());
     let peers: Arc<dyn Peers> = Arc::clone(&process.signer) as _;
     let share = Share::new(process.name.clone(), peers);
-    dispatch::spawn(tools, Arc::new(work), duties, share, Arc::clone(&process.stop)).map_err(part("threads"))
+    perform::spawn(tools, Arc::new(work), duties, share, Arc::clone(&process.stop)).map_err(part("threads"))
 }

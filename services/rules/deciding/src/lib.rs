@@ -3,7 +3,10 @@
 //! `decide(&state, &input, &context) → events` is pure. The context is closed: the moment, the ids,
 //! and the blobs that state and input name. Rules see their own events through [`Deciding`], which
 //! folds each onto an overlay of the state as it is emitted, so that the next rule reads what the
-//! one before it decided. Nothing here knows a clock, a file or a log.
+//! one before it decided. Nothing here knows a clock, a file or a log. What every domain decides of its pending work
+//! in the same way is [`work`].
+
+pub mod work;
 
 use gatelog_record::id::IdSource;
 use gatelog_record::{ActorId, BlobHash, Cause, Event, EventId, EventRecord, InputRecord, Timestamp};

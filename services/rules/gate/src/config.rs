@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use gatelog_deciding::Refusal;
+use gatelog_deciding::work::DecidesWork;
 use gatelog_gate_state::live::{PendingRow, TenantRow, Work};
 use gatelog_record::draft::gate::{
     BranchMoved, ConfigFile, ConfigFileSet, ConfigFilesFound, ConfigRead, ConfigReadWanted, ConfigScope,

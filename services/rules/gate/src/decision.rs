@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gatelog_deciding::work::DecidesWork;
 use gatelog_deciding::{Context, Deciding, Refusal};
 use gatelog_gate_state::Gate;
 use gatelog_gate_state::live::{BuildRow, BuildsetRow, GateLive, GateTables, ItemRow, PendingRow, TenantRow};
@@ -106,9 +107,9 @@ impl<'a> Decision<'a> {
         Ok(decision.deciding.finish())
     }
 
-    fn take(&mut self, input: &GateInput) -> Result<(), Refusal> {
+    pub(crate) fn take(&mut self, input: &GateInput) -> Result<(), Refusal> {
         if let Some((work, attempt)) = waits_for_room(input) {
-            return self.wait_for_room(work, attempt);
+            return self.begin_deadline_anew(work, attempt);
         }
         match input {
             GateInput::TenantLoaded(loaded) => self.tenant_loaded(loaded),

@@ -1,6 +1,7 @@
 //! Freezing: which jobs an item runs.
 
 use gatelog_deciding::Refusal;
+use gatelog_deciding::work::DecidesWork;
 use gatelog_gate_state::live::Work;
 use gatelog_record::draft::capacity::{NodeWanted, SemaphoreWanted};
 use gatelog_record::draft::gate::{

@@ -1,6 +1,7 @@
 //! Preparing: an item's changes on top of everything it stands on.
 
 use gatelog_deciding::Refusal;
+use gatelog_deciding::work::DecidesWork;
 use gatelog_gate_state::live::{Phase, Work};
 use gatelog_record::draft::gate::{BuildsetOpened, MergeStep, PrepareDone, PrepareOutcome, PrepareRequested, Prepared};
 use gatelog_record::event::GateEvent;

@@ -1,6 +1,7 @@
 //! Reports: what is said, to whom, and what becomes of it.
 
 use gatelog_deciding::Refusal;
+use gatelog_deciding::work::DecidesWork;
 use gatelog_gate_state::live::{BuildRow, BuildsetRow, ItemRow, ProblemKind, Work};
 use gatelog_record::draft::gate::{
     BuildResult, ConfigRemark, FailuresCounted, ReportAction, ReportDelivered, ReportDone, ReportRequested, Subject,

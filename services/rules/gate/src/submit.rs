@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use gatelog_deciding::Refusal;
+use gatelog_deciding::work::DecidesWork;
 use gatelog_gate_state::live::{ItemRow, Work};
 use gatelog_record::ItemId;
 use gatelog_record::draft::gate::{

@@ -108,12 +108,7 @@ impl Decision<'_> {
                     None => self.touched.all = true,
                 }
             }
-            // Whether the configuration is waited for depends on how often it was asked for.
-            GateEvent::WorkResent(event) => {
-                self.touched.asked.push(event.work);
-                let work = self.pending(event.work).map(|row| &row.work);
-                self.touched.all |= matches!(work, Some(Work::ConfigRead(_) | Work::Layout(_)));
-            }
+            GateEvent::WorkResent(event) => self.touch_resent(event.work),
             GateEvent::ChangesObserved(event) => {
                 self.touched.triggers = true;
                 let found = &event.found;
@@ -250,6 +245,13 @@ impl Decision<'_> {
             // The item leaves next.
             | GateEvent::ArtifactsNoted(_) => {}
         }
+    }
+
+    /// Notes what is touched by work that is sent again: whether the configuration is waited for depends on how often it
+    /// was asked for.
+    pub(crate) fn touch_resent(&mut self, work: WorkId) {
+        self.touched.asked.push(work);
+        self.touched.all |= self.pending(work).is_some_and(|row| row.work.is_of_configuration());
     }
 
     /// The item for which facts were asked for before it is merged.

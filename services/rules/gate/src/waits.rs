@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use gatelog_deciding::Refusal;
-use gatelog_gate_state::live::{BuildRow, BuildState, ItemRow, Phase, WaitKey, Work};
+use gatelog_gate_state::live::{BuildRow, BuildState, ItemRow, Phase, WaitKey};
 use gatelog_record::draft::gate::{WaitChanged, WaitCode, WaitSubject};
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BuildId, ItemId};
@@ -139,16 +139,8 @@ impl Decision<'_> {
             return why(WaitCode::NeededFailing, detail, "that change, when it leaves or is tested anew");
         }
         if let Some(work) = row.work.and_then(|work| self.pending(work)) {
-            return match &work.work {
-                Work::Prepare(_) => why(WaitCode::Prepare, "its state is prepared", "the answer of a merger"),
-                Work::Layout(_) => why(WaitCode::Layout, "its layout is made", "the answer of a merger"),
-                Work::Freeze(_) => why(WaitCode::Freeze, "its jobs are frozen", "the answer of a merger"),
-                Work::Submit(_) => why(WaitCode::Submit, "it is merged", "the code-review system's answer"),
-                Work::Report(_) => why(WaitCode::Report, "it is reported", "the code-review system's answer"),
-                Work::Changes(_) | Work::ConfigRead(_) => {
-                    why(WaitCode::ChangeFacts, "whether it may still be merged is asked", "the answer")
-                }
-            };
+            let (code, detail, unblocks) = work.work.awaited();
+            return why(code, detail, unblocks);
         }
         let ahead = || chain.last().map(|item| self.name_of(*item));
         let begun = row.buildset.and_then(|buildset| self.buildset(buildset));

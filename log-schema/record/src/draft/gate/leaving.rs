@@ -229,14 +229,3 @@ pub struct ItemDequeued {
     /// Whether gatelog merged it: then what was tested behind it goes on as it is.
     pub merged: bool,
 }
-
-/// Short work is sent out once more: its deadline passed, or trying again may help.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct WorkResent {
-    /// The work.
-    pub work: WorkId,
-    /// Which sending this is, from 1.
-    pub attempt: u32,
-    /// Not before this moment.
-    pub not_before: Timestamp,
-}

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use gatelog_gate_state::live::{BuildState, PendingRow, Work};
+use gatelog_gate_state::work::{NotReported, PerformKinds};
+use gatelog_partition_state::work::Sending;
 use gatelog_record::draft::gate::{
     AttemptFinished, AttemptStarted, BuildResult, ChangesFound, ChangesWanted, ConfigFile, ConfigFileSet,
-    ConfigFilesFound, ConfigReadWanted, FactsPurpose, FreezeDone, FreezeOutcome, FreezeWanted, FrozenJob, JobTraits,
-    LayoutMade, LayoutOutcome, LayoutWanted, NodesetAlternative, PrepareDone, PrepareOutcome, PrepareRequested,
-    PreparedBranch, PreparedState, ProjectBranch, ReportDone, ReturnedKept, SubmitDone, SubmitOutcome, SubmitRequested,
+    ConfigFilesFound, ConfigReadWanted, FactsPurpose, FreezeOutcome, FreezeWanted, FrozenJob, JobTraits, LayoutOutcome,
+    LayoutWanted, NodesetAlternative, PrepareOutcome, PrepareRequested, PreparedBranch, PreparedState, ProjectBranch,
+    ReportRequested, ReturnedKept, SubmitDone, SubmitOutcome, SubmitRequested,
 };
 use gatelog_record::input::GateInput;
 use gatelog_record::{BlobHash, BuildId, InputId, InputRecord, LeaseId, Timestamp, Value, WorkId, codec};
@@ -21,6 +23,39 @@ use super::shell::World;
 
 fn local(canonical: &str) -> &str {
     canonical.rsplit('/').next().unwrap_or(canonical)
+}
+
+impl PerformKinds for World {
+    type Error = String;
+
+    fn config_read(&mut self, of: Sending<'_>, wanted: &ConfigReadWanted) -> Result<ConfigFilesFound, String> {
+        Ok(self.read_config(of.work, of.attempt, wanted))
+    }
+
+    fn layout(&mut self, _: Sending<'_>, wanted: &LayoutWanted) -> Result<LayoutOutcome, String> {
+        self.make_layout(wanted)
+    }
+
+    fn changes(&mut self, of: Sending<'_>, wanted: &ChangesWanted) -> Result<ChangesFound, String> {
+        Ok(self.find_changes(of.work, of.attempt, wanted))
+    }
+
+    fn prepare(&mut self, _: Sending<'_>, wanted: &PrepareRequested) -> Result<PrepareOutcome, String> {
+        Ok(self.merge_chain(wanted))
+    }
+
+    fn freeze(&mut self, _: Sending<'_>, wanted: &FreezeWanted) -> Result<FreezeOutcome, String> {
+        self.freeze_jobs(wanted)
+    }
+
+    fn submit(&mut self, _: Sending<'_>, wanted: &SubmitRequested) -> Result<SubmitOutcome, String> {
+        Ok(self.move_branches(wanted))
+    }
+
+    fn report(&mut self, _: Sending<'_>, wanted: &ReportRequested) -> Result<NotReported, String> {
+        self.reports.push(wanted.clone());
+        Ok(None)
+    }
 }
 
 impl World {
@@ -50,7 +85,7 @@ impl World {
         self.answered.insert((id, row.attempt));
         let input = self.answer(id, &row)?;
         let name = InputId::new(format!("work/{id}/{}", row.attempt));
-        self.take(&InputRecord::new(name, row.tenant.clone(), self.now, input))?;
+        self.take(&InputRecord::new(name, row.key.clone(), self.now, input))?;
         Ok(true)
     }
 
@@ -61,7 +96,7 @@ impl World {
             rows.filter(|(_, row)| row.work.kind() == kind && row.attempt > 1).map(|(id, row)| (*id, row.clone()));
         let (id, row) = found.next_back().ok_or_else(|| format!("no {kind} was sent again"))?;
         let input = self.answer(id, &PendingRow { attempt: 1, ..row.clone() })?;
-        self.say(&row.tenant, input)
+        self.say(&row.key, input)
     }
 
     /// The answer to the oldest work of a kind is made now, and comes later.
@@ -75,7 +110,7 @@ impl World {
         let (_, id, row) = due.into_iter().next().ok_or_else(|| format!("no {kind} is asked for"))?;
         self.answered.insert((id, row.attempt));
         let input = self.answer(id, &row)?;
-        self.on_the_way.push((row.tenant, input));
+        self.on_the_way.push((row.key, input));
         Ok(())
     }
 
@@ -87,81 +122,38 @@ impl World {
             rows.filter(|(_, row)| row.work.kind() == kind).map(|(id, row)| (*id, row.clone())).collect();
         for (id, row) in waiting {
             let input = self.answer(id, &row)?;
-            self.say(&row.tenant, input)?;
+            self.say(&row.key, input)?;
         }
         self.failing.remove(kind);
         Ok(())
     }
 
     fn answer(&mut self, work: WorkId, row: &PendingRow) -> Result<GateInput, String> {
-        let (attempt, tenant) = (row.attempt, row.tenant.clone());
         let fails = self.failing.get(row.work.kind()).cloned();
         // What begins with a code of the server is of that.
         let own = fails.as_ref().and_then(|message| message.split(' ').next()).filter(|word| word.starts_with(NO_ROOM));
         let code = own.unwrap_or("unreachable").to_owned();
-        Ok(match &row.work {
-            Work::ConfigRead(wanted) => self.read_config(work, attempt, wanted).into(),
-            Work::Layout(wanted) => {
-                let outcome = match fails {
-                    Some(message) => LayoutOutcome::Failed { code, message },
-                    None => self.make_layout(wanted)?,
-                };
-                LayoutMade { work, attempt, tenant, outcome }.into()
+        let of = row.sending(work);
+        match (&row.work, fails) {
+            // What cannot be read is said of each project; see `reading`.
+            (Work::ConfigRead(_), _) | (_, None) => row.work.perform(of, self),
+            (Work::Submit(_), Some(message)) if message == "refused" || message == "already-merged" => {
+                let outcome = SubmitOutcome::Refused { code: message, message: "the forge says no".into() };
+                Ok(SubmitDone { work, attempt: row.attempt, tenant: row.key.clone(), outcome }.into())
             }
-            Work::Changes(wanted) => {
-                self.find_changes(work, attempt, wanted, fails.map(|message| (code, message))).into()
-            }
-            Work::Prepare(wanted) => {
-                let outcome = match fails {
-                    Some(message) => PrepareOutcome::Failed { code, message, again: true },
-                    None => self.prepare(wanted),
-                };
-                PrepareDone { work, attempt, tenant, outcome }.into()
-            }
-            Work::Freeze(wanted) => {
-                let outcome = match fails {
-                    Some(message) => FreezeOutcome::Failed { code, message, again: true },
-                    None => self.freeze(wanted)?,
-                };
-                FreezeDone { work, attempt, tenant, outcome }.into()
-            }
-            Work::Submit(wanted) => {
-                let outcome = match fails {
-                    Some(message) if message == "refused" || message == "already-merged" => {
-                        SubmitOutcome::Refused { code: message, message: "the forge says no".into() }
-                    }
-                    Some(message) => SubmitOutcome::Failed { code, message, again: true },
-                    None => self.submit(wanted),
-                };
-                SubmitDone { work, attempt, tenant, outcome }.into()
-            }
-            Work::Report(report) => {
-                if fails.is_none() {
-                    self.reports.push(report.clone());
-                }
-                ReportDone { work, attempt, tenant, failed: fails.map(|message| (code, message, true)) }.into()
-            }
-        })
+            (_, Some(message)) => Ok(row.work.failed(of, &code, &message, true)),
+        }
     }
 
-    fn find_changes(
-        &self,
-        work: WorkId,
-        attempt: u32,
-        wanted: &ChangesWanted,
-        fails: Option<(String, String)>,
-    ) -> ChangesFound {
+    fn find_changes(&self, work: WorkId, attempt: u32, wanted: &ChangesWanted) -> ChangesFound {
         let mut found = ChangesFound {
             work,
             attempt,
             tenant: wanted.tenant.clone(),
             changes: Vec::new(),
             missing: Vec::new(),
-            failed: fails,
+            failed: None,
         };
-        if found.failed.is_some() {
-            return found;
-        }
         let asked = match &wanted.purpose {
             FactsPurpose::ProjectMerged { project } => self.forge.open_of(project),
             _ => wanted.changes.clone(),
@@ -276,7 +268,7 @@ impl World {
     }
 
     /// Merges a chain; the commits come out the same for the same bases and date.
-    fn prepare(&mut self, wanted: &PrepareRequested) -> PrepareOutcome {
+    fn merge_chain(&mut self, wanted: &PrepareRequested) -> PrepareOutcome {
         let mut branches: BTreeMap<ProjectBranch, PreparedBranch> = BTreeMap::new();
         let (mut own_files, mut touches, mut item_touches) = (Vec::new(), false, false);
         for step in &wanted.steps {
@@ -375,7 +367,7 @@ impl World {
         })
     }
 
-    fn freeze(&mut self, wanted: &FreezeWanted) -> Result<FreezeOutcome, String> {
+    fn freeze_jobs(&mut self, wanted: &FreezeWanted) -> Result<FreezeOutcome, String> {
         let read = |hash: &BlobHash| -> Result<config::Layout, String> {
             codec::decode(self.blobs.get(hash).ok_or("a layout is nowhere")?).map_err(|error| error.to_string())
         };
@@ -425,7 +417,7 @@ impl World {
         })
     }
 
-    fn submit(&mut self, wanted: &SubmitRequested) -> SubmitOutcome {
+    fn move_branches(&mut self, wanted: &SubmitRequested) -> SubmitOutcome {
         for target in &wanted.targets {
             let project = local(&target.at.project).to_owned();
             let tip = self.forge.tip(&project, &target.at.branch);

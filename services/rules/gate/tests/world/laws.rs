@@ -1,7 +1,7 @@
 //! What must hold after every input, whatever the story.
 
 use gatelog_gate_state::Gate;
-use gatelog_gate_state::live::{BuildState, GateLive, WaitKey, Work};
+use gatelog_gate_state::live::{BuildState, GateLive, WaitKey};
 use gatelog_record::draft::gate::{BuildResult, WaitSubject};
 use gatelog_record::event::GateEvent;
 use gatelog_record::{ChainLink, Envelope, Event, EventRecord};
@@ -125,7 +125,7 @@ pub fn always_hold(world: &World) -> Result<(), String> {
     }
     for (id, pending) in &gate.pending_work.rows {
         if let Some(item) = pending.work.item()
-            && !matches!(pending.work, Work::Report(_))
+            && pending.work.is_waited_for()
             && gate.items.rows.get(&item).is_none_or(|item| item.work != Some(*id))
         {
             return Err(format!("{} {id} is asked for by an item that does not wait for it", pending.work.kind()));
