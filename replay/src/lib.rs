@@ -3,6 +3,7 @@
 //! - [`timeline`]: [`Timeline`], a partition's state at any position or time, from the nearest rung
 //!   and a fold, or from the first event.
 //! - [`cut`]: positions of all partitions that belong together at a time: no effect without its cause.
+//! - [`domains`]: the list of domains that all this is of, each with its rules and words.
 //! - [`causes`]: from any event back to what came from outside.
 //! - [`diff`]: what differs between two moments.
 //! - [`step`]: a debugger: event by event, forwards and back.
@@ -18,6 +19,7 @@
 pub mod causes;
 pub mod cut;
 pub mod diff;
+pub mod domains;
 mod error;
 pub mod explain;
 pub mod layouts;
@@ -33,6 +35,7 @@ pub mod what_if;
 pub use causes::{CauseStep, causes};
 pub use cut::{Cut, cut_at};
 pub use diff::{Comparison, Place, compare};
+pub use domains::{Domains, ReplayDomain, Words, domains};
 pub use error::ReplayError;
 pub use redecide::{Difference, Redecided, redecide};
 pub use timeline::{At, Full, Moment, Timeline};

@@ -1,9 +1,10 @@
 //! Reading a partition's history off a log.
 
 use gatelog_event_log::{HistoryReader, Log, Offset, ReadLimit, Step, Tail};
-use gatelog_record::{ChainLink, Domain, Envelope, EventRecord, EventRef, InputFrame, InputRecord, Partition, Stream};
+use gatelog_record::{ChainLink, Envelope, EventRecord, EventRef, InputFrame, InputRecord, Partition, Stream};
 
 use crate::cut::Cut;
+use crate::domains::Domains;
 use crate::error::ReplayError;
 use crate::explain::Names;
 
@@ -132,11 +133,11 @@ pub(crate) fn input_at(log: &dyn Log, stream: Stream, offset: u64) -> Result<Inp
 }
 
 /// What ids stand for, learnt from the history of every partition of a cut up to its place there.
-pub fn names_until(log: &dyn Log, cut: &Cut) -> Result<Names, ReplayError> {
-    let mut names = Names::default();
+pub fn names_until(domains: &Domains, log: &dyn Log, cut: &Cut) -> Result<Names, ReplayError> {
+    let mut names = Names::of(domains.clone());
     let mut partitions: Vec<(Partition, u64)> = cut.iter().map(|(partition, last)| (*partition, *last)).collect();
     // The gate first: capacity's events are of its builds.
-    partitions.sort_by_key(|(partition, _)| (partition.domain != Domain::Gate, *partition));
+    partitions.sort_by_key(|(partition, _)| domains.order(*partition));
     for (partition, last) in partitions.into_iter().filter(|(_, last)| *last > 0) {
         read_history(log, partition, Tail::GENESIS, |record, _, _| {
             names.learn(&record.event);

@@ -246,15 +246,29 @@ fn bare(position: Position) -> Position {
     Position { log_offset: 0, stale: 0, ..position }
 }
 
+/// Whether an event comes after this one.
+///
+/// # Errors
+/// `Log`, `Frame`.
+pub fn goes_on_after(log: &dyn Log, partition: Partition, sequence: u64) -> Result<bool, ReplayError> {
+    Ok(envelope_at(log, partition, sequence.saturating_add(1))?.is_some())
+}
+
 /// The sequence of the newest event on the log; 0 when there is none. Doubling steps, then halving
 /// ones: a log is asked for its place of a sequence, never read through.
-pub(crate) fn newest(log: &dyn Log, partition: Partition) -> Result<u64, ReplayError> {
+///
+/// # Errors
+/// `Log`, `Frame`.
+pub fn newest(log: &dyn Log, partition: Partition) -> Result<u64, ReplayError> {
     last_with(log, partition, |sequence| envelope_at(log, partition, sequence).map(|found| found.is_some()))
 }
 
 /// The sequence of the last event recorded at or before a time; 0 when there was none yet. Times
 /// never go back along a history.
-pub(crate) fn sequence_at_time(log: &dyn Log, partition: Partition, at: Timestamp) -> Result<u64, ReplayError> {
+///
+/// # Errors
+/// `Log`, `Frame`.
+pub fn sequence_at_time(log: &dyn Log, partition: Partition, at: Timestamp) -> Result<u64, ReplayError> {
     last_with(log, partition, |sequence| {
         envelope_at(log, partition, sequence).map(|found| found.is_some_and(|(envelope, _)| envelope.recorded_at <= at))
     })

@@ -203,7 +203,7 @@ pub(crate) fn hash(text: &str) -> Option<Hash> {
 /// A partition such as `gate/0`.
 pub(crate) fn partition(text: &str) -> Option<Partition> {
     let (name, index) = text.split_once('/')?;
-    let domain = Domain::ALL.into_iter().find(|domain| domain.name() == name)?;
+    let domain = Domain::from_name(name)?;
     Some(Partition { domain, index: number(index)? })
 }
 

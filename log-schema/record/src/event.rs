@@ -1,13 +1,13 @@
 //! Events: what gatelog decided, in the past tense.
 //!
-//! A family for each domain, and one for what every domain's partition has. A new domain is one
-//! more family and one more line here.
-
-use serde::{Deserialize, Serialize};
+//! A family for each domain, and one for what every domain's partition has. [`Event`] is one of any of them; which there
+//! are says the list in [`crate::domains`].
 
 use crate::draft::{capacity, gate, partition};
 use crate::frozen;
-use crate::kinds::{BodyError, KindInfo, KindVersion, family};
+use crate::kinds::family;
+
+pub use crate::domains::Event;
 
 family! {
     /// What the writer of any partition records about itself and its inputs.
@@ -195,86 +195,5 @@ family! {
         0x020c "capacity.lease-resumed" 1 LeaseResumed(capacity::LeaseResumed);
         /// A component takes nothing new, or takes it again.
         0x020d "capacity.pause-changed" 1 PauseChanged(capacity::PauseChanged);
-    }
-}
-
-/// One event of any domain.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Event {
-    /// Of any partition.
-    Partition(PartitionEvent),
-    /// Of the gate.
-    Gate(GateEvent),
-    /// Of capacity.
-    Capacity(CapacityEvent),
-}
-
-macro_rules! each {
-    ($event:expr, $body:ident => $then:expr) => {
-        match $event {
-            Event::Partition($body) => $then,
-            Event::Gate($body) => $then,
-            Event::Capacity($body) => $then,
-        }
-    };
-}
-
-impl Event {
-    /// Kind and version it is written with.
-    pub fn kind_version(&self) -> KindVersion {
-        each!(self, body => body.kind_version())
-    }
-
-    /// The kind's name.
-    pub fn name(&self) -> &'static str {
-        each!(self, body => body.name())
-    }
-
-    /// The log's level from which on it may be written.
-    pub fn level(&self) -> u32 {
-        each!(self, body => body.level())
-    }
-
-    /// The body's bytes.
-    pub fn encode_body(&self) -> Result<Vec<u8>, crate::codec::CodecError> {
-        each!(self, body => body.encode_body())
-    }
-
-    /// The body as JSON, for people.
-    pub fn to_json(&self) -> serde_json::Value {
-        each!(self, body => body.to_json())
-    }
-
-    /// A body from its kind, version and bytes.
-    pub fn decode_body(kind_version: KindVersion, bytes: &[u8]) -> Result<Event, BodyError> {
-        match kind_version.kind >> 8 {
-            0x00 => PartitionEvent::decode_body(kind_version, bytes).map(Event::Partition),
-            0x01 => GateEvent::decode_body(kind_version, bytes).map(Event::Gate),
-            0x02 => CapacityEvent::decode_body(kind_version, bytes).map(Event::Capacity),
-            _ => Err(BodyError::UnknownKind(kind_version)),
-        }
-    }
-
-    /// Every kind of event this gatelog knows.
-    pub fn kinds() -> impl Iterator<Item = &'static KindInfo> {
-        PartitionEvent::known().chain(GateEvent::known()).chain(CapacityEvent::known())
-    }
-}
-
-impl From<PartitionEvent> for Event {
-    fn from(event: PartitionEvent) -> Self {
-        Event::Partition(event)
-    }
-}
-
-impl From<GateEvent> for Event {
-    fn from(event: GateEvent) -> Self {
-        Event::Gate(event)
-    }
-}
-
-impl From<CapacityEvent> for Event {
-    fn from(event: CapacityEvent) -> Self {
-        Event::Capacity(event)
     }
 }

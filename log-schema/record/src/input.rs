@@ -1,9 +1,10 @@
-//! Inputs: facts and requests from outside a domain. Anyone may append one.
-
-use serde::{Deserialize, Serialize};
+//! Inputs: facts and requests from outside a domain. Anyone may append one. [`Input`] is one of any family; which there
+//! are says the list in [`crate::domains`].
 
 use crate::draft::{capacity, gate, intake, partition};
-use crate::kinds::{BodyError, KindInfo, KindVersion, family};
+use crate::kinds::family;
+
+pub use crate::domains::Input;
 
 family! {
     /// What any partition may be told.
@@ -106,91 +107,5 @@ family! {
         0x8501 "intake.forge-event" 1 ForgeEvent(intake::ForgeEvent);
         /// A tenant file came into force.
         0x8502 "intake.tenant-file" 1 TenantFile(intake::TenantFile);
-    }
-}
-
-/// One input of any domain.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Input {
-    /// For any partition.
-    Partition(PartitionInput),
-    /// For the gate.
-    Gate(GateInput),
-    /// For capacity.
-    Capacity(CapacityInput),
-    /// On the intake.
-    Intake(IntakeInput),
-}
-
-macro_rules! each {
-    ($input:expr, $body:ident => $then:expr) => {
-        match $input {
-            Input::Partition($body) => $then,
-            Input::Gate($body) => $then,
-            Input::Capacity($body) => $then,
-            Input::Intake($body) => $then,
-        }
-    };
-}
-
-impl Input {
-    /// Kind and version it is written with.
-    pub fn kind_version(&self) -> KindVersion {
-        each!(self, body => body.kind_version())
-    }
-
-    /// The kind's name.
-    pub fn name(&self) -> &'static str {
-        each!(self, body => body.name())
-    }
-
-    /// The body's bytes.
-    pub fn encode_body(&self) -> Result<Vec<u8>, crate::codec::CodecError> {
-        each!(self, body => body.encode_body())
-    }
-
-    /// The body as JSON, for people.
-    pub fn to_json(&self) -> serde_json::Value {
-        each!(self, body => body.to_json())
-    }
-
-    /// A body from its kind, version and bytes.
-    pub fn decode_body(kind_version: KindVersion, bytes: &[u8]) -> Result<Input, BodyError> {
-        match kind_version.kind >> 8 {
-            0x80 => PartitionInput::decode_body(kind_version, bytes).map(Input::Partition),
-            0x81 => GateInput::decode_body(kind_version, bytes).map(Input::Gate),
-            0x82 => CapacityInput::decode_body(kind_version, bytes).map(Input::Capacity),
-            0x85 => IntakeInput::decode_body(kind_version, bytes).map(Input::Intake),
-            _ => Err(BodyError::UnknownKind(kind_version)),
-        }
-    }
-
-    /// Every kind of input this gatelog knows.
-    pub fn kinds() -> impl Iterator<Item = &'static KindInfo> {
-        PartitionInput::known().chain(GateInput::known()).chain(CapacityInput::known()).chain(IntakeInput::known())
-    }
-}
-
-impl From<PartitionInput> for Input {
-    fn from(input: PartitionInput) -> Self {
-        Input::Partition(input)
-    }
-}
-
-impl From<GateInput> for Input {
-    fn from(input: GateInput) -> Self {
-        Input::Gate(input)
-    }
-}
-
-impl From<CapacityInput> for Input {
-    fn from(input: CapacityInput) -> Self {
-        Input::Capacity(input)
-    }
-}
-
-impl From<IntakeInput> for Input {
-    fn from(input: IntakeInput) -> Self {
-        Input::Intake(input)
     }
 }

@@ -5,12 +5,13 @@
 //! else: it knows no clock, no file, no network, no state and no rule. Everything in the house may
 //! depend on it; it depends on nothing in the house.
 //!
-//! Reading order: [`topic`] (where records live), [`id`] (how things are named), [`event`] and
-//! [`input`] (what is said), [`envelope`] and [`frame`] (how it is written down), [`chain`] (how a
+//! Reading order: [`domains`] (whose records there are), [`topic`] (where they live), [`id`] (how things are named),
+//! [`event`] and [`input`] (what is said), [`envelope`] and [`frame`] (how it is written down), [`chain`] (how a
 //! record proves what came before it).
 
 pub mod chain;
 pub mod codec;
+pub mod domains;
 pub mod draft;
 pub mod envelope;
 pub mod event;

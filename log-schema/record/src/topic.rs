@@ -6,48 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// A part of gatelog that decides. Its numbers are on the log: append only, never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[repr(u8)]
-pub enum Domain {
-    /// Configuration in force, pipelines, items, builds, reports. Key: tenant.
-    Gate = 1,
-    /// Leases of nodes, semaphores and workers. Key: allocation domain.
-    Capacity = 2,
-    /// Image builds and uploads. Key: canonical image name.
-    Images = 3,
-    /// Task graphs over clusters. Key: cluster.
-    Deployments = 4,
-    /// Not a domain that decides: the intake, where it is named as the source of routed inputs.
-    Intake = 5,
-}
-
-impl Domain {
-    /// Every domain that decides, in the order of its number.
-    pub const ALL: [Domain; 4] = [Domain::Gate, Domain::Capacity, Domain::Images, Domain::Deployments];
-
-    /// The domain's name in topics, paths and output.
-    pub fn name(self) -> &'static str {
-        match self {
-            Domain::Gate => "gate",
-            Domain::Capacity => "capacity",
-            Domain::Images => "images",
-            Domain::Deployments => "deployments",
-            Domain::Intake => "intake",
-        }
-    }
-
-    /// The domain with this number on the log.
-    pub fn from_number(number: u8) -> Option<Domain> {
-        Domain::ALL.into_iter().chain([Domain::Intake]).find(|domain| *domain as u8 == number)
-    }
-}
-
-impl fmt::Display for Domain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+pub use crate::domains::Domain;
 
 /// One unit of order and ownership: exactly one writer decides for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -151,7 +110,7 @@ impl FromStr for Stream {
             return Ok(Stream::Intake(index));
         }
         let (domain, kind) = topic.split_once('.').ok_or_else(wrong)?;
-        let domain = Domain::ALL.into_iter().find(|known| known.name() == domain).ok_or_else(wrong)?;
+        let domain = Domain::from_name(domain).ok_or_else(wrong)?;
         match kind {
             "inputs" => Ok(Stream::Inputs(Partition { domain, index })),
             "events" => Ok(Stream::Events(Partition { domain, index })),

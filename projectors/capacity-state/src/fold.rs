@@ -22,7 +22,7 @@ impl<B: Backing> LiveTables<B> for CapacityLive<B> {
         match &record.event {
             Event::Partition(_) => gatelog_partition_state::work::has_none(&record.event),
             Event::Capacity(event) => self.apply_own(record, event),
-            Event::Gate(_) => Err(FoldRefused::Illegal(format!("{} is not an event of capacity", record.event.name()))),
+            _ => Err(FoldRefused::Illegal(format!("{} is not an event of capacity", record.event.name()))),
         }
     }
 }

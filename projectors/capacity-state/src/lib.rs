@@ -14,6 +14,7 @@ pub use live::{
     Queue, SemaphoreHolders, TurnRow, Turns, Wait, WorkerRow, Workers, pause_key,
 };
 
+use gatelog_partition_state::{PartitionState, PartitionTables};
 use gatelog_record::Domain;
 use gatelog_tables::{Backing, DomainState, Maps, Overlay};
 
@@ -30,5 +31,11 @@ impl DomainState for Capacity {
 
     fn overlay(live: &CapacityLive<Maps>) -> CapacityLive<Overlay<'_>> {
         live.overlay()
+    }
+}
+
+impl PartitionState for Capacity {
+    fn partition<B: Backing>(live: &CapacityLive<B>) -> &PartitionTables<B> {
+        &live.partition
     }
 }

@@ -14,6 +14,7 @@ pub use history::GateRead;
 pub use live::{GateLive, GateTables};
 pub use work::{PerformKinds, Work};
 
+use gatelog_partition_state::{PartitionState, PartitionTables};
 use gatelog_record::Domain;
 use gatelog_tables::{Backing, DomainState, Maps, Overlay};
 
@@ -30,5 +31,11 @@ impl DomainState for Gate {
 
     fn overlay(live: &GateLive<Maps>) -> GateLive<Overlay<'_>> {
         live.overlay()
+    }
+}
+
+impl PartitionState for Gate {
+    fn partition<B: Backing>(live: &GateLive<B>) -> &PartitionTables<B> {
+        &live.partition
     }
 }

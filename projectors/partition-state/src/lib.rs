@@ -11,7 +11,7 @@ use gatelog_record::event::PartitionEvent;
 use gatelog_record::input::Input;
 use gatelog_record::{Event, EventRecord, InputId, Partition, SiteId, Timestamp};
 use gatelog_tables::table::Life;
-use gatelog_tables::{Backing, FoldRefused, Table, TableDef, TableExt};
+use gatelog_tables::{Backing, DomainState, FoldRefused, Table, TableDef, TableExt};
 use serde::{Deserialize, Serialize};
 
 /// The writer's place. One row.
@@ -148,6 +148,12 @@ gatelog_tables::tables! {
         /// Messages to others.
         outbox: Outbox,
     }
+}
+
+/// A domain whose live tables hold these beside their own: every domain that decides.
+pub trait PartitionState: DomainState {
+    /// Where they are.
+    fn partition<B: Backing>(live: &Self::Live<B>) -> &PartitionTables<B>;
 }
 
 /// How many input ids are remembered. Repeats of older ones are known by marks, or, for effects, by

@@ -85,6 +85,11 @@ impl<S: DomainState> Runner<S> {
         Ok(Runner { partition, projection, published, warnings, end, thread: Some(thread) })
     }
 
+    /// The partition.
+    pub fn partition(&self) -> Partition {
+        self.partition
+    }
+
     /// The projection, for reading.
     pub fn projection(&self) -> SharedProjection<S> {
         self.projection.clone()

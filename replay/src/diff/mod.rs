@@ -10,23 +10,24 @@ mod rows;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use gatelog_capacity_state::Capacity;
 use gatelog_event_log::Log;
-use gatelog_gate_state::Gate;
 use gatelog_record::{Domain, EventRef, Partition, Stream, Timestamp};
 use gatelog_store::RungDir;
-use gatelog_tables::DomainState;
 use serde::Serialize;
 
 use crate::cut::{Cut, cut_at, cut_before, cut_beside};
+use crate::domains::Domains;
 use crate::error::ReplayError;
 use crate::explain::Names;
 use crate::reading::envelope_at;
-use crate::timeline::{Moment, Timeline, newest};
+use crate::timeline::newest;
 
 pub use crate::reading::names_until;
+pub(crate) use render::text;
 pub use render::{entry_words, words};
-pub use rows::{ChangeKind, FieldChange, RowChange, RowsBefore, TableRows, readable, rows_between, table_rows};
+pub use rows::{
+    ChangeKind, FieldChange, RowChange, RowsBefore, TableRows, came_and_went, readable, rows_between, table_rows,
+};
 
 /// A moment of a whole log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,27 +88,6 @@ pub enum About {
 }
 
 impl About {
-    /// What a table's rows are about.
-    fn of(domain: Domain, table: &str) -> About {
-        match (domain, table) {
-            (Domain::Gate, "tenants" | "config-files" | "unread" | "branches" | "project-reads") => {
-                About::Configuration
-            }
-            (Domain::Gate, "layouts") => About::Layouts,
-            (Domain::Gate, "queues") => About::Queues,
-            (Domain::Gate, "items") => About::Items,
-            (Domain::Gate, "buildsets") => About::Buildsets,
-            (Domain::Gate, "builds") => About::Builds,
-            (Domain::Gate, "waits") => About::Waits,
-            (Domain::Gate, "pending-work" | "triggers") => About::Work,
-            (Domain::Gate, "changes" | "artifacts" | "autoholds" | "failures" | "semaphore-holders") => About::Facts,
-            (Domain::Capacity, "workers") => About::Workers,
-            (Domain::Capacity, "leases") => About::Leases,
-            (Domain::Capacity, "semaphore-holders") => About::Facts,
-            _ => About::Bookkeeping,
-        }
-    }
-
     /// The heading.
     pub fn word(self) -> &'static str {
         match self {
@@ -205,23 +185,26 @@ pub fn cut_of(log: &dyn Log, place: Place) -> Result<Cut, ReplayError> {
     }
 }
 
-/// What differs between two moments of a log.
+/// What differs between two moments of a log, in the domains of a list.
 ///
 /// # Errors
 /// What reading the past gives.
-pub fn compare(log: &Arc<dyn Log>, rungs: RungsOf<'_>, from: Place, to: Place) -> Result<Comparison, ReplayError> {
+pub fn compare(
+    domains: &Domains,
+    log: &Arc<dyn Log>,
+    rungs: RungsOf<'_>,
+    from: Place,
+    to: Place,
+) -> Result<Comparison, ReplayError> {
     let (first, second) = (cut_of(&**log, from)?, cut_of(&**log, to)?);
-    let names = names_until(&**log, &later(&first, &second))?;
+    let names = names_until(domains, &**log, &later(&first, &second))?;
     let mut comparison =
         Comparison { from: side(&**log, &first)?, to: side(&**log, &second)?, differences: BTreeMap::new() };
     let all: BTreeSet<Partition> = first.keys().chain(second.keys()).copied().collect();
     for partition in all {
         let at = |cut: &Cut| cut.get(&partition).copied().unwrap_or_default();
-        let changes = match partition.domain {
-            Domain::Gate => changes_of::<Gate>(log, partition, rungs(partition), at(&first), at(&second))?,
-            Domain::Capacity => changes_of::<Capacity>(log, partition, rungs(partition), at(&first), at(&second))?,
-            Domain::Images | Domain::Deployments | Domain::Intake => Vec::new(),
-        };
+        let Some(domain) = domains.of(partition.domain) else { continue };
+        let changes = domain.changes(log, partition, rungs(partition), at(&first), at(&second))?;
         for (about, entry) in entries(partition, changes, &names) {
             comparison.differences.entry(about).or_default().push(entry);
         }
@@ -248,56 +231,19 @@ fn side(log: &dyn Log, cut: &Cut) -> Result<Side, ReplayError> {
     Ok(Side { events: cut.iter().map(|(partition, sequence)| (partition.to_string(), *sequence)).collect(), time })
 }
 
-fn changes_of<S: DomainState>(
-    log: &Arc<dyn Log>,
-    partition: Partition,
-    rungs: Option<RungDir>,
-    from: u64,
-    to: u64,
-) -> Result<Vec<RowChange>, ReplayError> {
-    let timeline = Timeline::<S>::new(Arc::clone(log), partition, rungs);
-    let before = timeline.state_at(Moment::Sequence(from))?;
-    let after = timeline.state_at(Moment::Sequence(to))?;
-    rows_between(&before.live, &after.live)
-}
-
 /// What row changes of a partition mean: each with what it is about, and what several say together.
 pub fn entries(partition: Partition, changes: Vec<RowChange>, names: &Names) -> Vec<(About, Entry)> {
     let mut found = Vec::new();
     let place = partition.to_string();
-    for change in derived(partition.domain, &changes, names) {
-        let about = if change.table == "nodes" { About::Nodes } else { About::Jobs };
+    let Some(domain) = names.domains().of(partition.domain) else { return found };
+    let words = domain.words();
+    for (about, change) in words.together(&changes, names) {
         found.push((about, Entry { partition: place.clone(), subject: change.key.clone(), change }));
     }
     for change in changes {
-        let about = About::of(partition.domain, change.table);
-        let subject = render::subject(&change, names);
+        let about = words.about(change.table);
+        let subject = words.subject(&change, names).unwrap_or_else(|| change.key.clone());
         found.push((about, Entry { partition: place.clone(), subject, change }));
     }
     found
-}
-
-/// Which jobs items have, and which nodes are given out: what builds and leases say together.
-fn derived(domain: Domain, changes: &[RowChange], names: &Names) -> Vec<RowChange> {
-    let mut before: BTreeSet<String> = BTreeSet::new();
-    let mut after: BTreeSet<String> = BTreeSet::new();
-    for change in changes {
-        match (domain, change.table) {
-            (Domain::Gate, "builds") => {
-                before.extend(change.before.as_ref().map(|row| render::job_of(row, names)));
-                after.extend(change.after.as_ref().map(|row| render::job_of(row, names)));
-            }
-            (Domain::Capacity, "leases") => {
-                before.extend(change.before.iter().flat_map(render::nodes_of));
-                after.extend(change.after.iter().flat_map(render::nodes_of));
-            }
-            _ => {}
-        }
-    }
-    let table = if domain == Domain::Capacity { "nodes" } else { "jobs" };
-    let row =
-        |key: &String, kind| RowChange { table, key: key.clone(), kind, fields: Vec::new(), before: None, after: None };
-    let gone = before.difference(&after).map(|key| row(key, ChangeKind::Left));
-    let come = after.difference(&before).map(|key| row(key, ChangeKind::Entered));
-    gone.chain(come).collect()
 }

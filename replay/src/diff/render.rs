@@ -1,11 +1,10 @@
 //! Differences in words.
 
-use gatelog_record::{BuildId, ItemId};
 use serde_json::Value as Json;
 
-use super::rows::{ChangeKind, FieldChange, RowChange};
+use super::rows::{ChangeKind, FieldChange};
 use super::{About, Comparison, Entry, Side};
-use crate::explain::{Names, Tone, short};
+use crate::explain::{Names, Tone};
 
 /// How many fields of one row are told.
 const MAX_FIELDS: usize = 8;
@@ -14,78 +13,9 @@ const MAX_VALUE: usize = 72;
 /// How many differences of one heading are told; all of them are in the JSON.
 const MAX_ENTRIES: usize = 500;
 
-fn item_of(row: &Json) -> Option<ItemId> {
-    row.get("item")?.as_str()?.parse().ok()
-}
-
-fn text<'r>(row: &'r Json, field: &str) -> &'r str {
+/// A text field of a row; empty where it has none.
+pub(crate) fn text<'r>(row: &'r Json, field: &str) -> &'r str {
     row.get(field).and_then(Json::as_str).unwrap_or_default()
-}
-
-/// A row by what it stands for.
-pub(super) fn subject(change: &RowChange, names: &Names) -> String {
-    let row = change.after.as_ref().or(change.before.as_ref());
-    let named = || {
-        let row = row?;
-        Some(match change.table {
-            "items" => {
-                format!(
-                    "{} in {} of {}",
-                    names.item(change.key.parse().ok()?),
-                    text(row, "pipeline"),
-                    text(row, "tenant")
-                )
-            }
-            "buildsets" => format!("buildset {} of {}", short(&change.key), names.item(item_of(row)?)),
-            "builds" => {
-                let job = row.get("job").map(|job| text(job, "name")).unwrap_or_default();
-                format!("{job} of {} ({})", names.item(item_of(row)?), short(&change.key))
-            }
-            "leases" => {
-                let ask = row.get("ask")?;
-                let build: BuildId = text(ask, "build").parse().ok()?;
-                format!("{} attempt {} ({})", names.build(build), ask.get("attempt")?, short(&change.key))
-            }
-            "waits" => {
-                let id = change.key.rsplit('(').next()?.trim_end_matches(')');
-                match change.key.contains("Build") {
-                    true => names.build(id.parse().ok()?),
-                    false => names.item(id.parse().ok()?),
-                }
-            }
-            "pending-work" => {
-                let work = row.get("work")?.as_object()?;
-                let (kind, wanted) = work.iter().next()?;
-                match item_of(wanted) {
-                    Some(item) => format!("{} for {}", kind.to_lowercase(), names.item(item)),
-                    None => format!("{} of {}", kind.to_lowercase(), text(row, "tenant")),
-                }
-            }
-            _ => return None,
-        })
-    };
-    named().unwrap_or_else(|| change.key.clone())
-}
-
-/// An item's job, by a build of it.
-pub(super) fn job_of(build: &Json, names: &Names) -> String {
-    let job = build.get("job").map(|job| text(job, "name")).unwrap_or_default();
-    match item_of(build) {
-        Some(item) => format!("{job} of {}", names.item(item)),
-        None => job.to_owned(),
-    }
-}
-
-/// The nodes a lease was given, each with its label.
-pub(super) fn nodes_of(lease: &Json) -> Vec<String> {
-    let grant = lease.get("grant").filter(|grant| !grant.is_null());
-    let nodes = grant.and_then(|grant| grant.get("nodes")).and_then(Json::as_array);
-    let worker = grant.map(|grant| text(grant, "worker")).unwrap_or_default();
-    let one = |node: &Json| {
-        let label = node.get("wanted").map(|wanted| text(wanted, "label")).unwrap_or_default();
-        format!("{} {label} at {worker}", text(node, "node"))
-    };
-    nodes.map(|nodes| nodes.iter().map(one).collect()).unwrap_or_default()
 }
 
 fn value(json: &Json) -> String {

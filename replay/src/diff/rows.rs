@@ -1,6 +1,6 @@
 //! Tables compared row by row, whatever they hold.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use gatelog_record::{Timestamp, codec};
@@ -51,6 +51,32 @@ pub struct RowChange {
     /// The row after.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Json>,
+}
+
+impl RowChange {
+    /// The row as it is, or as it was where it left.
+    pub fn row(&self) -> Option<&Json> {
+        self.after.as_ref().or(self.before.as_ref())
+    }
+}
+
+/// What is named in one state alone, as rows of a table that came or went.
+pub fn came_and_went<'s>(
+    table: &'static str,
+    before: &'s BTreeSet<String>,
+    after: &'s BTreeSet<String>,
+) -> impl Iterator<Item = RowChange> + 's {
+    let row = move |key: &String, kind| RowChange {
+        table,
+        key: key.clone(),
+        kind,
+        fields: Vec::new(),
+        before: None,
+        after: None,
+    };
+    let gone = before.difference(after).map(move |key| row(key, ChangeKind::Left));
+    let come = after.difference(before).map(move |key| row(key, ChangeKind::Entered));
+    gone.chain(come)
 }
 
 /// The rows of a table, for people: key and row.

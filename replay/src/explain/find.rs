@@ -185,7 +185,7 @@ pub fn position(what: &str) -> Result<Option<EventRef>, ExplainError> {
     }
     let Some((place, sequence)) = what.rsplit_once(':') else { return Ok(None) };
     let (domain, index) = place.split_once('/').unwrap_or((place, "0"));
-    let Some(domain) = Domain::ALL.into_iter().find(|known| known.name() == domain) else { return Ok(None) };
+    let Some(domain) = Domain::from_name(domain) else { return Ok(None) };
     match (index.parse(), sequence.parse()) {
         (Ok(index), Ok(sequence)) => Ok(Some(EventRef { partition: Partition { domain, index }, sequence })),
         _ => Err(ExplainError::NotAPosition(what.to_owned())),

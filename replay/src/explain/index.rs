@@ -9,11 +9,12 @@ use gatelog_record::draft::capacity::Pausable;
 use gatelog_record::draft::gate::{FactsPurpose, FreezeOutcome, Subject, TriggerCause, WaitSubject};
 use gatelog_record::event::{CapacityEvent, GateEvent};
 use gatelog_record::{
-    BuildId, BuildsetId, Domain, Event, EventRecord, EventRef, ItemId, LeaseId, NodeId, Partition, Stream, Timestamp,
+    BuildId, BuildsetId, Event, EventRecord, EventRef, ItemId, LeaseId, NodeId, Partition, Stream, Timestamp,
 };
 
 use super::find::Found;
 use super::say::{Names, subject};
+use crate::domains::Domains;
 use crate::error::ReplayError;
 use crate::reading::read_history;
 use crate::timeline::Moment;
@@ -89,8 +90,8 @@ pub(crate) struct Index {
 impl Index {
     /// Reads the history of every partition up to a moment. A sequence is one of the first gate partition; the others
     /// are read up to the time of that event.
-    pub fn read(log: &dyn Log, until: Moment) -> Result<Index, ReplayError> {
-        let mut index = Index::default();
+    pub fn read(domains: &Domains, log: &dyn Log, until: Moment) -> Result<Index, ReplayError> {
+        let mut index = Index { names: Names::of(domains.clone()), ..Index::default() };
         let mut partitions: Vec<Partition> = log
             .streams()?
             .into_iter()
@@ -100,7 +101,7 @@ impl Index {
             })
             .collect();
         // The gate first: capacity's events are of its builds.
-        partitions.sort_by_key(|partition| (partition.domain != Domain::Gate, *partition));
+        partitions.sort_by_key(|partition| domains.order(*partition));
         let mut until = until;
         for partition in partitions {
             let mut last = Timestamp::ZERO;
@@ -133,7 +134,8 @@ impl Index {
         match &record.event {
             Event::Gate(event) => self.gate(partition, record.sequence, event),
             Event::Capacity(event) => self.capacity(EventRef { partition, sequence: record.sequence }, event),
-            Event::Partition(_) => {}
+            // What other domains say is told event by event.
+            _ => {}
         }
     }
 

@@ -93,7 +93,7 @@ impl Telling<'_, '_> {
             }
             Event::Gate(event) => self.gate(at, record, event, spot),
             Event::Capacity(event) => self.capacity(at, record, event, spot),
-            Event::Partition(_) => {}
+            _ => {}
         }
     }
 

@@ -31,10 +31,12 @@ use gatelog_event_log::{Blobs, Log};
 use gatelog_record::event::GateEvent;
 use gatelog_record::{ActorId, BlobHash, BuildId, Event, EventRecord, EventRef, ItemId};
 
+use crate::domains::Domains;
 use crate::error::ReplayError;
 use crate::reading::event_at;
 use crate::timeline::Moment;
 use index::{ChangeName, Index};
+pub(crate) use say::{after_colon, count, span};
 pub(crate) use shapes::text;
 pub(crate) use way::intake_offset;
 
@@ -161,13 +163,18 @@ pub struct Explainer<'a> {
 type People<'a> = Box<dyn Fn(ActorId) -> Option<String> + 'a>;
 
 impl<'a> Explainer<'a> {
-    /// Goes through the history of every partition up to a moment. A sequence is one of the first gate partition;
+    /// Goes through the history of every partition up to a moment; records are told in the words of these domains. A sequence is one of the first gate partition;
     /// other partitions are then read up to the time of that event.
     ///
     /// # Errors
     /// `NotYet`, `Log`, `History`.
-    pub fn read(log: &'a dyn Log, blobs: &'a dyn Blobs, until: Moment) -> Result<Explainer<'a>, ExplainError> {
-        Ok(Explainer { log, blobs, index: Index::read(log, until)?, people: None })
+    pub fn read(
+        domains: &Domains,
+        log: &'a dyn Log,
+        blobs: &'a dyn Blobs,
+        until: Moment,
+    ) -> Result<Explainer<'a>, ExplainError> {
+        Ok(Explainer { log, blobs, index: Index::read(domains, log, until)?, people: None })
     }
 
     /// With the names of those who asked: the log has opaque ids.
@@ -264,7 +271,7 @@ impl<'a> Explainer<'a> {
             Event::Capacity(event) => {
                 self.index.builds.get(&self.index.build_of_capacity(event)?).map(|note| note.item)
             }
-            Event::Partition(_) => None,
+            _ => None,
         }
     }
 
@@ -273,7 +280,7 @@ impl<'a> Explainer<'a> {
         match event {
             Event::Gate(event) => index::build_of(event),
             Event::Capacity(event) => self.index.build_of_capacity(event),
-            Event::Partition(_) => None,
+            _ => None,
         }
     }
 

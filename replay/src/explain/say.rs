@@ -9,8 +9,10 @@ use gatelog_record::draft::gate::{
 };
 use gatelog_record::draft::intake::ForgeEvent;
 use gatelog_record::event::{CapacityEvent, GateEvent, PartitionEvent};
-use gatelog_record::input::{CapacityInput, GateInput, IntakeInput, PartitionInput};
+use gatelog_record::input::{GateInput, IntakeInput, PartitionInput};
 use gatelog_record::{BuildId, BuildsetId, Event, Input, ItemId, LeaseId, Value};
+
+use crate::domains::Domains;
 
 use super::outcomes::{frozen, prepared, submitted};
 use super::timers;
@@ -21,6 +23,7 @@ const MAX_NAMES: usize = 200_000;
 /// What ids mean, learnt from the events that made them.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
+    domains: Domains,
     items: BTreeMap<ItemId, String>,
     buildsets: BTreeMap<BuildsetId, ItemId>,
     builds: BTreeMap<BuildId, (String, ItemId)>,
@@ -66,11 +69,21 @@ pub(super) fn list<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     texts.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-pub(super) fn count(number: usize, one: &str) -> String {
+pub(crate) fn count(number: usize, one: &str) -> String {
     if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
 }
 
 impl Names {
+    /// None yet; records are told in the words of these domains.
+    pub fn of(domains: Domains) -> Names {
+        Names { domains, ..Names::default() }
+    }
+
+    /// In whose words records are told.
+    pub fn domains(&self) -> &Domains {
+        &self.domains
+    }
+
     /// Learns from an event.
     pub fn learn(&mut self, event: &Event) {
         fn put<K: Ord + Copy, V>(map: &mut BTreeMap<K, V>, key: K, value: V) {
@@ -104,6 +117,11 @@ impl Names {
         self.items.get(&item).cloned().unwrap_or_else(|| format!("item {}", short(&item)))
     }
 
+    /// Whether it is known what a build stands for.
+    pub(crate) fn knows(&self, build: BuildId) -> bool {
+        self.builds.contains_key(&build)
+    }
+
     /// A build by its job and item.
     pub fn build(&self, build: BuildId) -> String {
         match self.builds.get(&build) {
@@ -112,7 +130,8 @@ impl Names {
         }
     }
 
-    fn lease(&self, lease: LeaseId) -> String {
+    /// A lease by the attempt it is of.
+    pub(crate) fn lease(&self, lease: LeaseId) -> String {
         match self.leases.get(&lease) {
             Some((build, attempt, job)) => match self.builds.get(build) {
                 Some((_, item)) => format!("attempt {attempt} of {job} of {}", self.item(*item)),
@@ -135,12 +154,16 @@ impl Names {
     pub fn event(&self, event: &Event) -> String {
         match event {
             Event::Partition(event) => partition_event(event),
-            Event::Gate(event) => self.gate_event(event),
-            Event::Capacity(event) => self.capacity_event(event),
+            other => {
+                let domain = other.domain().and_then(|domain| self.domains.of(domain));
+                let said = domain.and_then(|domain| domain.words().event(other, self));
+                // Nobody here has words for it.
+                said.unwrap_or_else(|| other.name().to_owned())
+            }
         }
     }
 
-    fn gate_event(&self, event: &GateEvent) -> String {
+    pub(crate) fn gate_event(&self, event: &GateEvent) -> String {
         match event {
             GateEvent::TenantConfigured(configured) => {
                 let tenant = &configured.tenant;
@@ -444,64 +467,6 @@ impl Names {
         }
     }
 
-    fn capacity_event(&self, event: &CapacityEvent) -> String {
-        match event {
-            CapacityEvent::WorkerJoined(joined) => {
-                format!("worker {} offers {}", joined.offer.worker, count(joined.offer.slots as usize, "slot"))
-            }
-            CapacityEvent::WorkerLost(lost) => format!("worker {} is gone [{}]", lost.worker, lost.reason),
-            CapacityEvent::LeaseQueued(queued) => {
-                let ask = &queued.ask;
-                match self.builds.get(&ask.build) {
-                    Some(_) => format!("attempt {} of {} waits for a lease", ask.attempt, self.build(ask.build)),
-                    None => format!(
-                        "attempt {} of {} (build {}) waits for a lease",
-                        ask.attempt,
-                        ask.job,
-                        short(&ask.build)
-                    ),
-                }
-            }
-            CapacityEvent::LeaseGranted(granted) => format!(
-                "{} got worker {} and {} after {}",
-                self.lease(granted.lease),
-                granted.worker,
-                count(granted.nodes.len(), "node"),
-                span(granted.waited_ms)
-            ),
-            CapacityEvent::LeaseRevoked(revoked) => {
-                format!("{}: the lease is taken back [{}]", self.lease(revoked.lease), revoked.reason)
-            }
-            CapacityEvent::LeaseEnded(ended) => {
-                format!("{}: the lease is over [{}]", self.lease(ended.lease), ended.reason)
-            }
-            CapacityEvent::LeaseRefused(refused) => {
-                format!(
-                    "attempt {} of {} gets no lease: {} [{}]",
-                    refused.ask.attempt, refused.ask.job, refused.message, refused.code
-                )
-            }
-            CapacityEvent::WaitChanged(changed) => {
-                format!("{} waits for {}: {}", self.lease(changed.lease), changed.code, changed.detail)
-            }
-            CapacityEvent::LeaseHeld(held) => {
-                format!("{} is over, and worker {} keeps its nodes", self.lease(held.lease), held.worker)
-            }
-            CapacityEvent::LeasePaused(paused) => {
-                format!("{} waits for other jobs, and its worker's slot is free", self.lease(paused.lease))
-            }
-            CapacityEvent::LeaseResumed(resumed) => format!("{} goes on", self.lease(resumed.lease)),
-            CapacityEvent::PauseChanged(changed) => {
-                let asked = &changed.asked;
-                let what = if asked.paused { "takes nothing new" } else { "takes new work again" };
-                format!("{} {} {what}{}", asked.role.word(), asked.component, after_colon(&asked.reason))
-            }
-            CapacityEvent::ReleaseNoted(noted) => {
-                format!("{}: worker {} let go of it", self.lease(noted.released.lease), noted.released.worker)
-            }
-        }
-    }
-
     /// An input in one sentence.
     pub fn input(&self, input: &Input) -> String {
         match input {
@@ -513,8 +478,6 @@ impl Names {
                 let reason = after_colon(&asked.reason);
                 format!("somebody asked that records up to level {} may be written{reason}", asked.level)
             }
-            Input::Gate(input) => self.gate_input(input),
-            Input::Capacity(input) => self.capacity_input(input),
             Input::Intake(IntakeInput::ForgeEvent(event)) => forge_event(event),
             Input::Intake(IntakeInput::TenantFile(file)) => {
                 format!(
@@ -523,10 +486,15 @@ impl Names {
                     list(file.tenants.iter().map(|one| one.tenant.as_str()))
                 )
             }
+            other => {
+                let domain = other.domain().and_then(|domain| self.domains.of(domain));
+                let said = domain.and_then(|domain| domain.words().input(other, self));
+                said.unwrap_or_else(|| other.name().to_owned())
+            }
         }
     }
 
-    fn gate_input(&self, input: &GateInput) -> String {
+    pub(crate) fn gate_input(&self, input: &GateInput) -> String {
         match input {
             GateInput::TenantLoaded(loaded) => {
                 format!("tenant {} of tenant file version {}", loaded.tenant, loaded.version)
@@ -612,45 +580,6 @@ impl Names {
             }
             GateInput::DequeueAsked(asked) => {
                 format!("{} is asked out of {}: {}", asked.change.change, asked.pipeline, asked.reason)
-            }
-        }
-    }
-
-    fn capacity_input(&self, input: &CapacityInput) -> String {
-        match input {
-            CapacityInput::WorkerSeen(seen) => {
-                format!("worker {} offers {}", seen.worker, count(seen.slots as usize, "slot"))
-            }
-            CapacityInput::WorkerSilent(silent) if silent.silent_ms <= 0 => format!("worker {} stops", silent.worker),
-            CapacityInput::WorkerSilent(silent) => {
-                format!("worker {} is silent for {}", silent.worker, span(silent.silent_ms))
-            }
-            CapacityInput::LeaseAsked(ask) => {
-                format!("attempt {} of {} asks for a lease", ask.attempt, self.build(ask.build))
-            }
-            CapacityInput::LeaseEndAsked(asked) => {
-                format!(
-                    "attempt {} of {} needs its lease no longer [{}]",
-                    asked.attempt,
-                    self.build(asked.build),
-                    asked.reason
-                )
-            }
-            CapacityInput::LeaseHoldAsked(asked) => {
-                format!("the nodes of attempt {} of {} are to be kept", asked.attempt, self.build(asked.build))
-            }
-            CapacityInput::LeasePauseAsked(asked) => {
-                format!("attempt {} of {} waits for other jobs", asked.attempt, self.build(asked.build))
-            }
-            CapacityInput::LeaseResumeAsked(asked) => {
-                format!("attempt {} of {} need not wait any more", asked.attempt, self.build(asked.build))
-            }
-            CapacityInput::PauseAsked(asked) => {
-                let what = if asked.paused { "is to be paused" } else { "is to go on" };
-                format!("{} {} {what}{}", asked.role.word(), asked.component, after_colon(&asked.reason))
-            }
-            CapacityInput::LeaseReleased(released) => {
-                format!("worker {} let go of {}", released.worker, self.lease(released.lease))
             }
         }
     }

@@ -126,7 +126,7 @@ impl Script {
     }
 
     fn explainer(&self, until: Moment) -> Result<Explainer<'_>, ExplainError> {
-        Explainer::read(&self.log, &self.blobs, until)
+        Explainer::read(&crate::domains(), &self.log, &self.blobs, until)
     }
 
     fn told(&self, what: &str, job: Option<&str>) -> String {

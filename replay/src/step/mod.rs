@@ -11,19 +11,18 @@ pub mod standing;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gatelog_capacity_state::Capacity;
 use gatelog_event_log::{Blobs, Log};
-use gatelog_gate_state::Gate;
 use gatelog_record::{Domain, EventRecord, EventRef, Partition, Timestamp};
 use gatelog_store::RungDir;
 use serde_json::Value as Json;
 
 use crate::diff::RungsOf;
+use crate::domains::Domains;
 use crate::error::ReplayError;
 use crate::explain::{ExplainError, Explainer, Tone};
 use crate::reading::event_at;
 use crate::timeline::{Moment, newest, sequence_at_time};
-use standing::{Stand, Standing};
+use standing::Stand;
 
 pub use commands::HELP;
 
@@ -37,8 +36,13 @@ pub enum StepError {
     #[error(transparent)]
     Explain(#[from] ExplainError),
     /// Nothing decides in this domain yet.
-    #[error("there is no state of {0} to step through: name an event of gate or capacity")]
-    NoDomain(Partition),
+    #[error("there is no state of {partition} to step through: name an event of {known}")]
+    NoDomain {
+        /// Where was looked.
+        partition: Partition,
+        /// The domains there are.
+        known: String,
+    },
     /// It stands at the end.
     #[error("this is the newest event of {0}")]
     AtTheEnd(Partition),
@@ -89,13 +93,14 @@ impl<'a> Debugger<'a> {
     /// # Errors
     /// What reading the past gives.
     pub fn open(
+        domains: &Domains,
         log: &'a Arc<dyn Log>,
         blobs: &'a dyn Blobs,
         rungs: RungsOf<'a>,
         name_of: impl Fn(gatelog_record::ActorId) -> Option<String> + 'a,
         time_of: TimeOf,
     ) -> Result<Debugger<'a>, StepError> {
-        let explainer = Explainer::read(&**log, blobs, Moment::Newest)?.with_people(name_of);
+        let explainer = Explainer::read(domains, &**log, blobs, Moment::Newest)?.with_people(name_of);
         let at = EventRef { partition: Partition { domain: Domain::Gate, index: 0 }, sequence: 0 };
         Ok(Debugger { log: Arc::clone(log), rungs, explainer, stands: BTreeMap::new(), at, time_of })
     }
@@ -149,14 +154,13 @@ impl<'a> Debugger<'a> {
         match self.stands.entry(partition) {
             Entry::Occupied(known) => Ok(known.into_mut()),
             Entry::Vacant(new) => {
-                let (log, rungs): (_, Option<RungDir>) = (Arc::clone(&self.log), (self.rungs)(partition));
-                let stand: Box<dyn Stand> = match partition.domain {
-                    Domain::Gate => Box::new(Standing::<Gate>::new(log, partition, rungs)?),
-                    Domain::Capacity => Box::new(Standing::<Capacity>::new(log, partition, rungs)?),
-                    Domain::Images | Domain::Deployments | Domain::Intake => {
-                        return Err(StepError::NoDomain(partition));
-                    }
-                };
+                let rungs: Option<RungDir> = (self.rungs)(partition);
+                let domain = self.explainer.names().domains().of(partition.domain);
+                let domain = domain.ok_or_else(|| StepError::NoDomain {
+                    partition,
+                    known: self.explainer.names().domains().names(),
+                })?;
+                let stand = domain.stand(&self.log, partition, rungs)?;
                 Ok(new.insert(stand))
             }
         }

@@ -202,7 +202,7 @@ pub fn what_if(
                 let rules = Arc::new(CapacityRules::default);
                 capacities.insert(*partition, Again::new(log, blobs, *partition, rules, |live| &live.partition)?);
             }
-            Domain::Images | Domain::Deployments | Domain::Intake => {}
+            _ => {}
         }
     }
     let mut walk = Walk::new(log, &cut)?;
@@ -519,7 +519,7 @@ fn is_outside(input: &Input) -> bool {
             input,
             CapacityInput::WorkerSeen(_) | CapacityInput::WorkerSilent(_) | CapacityInput::PauseAsked(_)
         ),
-        Input::Partition(_) | Input::Intake(_) => false,
+        _ => false,
     }
 }
 

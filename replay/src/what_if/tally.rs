@@ -70,7 +70,7 @@ impl Tally {
         match &record.event {
             Event::Gate(event) => self.gate(event),
             Event::Capacity(event) => self.capacity(event, record.recorded_at),
-            Event::Partition(_) => {}
+            _ => {}
         }
     }
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use gatelog_record::event::GateEvent;
 use gatelog_record::{Event, Timestamp};
 use gatelog_replay::diff::{About, ChangeKind, Comparison, Place, compare, cut_of, names_until, words};
+use gatelog_replay::domains;
 
 use crate::world::{CAPACITY, GATE, at, day};
 
 fn between(from: Place, to: Place) -> Comparison {
-    compare(&day().log, &|_| None, from, to).unwrap()
+    compare(&domains(), &day().log, &|_| None, from, to).unwrap()
 }
 
 fn gate(sequence: u64) -> Place {
@@ -82,7 +83,7 @@ fn a_moment_and_itself_do_not_differ_and_people_are_told_so() {
     for place in [gate(40), Place::Newest, Place::Time(day.gate[60].recorded_at)] {
         let found = between(place, place);
         assert!(found.is_same() && found.differences.is_empty(), "{found:?}");
-        let names = names_until(&*day.log, &cut_of(&*day.log, place).unwrap()).unwrap();
+        let names = names_until(&domains(), &*day.log, &cut_of(&*day.log, place).unwrap()).unwrap();
         assert_eq!(words(&found, &names, false).last().unwrap().1, "nothing differs");
     }
     let none = between(Place::Time(Timestamp::ZERO), gate(0));
@@ -94,7 +95,7 @@ fn a_difference_in_words_names_what_it_is_about() {
     let day = day();
     let entered = day.first("gate.item-enqueued", 0).sequence;
     let found = between(gate(entered - 1), gate(entered));
-    let names = names_until(&*day.log, &cut_of(&*day.log, Place::Newest).unwrap()).unwrap();
+    let names = names_until(&domains(), &*day.log, &cut_of(&*day.log, Place::Newest).unwrap()).unwrap();
     let told: Vec<String> = words(&found, &names, false).into_iter().map(|(_, text)| text).collect();
     let text = told.join("\n");
     assert!(told.iter().any(|line| line == "items"), "{text}");
@@ -106,8 +107,8 @@ fn a_difference_in_words_names_what_it_is_about() {
 
 #[test]
 fn a_position_that_is_not_there_yet_says_so() {
-    let error = compare(&day().log, &|_| None, gate(1), gate(1_000_000)).unwrap_err();
+    let error = compare(&domains(), &day().log, &|_| None, gate(1), gate(1_000_000)).unwrap_err();
     assert!(error.to_string().contains("gate/0 has no event 1000000 yet"), "{error}");
     let log: Arc<dyn gatelog_event_log::Log> = Arc::new(gatelog_event_log::MemoryLog::default());
-    assert!(compare(&log, &|_| None, Place::Newest, Place::Newest).unwrap().is_same());
+    assert!(compare(&domains(), &log, &|_| None, Place::Newest, Place::Newest).unwrap().is_same());
 }

@@ -15,7 +15,7 @@ fn told(explainer: &Explainer<'_>, what: &str) -> String {
 #[test]
 fn a_lease_a_node_its_build_and_its_worker_are_explained_across_domains() {
     let day = day();
-    let explainer = Explainer::read(&*day.log, &day.blobs, Moment::Newest).unwrap();
+    let explainer = Explainer::read(&gatelog_replay::domains(), &*day.log, &day.blobs, Moment::Newest).unwrap();
     let granted = day
         .capacity
         .iter()

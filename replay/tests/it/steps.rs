@@ -13,7 +13,7 @@ use crate::world::{GATE, at, day};
 
 fn debugger() -> Debugger<'static> {
     let day = day();
-    Debugger::open(&day.log, &day.blobs, &|_| None, |_| None, |_| None).unwrap()
+    Debugger::open(&gatelog_replay::domains(), &day.log, &day.blobs, &|_| None, |_| None, |_| None).unwrap()
 }
 
 fn say(debugger: &mut Debugger<'_>, line: &str) -> String {

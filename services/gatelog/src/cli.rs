@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use gatelog_hosting::Hosting;
 use gatelog_record::{Stream, Timestamp};
 
 use crate::commands::failure::{Code, Failure};
@@ -639,14 +640,21 @@ pub fn command() -> clap::Command {
     Cli::command()
 }
 
+/// What a program puts its sites together from.
+#[derive(Clone, Debug, Default)]
+pub struct Parts {
+    /// The domains it hosts, and whose records its commands read; gatelog's own unless others are named.
+    pub domains: Hosting,
+}
+
 /// Reads the command line, does what it says and gives the exit code.
-pub fn run() -> ExitCode {
+pub fn run(parts: &Parts) -> ExitCode {
     let matches = command().get_matches();
     let cli = match Cli::from_arg_matches(&matches) {
         Ok(cli) => cli,
         Err(error) => error.exit(),
     };
-    match dispatch(&cli) {
+    match dispatch(&cli, parts) {
         Ok(code) => code,
         Err(failure) => {
             failure.print();
@@ -655,12 +663,12 @@ pub fn run() -> ExitCode {
     }
 }
 
-fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
+fn dispatch(cli: &Cli, parts: &Parts) -> Result<ExitCode, Failure> {
     if cli.site.url.is_some() && matches!(cli.command, Command::Serve(_) | Command::Demo(_)) {
         return Err(Failure::new(Code::Usage, "this command starts a server of its own and does not take --url"));
     }
     match &cli.command {
-        Command::Serve(args) => Ok(crate::serve::run(args)?),
+        Command::Serve(args) => Ok(crate::serve::run(parts, args)?),
         Command::Demo(args) => {
             let options = DemoOptions {
                 keep: args.keep,
@@ -680,27 +688,27 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Timers(args) => commands::timers::show(&cli.site, args),
         Command::Executor(command) => commands::components::executor(&cli.site, command),
         Command::Merger(command) => commands::components::merger(&cli.site, command),
-        Command::Log(LogCommand::Level(args)) => commands::log_level::run(&cli.site, args),
+        Command::Log(LogCommand::Level(args)) => commands::log_level::run(parts, &cli.site, args),
         Command::Status(args) => commands::status::run(&cli.site, args),
-        Command::Log(LogCommand::Cat(args)) => commands::log_cat::run(&cli.site, args),
+        Command::Log(LogCommand::Cat(args)) => commands::log_cat::run(parts, &cli.site, args),
         Command::Log(LogCommand::Verify(args)) => commands::log_verify::run(&cli.site, args),
         Command::Log(LogCommand::Init(args)) => commands::log_topics::init(&cli.site, args),
-        Command::Log(LogCommand::Export(args)) => commands::log_slice::export(&cli.site, args),
+        Command::Log(LogCommand::Export(args)) => commands::log_slice::export(parts, &cli.site, args),
         Command::Log(LogCommand::Adopt(args)) => commands::log_adopt::run(&cli.site, args),
         Command::Log(LogCommand::Repartition(args)) => commands::log_repartition::run(&cli.site, args),
         Command::Backup(args) => commands::backup::run(&cli.site, args),
-        Command::Log(LogCommand::Import(args)) => commands::log_slice::import(&cli.site, args),
+        Command::Log(LogCommand::Import(args)) => commands::log_slice::import(parts, &cli.site, args),
         Command::Log(LogCommand::Check(args)) => commands::log_topics::check(&cli.site, args),
         Command::Audit(command) => dispatch_audit(&cli.site, command),
         Command::Replay(ReplayCommand::State(args)) => commands::replay::state(&cli.site, args),
-        Command::Replay(ReplayCommand::Diff(args)) => commands::replay_diff::run(&cli.site, args),
-        Command::Replay(ReplayCommand::Step(args)) => commands::replay_step::run(&cli.site, args),
+        Command::Replay(ReplayCommand::Diff(args)) => commands::replay_diff::run(parts, &cli.site, args),
+        Command::Replay(ReplayCommand::Step(args)) => commands::replay_step::run(parts, &cli.site, args),
         Command::Replay(ReplayCommand::WhatIf(args)) => commands::what_if::run(&cli.site, args),
-        Command::Replay(ReplayCommand::Verify(args)) => commands::replay::verify(&cli.site, args),
+        Command::Replay(ReplayCommand::Verify(args)) => commands::replay::verify(parts, &cli.site, args),
         Command::Explain(ExplainArgs { other: Some(ExplainCommand::Job(args)), .. }) => {
             commands::explain_job::run(&cli.site, args)
         }
-        Command::Explain(args) => commands::explain::run(&cli.site, args),
+        Command::Explain(args) => commands::explain::run(parts, &cli.site, args),
         Command::Check(args) => commands::check::run(&cli.site, args),
         Command::Freeze(args) => commands::freeze::run(args),
         Command::Encrypt(args) => commands::encrypt::run(&cli.site, args),

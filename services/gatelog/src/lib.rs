@@ -1,7 +1,7 @@
 //! gatelog as a library: the command line, and the composition root that puts the house together.
 //!
-//! The program of this name is [`run`] and nothing else. It is a library so that another program, a test above all, can
-//! start a [`Server`] in its own process.
+//! The program of this name is [`run`] with gatelog's own [`Parts`] and nothing else. It is a library so that another
+//! program can have more parts, and start a [`Server`] in its own process.
 
 mod audit;
 mod auth;
@@ -41,6 +41,6 @@ mod timers;
 mod web;
 mod what_ifs;
 
-pub use cli::run;
+pub use cli::{Parts, run};
 pub use roles::{Role, Roles};
 pub use server::{Server, ServerOptions, StartError};

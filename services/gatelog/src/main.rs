@@ -5,5 +5,5 @@
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> std::process::ExitCode {
-    gatelog::run()
+    gatelog::run(&gatelog::Parts::default())
 }

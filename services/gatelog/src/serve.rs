@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::cli::{ServeArgs, SiteArgs};
+use crate::cli::{Parts, ServeArgs, SiteArgs};
 use crate::commands::failure::{Code, Failure};
 use crate::commands::stop::{self, Signals};
 use crate::config::SigtermMethod;
@@ -17,7 +17,7 @@ use crate::server::{Ended, Server, ServerOptions};
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Runs the site.
-pub fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
+pub fn run(parts: &Parts, args: &ServeArgs) -> Result<ExitCode, Failure> {
     logging();
     open_files();
     #[cfg(debug_assertions)]
@@ -26,7 +26,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let site = arguments.directory("serve")?.dir().to_path_buf();
     let signals = stop::on_signals()?;
     let roles = Roles::new(&args.role);
-    let options = ServerOptions { listen: args.listen, roles: roles.clone() };
+    let options = ServerOptions { listen: args.listen, roles: roles.clone(), domains: parts.domains.clone() };
     let server = Server::start(&site, options).map_err(anyhow::Error::from)?;
     tracing::info!(url = server.url(), site = %site.display(), %roles, "serving");
     let ended = until_the_end(&server, &signals, &site);

@@ -15,10 +15,11 @@ use gatelog_capacity_state::{Capacity, pause_key};
 use gatelog_effects::connection::chain;
 use gatelog_event_log::Log;
 use gatelog_gate_state::Gate;
+use gatelog_hosting::{Following, HostedDomain, Hosting};
 use gatelog_record::draft::capacity::Pausable;
 use gatelog_record::level::{GATELOG, LEVEL};
-use gatelog_record::{Partition, Timestamp};
-use gatelog_runner::{Health, Runner, RunnerConfig};
+use gatelog_record::{Domain, Partition, Timestamp};
+use gatelog_runner::{Fold, Health, RunnerConfig, folded};
 use gatelog_secrets::Keyring;
 use gatelog_tables::Table;
 use gatelog_writer::{Directory, Host, SystemClock, WriterState};
@@ -30,7 +31,7 @@ use crate::logs::{self, Known, OpenError, SitePaths};
 use crate::patience::Patient;
 use crate::patient_blobs::PatientBlobs;
 use crate::presence::{Component, SIGN_EVERY, Signer, State};
-use crate::roles::{CAPACITY, Folded, GATE, Process, Role, Roles, connections, executor, follow, launcher, merger};
+use crate::roles::{Process, Role, Roles, connections, executor, follow, launcher, merger};
 use crate::roles::{scheduler, web};
 use crate::settings::{self, Settings};
 use crate::steady::Steady;
@@ -65,6 +66,8 @@ pub struct ServerOptions {
     pub listen: Option<std::net::SocketAddr>,
     /// Its roles.
     pub roles: Roles,
+    /// The domains it hosts; gatelog's own unless others are named.
+    pub domains: Hosting,
 }
 
 /// Why a server did not start.
@@ -96,6 +99,20 @@ pub enum StartError {
     InUse {
         /// The directory.
         directory: String,
+    },
+    /// A domain's projection could not be opened.
+    #[error("projection of {domain}: {message}")]
+    Projection {
+        /// The domain.
+        domain: Domain,
+        /// What is wrong, and the cure.
+        message: String,
+    },
+    /// A domain that roles work for is not among those that are hosted.
+    #[error("{domain} is not among the domains that this program hosts: list it")]
+    NotHosted {
+        /// The domain.
+        domain: Domain,
     },
     /// A part of the site could not be opened.
     #[error("{part}: {message}")]
@@ -132,20 +149,20 @@ pub struct Server {
     endings: Vec<web::Ending>,
     threads: Vec<JoinHandle<()>>,
     signer: Arc<Signer>,
+    log: Arc<dyn Log>,
     /// What this process runs, if it is a worker.
     work: Option<executor::Work>,
     stopping: StopSection,
-    gate_fold: gatelog_runner::Published,
-    capacity_fold: gatelog_runner::Published,
+    folds: Arc<[Arc<dyn Fold>]>,
     inside: Option<Inside>,
 }
 
 /// What is taken down when the server stops, in this order.
 struct Inside {
-    gate: Option<Host>,
-    capacity: Option<Host>,
-    gate_fold: Runner<Gate>,
-    capacity_fold: Runner<Capacity>,
+    /// Those who decide here, in the order of the list of domains.
+    hosts: Vec<Host>,
+    /// Every domain is folded here.
+    followings: Vec<Box<dyn Following>>,
     runtime: tokio::runtime::Runtime,
     probing: tokio::runtime::Runtime,
     /// Held until all else has ended.
@@ -191,8 +208,9 @@ impl Server {
 
         // The log, and what folds it.
         let lock = if config.log.kafka.is_some() { Some(lock(site)?) } else { None };
-        let mut all_known = known(&paths, &config)?;
-        let published = published(site, &paths, &config)?;
+        let partitions = options.domains.partitions();
+        let mut all_known = known(&paths, &config, &partitions)?;
+        let published = published(site, &paths, &config, &partitions)?;
         all_known.extend(published.clone());
         let opened = logs::open(&paths, &config, all_known)?;
         // A log elsewhere says who it is once it is open.
@@ -215,10 +233,17 @@ impl Server {
             checkpoint_every: config.log.checkpoint_every,
             ..RunnerConfig::new(paths.projections())
         };
-        let gate_fold =
-            Runner::<Gate>::start(Arc::clone(&patient), GATE, fold.clone()).map_err(part("projection of gate"))?;
-        let capacity_fold =
-            Runner::<Capacity>::start(Arc::clone(&patient), CAPACITY, fold).map_err(part("projection of capacity"))?;
+        let follow = |domain: &'static dyn HostedDomain| {
+            domain
+                .follow(Arc::clone(&patient), fold.clone())
+                .map_err(|error| StartError::Projection { domain: domain.domain(), message: chain(&error) })
+        };
+        let followings = options.domains.iter().map(follow).collect::<Result<Vec<_>, _>>()?;
+        let folds: Arc<[Arc<dyn Fold>]> = followings.iter().map(|one| one.fold()).collect();
+        // Roles of gatelog's own work for these two, whatever else is hosted.
+        let needed = |domain: Domain| StartError::NotHosted { domain };
+        let gate = folded::<Gate>(&folds).ok_or_else(|| needed(Domain::Gate))?;
+        let capacity = folded::<Capacity>(&folds).ok_or_else(|| needed(Domain::Capacity))?;
         let (runtime, probing) = (runtime("gatelog-io", 2)?, runtime("gatelog-probe", 1)?);
         let own = Component {
             name: name.clone(),
@@ -252,8 +277,10 @@ impl Server {
             job_logs,
             troubles: Arc::default(),
             keyring,
-            gate: Folded { projection: gate_fold.projection(), published: gate_fold.published() },
-            capacity: Folded { projection: capacity_fold.projection(), published: capacity_fold.published() },
+            domains: options.domains,
+            folds: Arc::clone(&folds),
+            gate,
+            capacity,
             signer: Arc::new(Signer::new(opened.presence, own)),
             directory: Arc::new(Directory::default()),
             clock: Arc::new(SystemClock::default()),
@@ -271,25 +298,15 @@ impl Server {
             endings: Vec::new(),
             threads: Vec::new(),
             signer: Arc::clone(&process.signer),
+            log: Arc::clone(&process.log),
             work: None,
             stopping: process.config.stop.clone(),
-            gate_fold: gate_fold.published(),
-            capacity_fold: capacity_fold.published(),
-            inside: Some(Inside {
-                gate: None,
-                capacity: None,
-                gate_fold,
-                capacity_fold,
-                runtime,
-                probing,
-                _lock: lock,
-            }),
+            folds: Arc::clone(&folds),
+            inside: Some(Inside { hosts: Vec::new(), followings, runtime, probing, _lock: lock }),
         };
-        let (gate, capacity) = (process.gate.projection.clone(), process.capacity.projection.clone());
         let newest = move || {
-            let gate = gate.view().live().partition.writer.get(&()).ok()?.map(|row| row.recorded_at);
-            let capacity = capacity.view().live().partition.writer.get(&()).ok()?.map(|row| row.recorded_at);
-            gate.max(capacity)
+            let places = folds.iter().filter_map(|fold| fold.place().ok()).filter(|place| place.sequence > 0);
+            places.map(|place| place.recorded_at).max()
         };
         newest().into_iter().for_each(crate::clock::log_is_at);
         server.threads.push(process.steady.watch(newest, stop)?);
@@ -305,20 +322,19 @@ impl Server {
         let mut writers = Vec::new();
 
         // Who decides.
-        if has(Role::Scheduler) {
-            let host = scheduler::host(process)?;
-            writers.push(Arc::clone(host.published()));
-            self.inside(|inside| inside.gate = Some(host));
-        } else if has(Role::Launcher) {
-            self.threads.push(follow::start(process, GATE, &process.gate, |live| &live.partition)?);
+        let decides = process.domains.iter().any(|domain| process.decides(domain));
+        for (domain, fold) in process.domains.iter().zip(process.folds.iter()) {
+            if process.decides(domain) {
+                let host = process.host(domain)?;
+                writers.push(Arc::clone(host.published()));
+                self.inside(|inside| inside.hosts.push(host));
+            } else if decides {
+                // Whoever sends to it must know what it has taken.
+                self.threads.push(follow::start(process, Arc::clone(fold))?);
+            }
         }
         if has(Role::Launcher) {
-            let host = launcher::host(process)?;
-            writers.push(Arc::clone(host.published()));
-            self.inside(|inside| inside.capacity = Some(host));
             self.threads.push(launcher::watch(process)?);
-        } else if has(Role::Scheduler) {
-            self.threads.push(follow::start(process, CAPACITY, &process.capacity, |live| &live.partition)?);
         }
 
         // Who acts.
@@ -334,10 +350,10 @@ impl Server {
         if !duties.is_empty() {
             self.threads.extend(connections::effects(process, &repositories, &duties)?);
         }
-        if let Some(gate) = self.inside.as_ref().and_then(|inside| inside.gate.as_ref()) {
-            self.threads.push(scheduler::route(process, gate, &known.connections)?);
-            self.threads.push(scheduler::renew(process, gate, &known.connections)?);
-            self.threads.push(scheduler::tick(process, gate)?);
+        if let Some(gate) = self.writer_of(Domain::Gate) {
+            self.threads.push(scheduler::route(process, &gate, &known.connections)?);
+            self.threads.push(scheduler::renew(process, &gate, &known.connections)?);
+            self.threads.push(scheduler::tick(process, &gate)?);
             self.threads.push(scheduler::end_returned(process)?);
             self.threads.extend(scheduler::sign(process)?);
         }
@@ -379,6 +395,12 @@ impl Server {
         }
     }
 
+    /// The writer of a domain, where it is here.
+    fn writer_of(&self, domain: Domain) -> Option<Arc<gatelog_writer::Published>> {
+        let hosts = self.inside.iter().flat_map(|inside| &inside.hosts);
+        hosts.map(Host::published).find(|published| published.partition().domain == domain).map(Arc::clone)
+    }
+
     fn say_where(&self, process: &Process) -> Result<(), StartError> {
         let said = ServerFile {
             pid: std::process::id(),
@@ -389,6 +411,11 @@ impl Server {
         };
         let text = serde_json::to_string(&said).map_err(part("server.json"))?;
         std::fs::write(self.site.join(SERVER_FILE), text).map_err(part("server.json"))
+    }
+
+    /// The log, for whoever asks something of the domains this process hosts.
+    pub fn log(&self) -> Arc<dyn Log> {
+        Arc::clone(&self.log)
     }
 
     /// The API's address, if this process has the role.
@@ -403,20 +430,20 @@ impl Server {
 
     /// The newest event the gate's fold has.
     pub fn gate_sequence(&self) -> u64 {
-        self.gate_fold.position().sequence
+        let gate = self.folds.iter().find(|fold| fold.partition().domain == Domain::Gate);
+        gate.map_or(0, |fold| fold.published().position().sequence)
     }
 
     /// Why this process must not go on, if so.
     pub fn ended(&self) -> Option<Ended> {
         let inside = self.inside.as_ref()?;
-        let hosts = [(&inside.gate, &self.gate_fold), (&inside.capacity, &self.capacity_fold)];
-        for (host, fold) in hosts {
-            let Some(host) = host else { continue };
+        for host in &inside.hosts {
             let health = host.published().health();
+            let Some(fold) = self.folds.iter().find(|fold| fold.partition() == health.partition) else { continue };
             let over = match health.state {
                 WriterState::Stopped { fenced, .. } => fenced,
                 // One that has nothing to append hears of it from the events of the one that took over.
-                WriterState::Running | WriterState::Yellow { .. } => fold.position().term > health.term,
+                WriterState::Running | WriterState::Yellow { .. } => fold.published().position().term > health.term,
                 // Its term is about to change.
                 WriterState::Starting { .. } => false,
             };
@@ -467,11 +494,12 @@ impl Server {
             }
         }
         self.signer.withdraw();
-        for host in [inside.gate, inside.capacity].into_iter().flatten() {
+        for host in inside.hosts {
             host.stop();
         }
-        inside.gate_fold.stop();
-        inside.capacity_fold.stop();
+        for following in inside.followings {
+            following.stop();
+        }
         inside.runtime.shutdown_timeout(Duration::from_secs(5));
         inside.probing.shutdown_timeout(Duration::from_secs(1));
         let _ = std::fs::remove_file(self.site.join(SERVER_FILE));
@@ -516,7 +544,7 @@ pub fn draw() -> Result<String, StartError> {
 /// Gives this process's sign every few seconds.
 fn signing(process: &Process) -> Result<JoinHandle<()>, StartError> {
     let (signer, stop) = (Arc::clone(&process.signer), Arc::clone(&process.stop));
-    let folds = [process.gate.published.clone(), process.capacity.published.clone()];
+    let folds = Arc::clone(&process.folds);
     let (capacity, name, roles) = (process.capacity.projection.clone(), process.name.clone(), process.roles.clone());
     // What is paused is a matter of capacity's log; others hear of it here.
     let paused = move || -> Option<Vec<Role>> {
@@ -532,7 +560,7 @@ fn signing(process: &Process) -> Result<JoinHandle<()>, StartError> {
     };
     thread("presence", move || {
         // Once it has caught up with the log, it stays running: being a moment behind is nothing to tell.
-        let caught_up = || folds.iter().all(|fold| !matches!(fold.health(), Health::CatchingUp));
+        let caught_up = || folds.iter().all(|fold| !matches!(fold.published().health(), Health::CatchingUp));
         while !stop.load(Ordering::Relaxed) {
             signer.sign();
             let (began, own) = (std::time::Instant::now(), signer.own());
@@ -605,10 +633,15 @@ fn console_listener(process: &Process) -> Result<(std::net::TcpListener, String)
 }
 
 /// What was signed and published of the log: it must not be shorter.
-fn published(site: &Path, paths: &SitePaths, config: &SiteConfig) -> Result<Vec<Known>, StartError> {
+fn published(
+    site: &Path,
+    paths: &SitePaths,
+    config: &SiteConfig,
+    partitions: &[Partition],
+) -> Result<Vec<Known>, StartError> {
     let Some(directory) = config.audit.directory(site) else { return Ok(Vec::new()) };
     let Some(identity) = identity(paths, config)? else { return Ok(Vec::new()) };
-    notary::known(&directory, &paths.keys(), identity, &[GATE, CAPACITY])
+    notary::known(&directory, &paths.keys(), identity, partitions)
         .map_err(|message| StartError::Part { part: "published checkpoints", message })
 }
 
@@ -625,9 +658,9 @@ fn identity(paths: &SitePaths, config: &SiteConfig) -> Result<Option<(gatelog_re
 
 /// What projections and rungs know of the log: it must not be shorter. What they know of an earlier generation no longer
 /// counts: since then the log was adopted.
-fn known(paths: &SitePaths, config: &SiteConfig) -> Result<Vec<Known>, StartError> {
+fn known(paths: &SitePaths, config: &SiteConfig, partitions: &[Partition]) -> Result<Vec<Known>, StartError> {
     let mut all = Vec::new();
-    for partition in [GATE, CAPACITY] {
+    for partition in partitions.iter().copied() {
         let mut warnings = Vec::new();
         let known =
             gatelog_store::known(&paths.projections(), partition, &mut warnings).map_err(part("projections"))?;

@@ -386,7 +386,7 @@ impl<R: Rules> Shell<R> {
                 return Ok(Ok(vec![cleared.into()]));
             }
             Input::Partition(PartitionInput::LevelRaiseAsked(asked)) => return Ok(self.raise(asked)),
-            Input::Gate(_) | Input::Capacity(_) | Input::Intake(_) => {}
+            _ => {}
         }
         self.ask_rules(meta, input, blobs)
     }

@@ -67,7 +67,7 @@ impl Laws {
                 own_event(event, met);
                 Ok(())
             }
-            Event::Capacity(_) => Err(format!("the gate's events hold {}", record.event.name())),
+            _ => Err(format!("the gate's events hold {}", record.event.name())),
         }
     }
 
@@ -217,7 +217,7 @@ impl Laws {
                 own_event(event, met);
                 Ok(())
             }
-            Event::Gate(_) => Err(format!("capacity's events hold {}", record.event.name())),
+            _ => Err(format!("capacity's events hold {}", record.event.name())),
         }
     }
 

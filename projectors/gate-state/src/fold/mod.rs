@@ -21,9 +21,7 @@ impl<B: Backing> LiveTables<B> for GateLive<B> {
         match &record.event {
             Event::Partition(event) => self.gate.pending_work.apply(event),
             Event::Gate(event) => self.apply_own(record, event),
-            Event::Capacity(_) => {
-                Err(FoldRefused::Illegal(format!("{} is not an event of the gate", record.event.name())))
-            }
+            _ => Err(FoldRefused::Illegal(format!("{} is not an event of the gate", record.event.name()))),
         }
     }
 }

@@ -37,7 +37,7 @@ impl<B: Backing> GateRead<B> {
         match &record.event {
             Event::Partition(_) => {}
             Event::Gate(event) => self.fold_own(record, event)?,
-            Event::Capacity(_) => {
+            _ => {
                 return Err(illegal(format!("{} is not an event of the gate", record.event.name())));
             }
         }
@@ -114,7 +114,7 @@ impl<B: Backing> GateRead<B> {
     fn note(&mut self, record: &EventRecord) -> Result<(), FoldRefused> {
         let (item, build) = match &record.event {
             Event::Gate(event) => about(event),
-            Event::Partition(_) | Event::Capacity(_) => (None, None),
+            _ => (None, None),
         };
         // Whatever has the event's own number in its key is new: nobody need look.
         self.moments.put(

@@ -8,11 +8,11 @@ use gatelog_secrets::Keyring;
 
 use super::failure::{Code, Failure};
 use super::output::Output;
-use crate::cli::{At, ExplainArgs, SiteArgs};
+use crate::cli::{At, ExplainArgs, Parts, SiteArgs};
 use crate::show::{Paint, Style, clean};
 
 /// Runs it.
-pub fn run(site: &SiteArgs, args: &ExplainArgs) -> Result<ExitCode, Failure> {
+pub fn run(parts: &Parts, site: &SiteArgs, args: &ExplainArgs) -> Result<ExitCode, Failure> {
     if site.url.is_some() {
         return Err(Failure::new(Code::Usage, "explain reads the log itself and cannot ask a server yet")
             .hint("name the site's directory with --dir, on the machine it is on"));
@@ -22,7 +22,7 @@ pub fn run(site: &SiteArgs, args: &ExplainArgs) -> Result<ExitCode, Failure> {
     // Without the keys there are no names.
     let keys = site.keys().ok().filter(|dir| dir.exists()).and_then(|dir| Keyring::open_dir(dir).ok());
     let name_of = move |actor| keys.as_ref()?.name_of(actor).ok()?;
-    let explainer = Explainer::read(&*log, &*blobs, moment(args.at))?.with_people(name_of);
+    let explainer = Explainer::read(&parts.domains.replay(), &*log, &*blobs, moment(args.at))?.with_people(name_of);
     let what = args.what.as_deref().unwrap_or_default();
     let found = explainer.find(what, args.tenant.as_deref())?;
     let explanation = explainer.explain(&found, args.job.as_deref())?;

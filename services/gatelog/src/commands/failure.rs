@@ -88,7 +88,7 @@ impl Code {
             StartError::Open(error) => Code::of_open(error),
             StartError::Settings(_) | StartError::Tenants(_) | StartError::Alone { .. } => Code::Usage,
             StartError::InUse { .. } => Code::InUse,
-            StartError::Part { .. } => Code::No,
+            StartError::Projection { .. } | StartError::NotHosted { .. } | StartError::Part { .. } => Code::No,
         }
     }
 
@@ -291,7 +291,7 @@ impl From<StepError> for Failure {
             StepError::Replay(error) => error.into(),
             StepError::Explain(error) => error.into(),
             StepError::Command(_) => split(Code::Usage, &error),
-            StepError::NoDomain(_)
+            StepError::NoDomain { .. }
             | StepError::AtTheEnd(_)
             | StepError::AtTheBeginning(_)
             | StepError::NoFurther { .. } => split(Code::NotFound, &error),

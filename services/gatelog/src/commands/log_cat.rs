@@ -9,16 +9,16 @@ use serde_json::{Value as Json, json};
 
 use super::failure::{Code, Failure};
 use super::output::{Output, Reader};
-use crate::cli::{CatArgs, SiteArgs};
+use crate::cli::{CatArgs, Parts, SiteArgs};
 use crate::show::{self, Paint, Style, clean};
 
 /// Runs it.
-pub fn run(site: &SiteArgs, args: &CatArgs) -> Result<ExitCode, Failure> {
+pub fn run(parts: &Parts, site: &SiteArgs, args: &CatArgs) -> Result<ExitCode, Failure> {
     let (log, _) = site.directory("log cat")?.history()?;
     check_kinds(args)?;
     check_stream(&*log, args.stream)?;
     let mut out = Output::new();
-    let cat = Cat::new(args, Style::of_stdout(), out_width(args));
+    let cat = Cat::new(parts, args, Style::of_stdout(), out_width(args));
     let ended = cat.run(&*log, &mut out);
     // What was read before the trouble is said before it.
     let flushed = out.flush();
@@ -58,7 +58,7 @@ fn check_kinds(args: &CatArgs) -> Result<(), Failure> {
 fn check_stream(log: &dyn Log, stream: Stream) -> Result<(), Failure> {
     let known = log.streams()?;
     let expected = matches!(stream, Stream::Intake(0))
-        || Domain::ALL.into_iter().any(|domain| {
+        || Domain::all().any(|domain| {
             let partition = Partition { domain, index: 0 };
             stream == Stream::Events(partition) || stream == Stream::Inputs(partition)
         });
@@ -79,8 +79,8 @@ struct Cat<'a> {
 }
 
 impl<'a> Cat<'a> {
-    fn new(args: &'a CatArgs, style: Style, kind_width: usize) -> Cat<'a> {
-        Cat { args, style, kind_width, names: Names::default() }
+    fn new(parts: &Parts, args: &'a CatArgs, style: Style, kind_width: usize) -> Cat<'a> {
+        Cat { args, style, kind_width, names: Names::of(parts.domains.replay()) }
     }
 
     fn run(mut self, log: &dyn Log, out: &mut Output) -> Result<(), Failure> {

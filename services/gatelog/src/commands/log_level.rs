@@ -1,26 +1,23 @@
 //! `gatelog log level`: up to which level records are written, who knows it, and raising it.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use gatelog_capacity_state::Capacity;
-use gatelog_gate_state::Gate;
+use gatelog_hosting::HostedDomain;
 use gatelog_record::level::{GATELOG, LEVEL};
-use gatelog_replay::{Moment, Timeline};
+use gatelog_replay::Moment;
 use serde_json::{Value as Json, json};
 
 use super::failure::{Code, Failure};
 use super::operators::{client, explained};
 use super::output::Output;
 use super::site::{Site, Target};
-use crate::cli::SiteArgs;
 use crate::cli::processes::LevelArgs;
+use crate::cli::{Parts, SiteArgs};
 use crate::client::Client;
-use crate::roles::{CAPACITY, GATE};
 use crate::show::{self, Paint, Style, clean};
 
 /// Runs it.
-pub fn run(site: &SiteArgs, args: &LevelArgs) -> Result<ExitCode, Failure> {
+pub fn run(parts: &Parts, site: &SiteArgs, args: &LevelArgs) -> Result<ExitCode, Failure> {
     if args.raise {
         return raise(site, args);
     }
@@ -28,7 +25,7 @@ pub fn run(site: &SiteArgs, args: &LevelArgs) -> Result<ExitCode, Failure> {
         Target::Url(client) => asked(&client, site)?,
         Target::Dir(here) => match here.server() {
             Some(client) => asked(&client, site)?,
-            None => of_the_log(&here)?,
+            None => of_the_log(parts, &here)?,
         },
     };
     let mut out = Output::new();
@@ -45,19 +42,19 @@ fn asked(client: &Client, site: &SiteArgs) -> Result<Json, Failure> {
 }
 
 /// What the log itself says. Who is there is not known where nobody serves.
-fn of_the_log(site: &Site) -> Result<Json, Failure> {
+fn of_the_log(parts: &Parts, site: &Site) -> Result<Json, Failure> {
     let (log, _) = site.history()?;
     let rungs = site.rungs();
-    let gate = Timeline::<Gate>::new(Arc::clone(&log), GATE, rungs(GATE)).state_at(Moment::Newest)?;
-    let capacity = Timeline::<Capacity>::new(log, CAPACITY, rungs(CAPACITY)).state_at(Moment::Newest)?;
-    let of = |partition, place: Result<gatelog_partition_state::WriterRow, _>| -> Result<Json, Failure> {
-        let place = place.map_err(|error: gatelog_tables::FoldRefused| Failure::from(anyhow::Error::from(error)))?;
+    let of = |domain: &dyn HostedDomain| -> Result<Json, Failure> {
+        let partition = domain.partition();
+        let place = domain.replay().place(&log, partition, rungs(partition), Moment::Newest)?;
         let position = format!("{partition}:{}", place.sequence);
-        Ok(json!({ "partition": format!("{partition}"), "level": place.level, "position": position }))
+        Ok(json!({ "partition": partition.to_string(), "level": place.level, "position": position }))
     };
+    let partitions = parts.domains.iter().map(of).collect::<Result<Vec<_>, _>>()?;
     Ok(json!({
         "own": { "version": GATELOG, "knows": LEVEL },
-        "partitions": [of(GATE, gate.live.partition.place())?, of(CAPACITY, capacity.live.partition.place())?],
+        "partitions": partitions,
         "components": null,
     }))
 }

@@ -7,21 +7,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::BufWriter;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use gatelog_capacity_state::Capacity;
 use gatelog_event_log::{Blobs, Log, LogError, Offset, ReadLimit, ReadRecord, Step, Tail};
-use gatelog_gate_state::Gate;
+use gatelog_hosting::HostedDomain;
 use gatelog_log_embedded::{FileBlobs, Piece, SliceHead, SliceLog, SliceWriter, read_slice};
 use gatelog_record::draft::gate::AccessTold;
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BlobHash, Domain, Event, EventRecord, InputFrame, ItemId, Partition, Stream, Timestamp};
-use gatelog_replay::{Moment, ReplayError, Timeline};
+use gatelog_replay::timeline::{newest, sequence_at_time};
+use gatelog_replay::{Moment, ReplayError};
 use gatelog_store::rung::EncodedRung;
 use gatelog_store::{Layout, RungDir};
-use gatelog_tables::{DomainState, Maps};
 use serde_json::json;
 
 use super::audit::{NewFile, file_failure, keyring, tell};
@@ -29,9 +28,8 @@ use super::blob_names;
 use super::explain::moment;
 use super::failure::{Code, Failure};
 use super::output::Output;
-use crate::cli::SiteArgs;
 use crate::cli::slice::{LogExportArgs, LogImportArgs};
-use crate::roles::{CAPACITY, GATE};
+use crate::cli::{Parts, SiteArgs};
 
 /// Where an imported slice lies in a site's directory.
 pub const FILE: &str = "log/slice";
@@ -115,7 +113,7 @@ impl InForce {
 }
 
 /// `log export`
-pub fn export(site: &SiteArgs, args: &LogExportArgs) -> Result<ExitCode, Failure> {
+pub fn export(parts: &Parts, site: &SiteArgs, args: &LogExportArgs) -> Result<ExitCode, Failure> {
     let site = site.directory("log export")?;
     let (log, blobs) = site.history()?;
     let output = NewFile::create(&args.output)?;
@@ -124,15 +122,20 @@ pub fn export(site: &SiteArgs, args: &LogExportArgs) -> Result<ExitCode, Failure
         Moment::Newest => Moment::Sequence(1),
         from => from,
     };
-    let gate = part::<Gate>(&log, GATE, from, moment(args.to), &mut named)?;
-    // Capacity as of the same time: its leases are asked for and ended by the gate.
-    let until = if args.to.is_none() { Moment::Newest } else { Moment::Time(gate.to) };
-    let since = if gate.rung.is_none() { Moment::Sequence(1) } else { Moment::Time(gate.from) };
-    let capacity = part::<Capacity>(&log, CAPACITY, since, until, &mut named)?;
-
     let description = log.describe();
-    let parts = [gate, capacity];
-    let begins = parts.iter().filter(|part| part.begins.sequence > 0).map(|part| (part.partition, part.begins));
+    // What else is hosted goes along as of the same time: what one domain tells has its causes in another.
+    let mut slices: Vec<Part> = Vec::new();
+    for domain in parts.domains.iter() {
+        let (since, until) = match slices.first() {
+            None => (from, moment(args.to)),
+            Some(first) => (
+                if first.rung.is_none() { Moment::Sequence(1) } else { Moment::Time(first.from) },
+                if args.to.is_none() { Moment::Newest } else { Moment::Time(first.to) },
+            ),
+        };
+        slices.push(part(domain, &log, since, until, &mut named)?);
+    }
+    let begins = slices.iter().filter(|part| part.begins.sequence > 0).map(|part| (part.partition, part.begins));
     let head = SliceHead {
         site: description.site,
         generation: description.generation,
@@ -142,7 +145,7 @@ pub fn export(site: &SiteArgs, args: &LogExportArgs) -> Result<ExitCode, Failure
     let wrong = |error: std::io::Error| file_failure(&args.output, &error);
     let mut slice = SliceWriter::new(BufWriter::new(&output.file), &head).map_err(wrong)?;
     let (mut events, mut inputs, mut missing) = (0_u64, 0_u64, 0_u64);
-    for part in &parts {
+    for part in &slices {
         for record in &part.records {
             slice.record(Stream::Events(part.partition), record).map_err(wrong)?;
             events += 1;
@@ -221,20 +224,20 @@ pub fn export(site: &SiteArgs, args: &LogExportArgs) -> Result<ExitCode, Failure
 }
 
 /// Reads a partition from one moment to another, and folds the state it had before.
-fn part<S: DomainState>(
+fn part(
+    domain: &dyn HostedDomain,
     log: &Arc<dyn Log>,
-    partition: Partition,
     from: Moment,
     to: Moment,
     named: &mut Named,
 ) -> Result<Part, Failure> {
-    let timeline = Timeline::<S>::new(Arc::clone(log), partition, None);
-    let newest = timeline.newest()?;
+    let partition = domain.partition();
+    let newest = newest(&**log, partition)?;
     let begins = log.begins(partition);
     let last = match to {
         Moment::Newest => newest,
         Moment::Sequence(sequence) => sequence,
-        Moment::Time(time) => timeline.sequence_at_time(time)?,
+        Moment::Time(time) => sequence_at_time(&**log, partition, time)?,
     };
     if last > newest {
         return Err(ReplayError::NotYet { partition, wanted: last, newest }.into());
@@ -243,14 +246,13 @@ fn part<S: DomainState>(
     let before = match from {
         Moment::Newest => 0,
         Moment::Sequence(first) => first.saturating_sub(1),
-        Moment::Time(time) => timeline.sequence_at_time(time)?,
+        Moment::Time(time) => sequence_at_time(&**log, partition, time)?,
     };
     let before = before.min(last);
     let mut part =
         Part { partition, begins, rung: None, records: Vec::new(), from: Timestamp::ZERO, to: Timestamp::ZERO };
     if before > begins.sequence {
-        let at = timeline.state_at(Moment::Sequence(before))?;
-        part.rung = Some(rung::<S>(partition, &at.position, &at.live)?);
+        part.rung = Some(named_rung(partition, domain.replay().rung(log, partition, before)?));
     }
     let mut in_force = InForce::default();
     let mut reader = gatelog_event_log::HistoryReader::from_the_beginning(&**log, partition);
@@ -287,16 +289,9 @@ fn part<S: DomainState>(
     Ok(part)
 }
 
-/// A state as a rung: the name it has in a slice, and its bytes.
-fn rung<S: DomainState>(
-    partition: Partition,
-    position: &gatelog_store::Position,
-    live: &S::Live<Maps>,
-) -> Result<(String, Vec<u8>), Failure> {
-    let store = |error: gatelog_store::StoreError| Failure::from(ReplayError::from(error));
-    let encoded = EncodedRung::new::<S, Maps>(partition, position, live).map_err(store)?;
-    let path = PathBuf::from(encoded.file_name());
-    Ok((format!("{}-{}/{}", partition.domain, partition.index, path.display()), encoded.into_bytes()))
+/// A rung with the name it has in a slice.
+fn named_rung(partition: Partition, rung: EncodedRung) -> (String, Vec<u8>) {
+    (format!("{}-{}/{}", partition.domain, partition.index, rung.file_name()), rung.into_bytes())
 }
 
 /// The records of a stream between two places, both inside.
@@ -319,7 +314,7 @@ fn read_range(log: &dyn Log, stream: Stream, first: u64, last: u64) -> Result<Ve
 }
 
 /// `log import`
-pub fn import(site: &SiteArgs, args: &LogImportArgs) -> Result<ExitCode, Failure> {
+pub fn import(parts: &Parts, site: &SiteArgs, args: &LogImportArgs) -> Result<ExitCode, Failure> {
     let dir = site
         .dir
         .clone()
@@ -344,6 +339,7 @@ pub fn import(site: &SiteArgs, args: &LogImportArgs) -> Result<ExitCode, Failure
     let blobs = FileBlobs::open(log_dir.join("blobs"))?;
     let projections = dir.join("projections");
     let (mut events, mut count) = (0_u64, 0_u64);
+    let partitions = parts.domains.partitions();
     let _ = read_slice(&args.file, |_, piece, _, bytes| {
         match piece {
             Piece::Record { stream: Stream::Events(_), .. } => events += 1,
@@ -354,8 +350,9 @@ pub fn import(site: &SiteArgs, args: &LogImportArgs) -> Result<ExitCode, Failure
             }
             Piece::File(name) => {
                 if let Some((folder, file)) = name.split_once('/')
-                    && let Some(partition) = [GATE, CAPACITY]
-                        .into_iter()
+                    && let Some(partition) = partitions
+                        .iter()
+                        .copied()
                         .find(|partition| format!("{}-{}", partition.domain, partition.index) == folder)
                     && file.ends_with(".rung")
                     && !file.contains('/')

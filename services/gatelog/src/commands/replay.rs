@@ -5,13 +5,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use gatelog_effects::layout::LOADER;
-use gatelog_event_log::{Blobs, Log};
+use gatelog_event_log::Blobs;
 use gatelog_gate_state::{Gate, GateLive};
 use gatelog_record::{Domain, Partition, Stream, Timestamp};
 use gatelog_replay::layouts::{LayoutDifference, LayoutsVerified, Loader, verify_layouts};
-use gatelog_replay::{Moment, Redecided, Timeline, redecide};
-use gatelog_rules_capacity::CapacityRules;
-use gatelog_rules_gate::GateRules;
+use gatelog_replay::{Moment, Redecided, Timeline};
 use gatelog_store::{Layout as StoreLayout, RungDir};
 use gatelog_tables::Maps;
 use serde_json::{Value as Json, json};
@@ -23,7 +21,7 @@ use super::output::Output;
 use super::queues;
 use super::site::{Site, Target};
 use super::status;
-use crate::cli::{ReplayVerifyArgs, SiteArgs, StateArgs};
+use crate::cli::{Parts, ReplayVerifyArgs, SiteArgs, StateArgs};
 use crate::show::{Paint, Style, clean};
 
 /// Queues as somebody saw them.
@@ -122,16 +120,18 @@ fn tenants(
 }
 
 /// `replay verify`
-pub fn verify(site: &SiteArgs, args: &ReplayVerifyArgs) -> Result<ExitCode, Failure> {
+pub fn verify(parts: &Parts, site: &SiteArgs, args: &ReplayVerifyArgs) -> Result<ExitCode, Failure> {
     let (log, blobs) = site.directory("replay verify")?.history()?;
+    let domains = parts.domains.replay();
     let (mut done, mut layouts) = (Vec::new(), Vec::new());
     let loader = Loader { version: LOADER, schemas: crate::drivers::schemas() };
     let mut streams = log.streams()?;
     streams.sort();
     for stream in streams {
         let Stream::Events(partition) = stream else { continue };
-        if let Some(redecided) = again(&*log, &*blobs, partition)? {
-            done.push((partition, redecided));
+        // Where nothing decides, nothing stands.
+        if let Some(domain) = domains.of(partition.domain) {
+            done.push((partition, domain.redecide(&*log, &*blobs, partition)?));
         }
         if partition.domain == Domain::Gate {
             layouts.push((partition, verify_layouts(&*log, &*blobs, partition, loader)?));
@@ -184,17 +184,6 @@ pub fn verify(site: &SiteArgs, args: &ReplayVerifyArgs) -> Result<ExitCode, Fail
     failure.detail.push(format!("recorded: {}", first(&difference.recorded)));
     failure.detail.push(format!("decided again: {}", first(&difference.decided)));
     Err(failure.hint("this gatelog decides otherwise than the one that wrote the log; --json has both decisions whole"))
-}
-
-fn again(log: &dyn Log, blobs: &dyn Blobs, partition: Partition) -> Result<Option<Redecided>, Failure> {
-    Ok(match partition.domain {
-        Domain::Gate => Some(redecide(log, blobs, partition, Arc::new(GateRules::default), |live| &live.partition)?),
-        Domain::Capacity => {
-            Some(redecide(log, blobs, partition, Arc::new(CapacityRules::default), |live| &live.partition)?)
-        }
-        // Nothing decides for these yet, so nothing stands there.
-        Domain::Images | Domain::Deployments | Domain::Intake => None,
-    })
 }
 
 fn line(partition: Partition, redecided: &Redecided, style: Style) -> String {

@@ -8,15 +8,16 @@ use gatelog_replay::{Cut, Place};
 use super::explain::paint;
 use super::failure::Failure;
 use super::output::Output;
-use crate::cli::SiteArgs;
 use crate::cli::replay::DiffArgs;
+use crate::cli::{Parts, SiteArgs};
 use crate::show::{Style, clean};
 
 /// Runs it.
-pub fn run(site: &SiteArgs, args: &DiffArgs) -> Result<ExitCode, Failure> {
+pub fn run(parts: &Parts, site: &SiteArgs, args: &DiffArgs) -> Result<ExitCode, Failure> {
+    let domains = parts.domains.replay();
     let site = site.directory("replay diff")?;
     let (log, _) = site.history()?;
-    let comparison = compare(&log, &site.rungs(), args.from, args.to)?;
+    let comparison = compare(&domains, &log, &site.rungs(), args.from, args.to)?;
     let mut out = Output::new();
     let _ = if args.json {
         out.json(&serde_json::to_value(&comparison).map_err(anyhow::Error::from)?)?
@@ -27,7 +28,7 @@ pub fn run(site: &SiteArgs, args: &DiffArgs) -> Result<ExitCode, Failure> {
             let known = cut.entry(partition).or_default();
             *known = (*known).max(last);
         }
-        let names = names_until(&*log, &cut)?;
+        let names = names_until(&domains, &*log, &cut)?;
         let style = Style::of_stdout();
         let lines = words(&comparison, &names, args.all);
         let lines: Vec<String> = lines.into_iter().map(|(tone, text)| paint(style, tone, &clean(&text))).collect();

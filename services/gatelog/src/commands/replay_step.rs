@@ -13,21 +13,21 @@ use super::failure::{Code, Failure};
 use super::output::{Output, Reader};
 use super::replay_diff::event_of;
 use crate::cli::replay::StepArgs;
-use crate::cli::{At, SiteArgs, parse_at};
+use crate::cli::{At, Parts, SiteArgs, parse_at};
 use crate::show::{Style, clean, json as shown};
 
 /// The longest command that is read, in bytes.
 const MAX_LINE: u64 = 4_096;
 
 /// Runs it.
-pub fn run(site: &SiteArgs, args: &StepArgs) -> Result<ExitCode, Failure> {
+pub fn run(parts: &Parts, site: &SiteArgs, args: &StepArgs) -> Result<ExitCode, Failure> {
     let site = site.directory("replay step")?;
     let (log, blobs) = site.history()?;
     // Without the keys there are no names.
     let keys = site.keys().ok().filter(|dir| dir.exists()).and_then(|dir| Keyring::open_dir(dir).ok());
     let name_of = move |actor| keys.as_ref()?.name_of(actor).ok()?;
     let rungs = site.rungs();
-    let mut debugger = Debugger::open(&log, &*blobs, &rungs, name_of, time_of)?;
+    let mut debugger = Debugger::open(&parts.domains.replay(), &log, &*blobs, &rungs, name_of, time_of)?;
     debugger.go_to(event_of(&*log, args.at)?)?;
     let style = Style::of_stdout();
     let mut out = Output::new();

@@ -134,7 +134,7 @@ impl Story<'_> {
         let developer = self.found_projects()?;
         self.began = Instant::now();
         let roles = if self.kafka.is_some() { Roles::new(kafka::HERE) } else { Roles::default() };
-        let server = Server::start(self.site, ServerOptions { listen: None, roles: roles.clone() })?;
+        let server = Server::start(self.site, ServerOptions { roles: roles.clone(), ..ServerOptions::default() })?;
         let client = Client::new(server.url().unwrap_or_default())?;
         match &self.kafka {
             None => self.screen.say(&format!("One process serves it all; the API is at {}", client.base())),

@@ -6,9 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use gatelog_record::Stream;
-use gatelog_rules_capacity::CapacityRules;
 use gatelog_tables::TableExt;
-use gatelog_writer::Host;
 
 use super::{CAPACITY, Process};
 use crate::presence::{KnownWorker, SIGN_EVERY, Verdicts};
@@ -16,11 +14,6 @@ use crate::server::StartError;
 
 /// How long telling may take before it is left for the next round.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Starts who decides. It must be stopped by whoever started it.
-pub fn host(process: &Process) -> Result<Host, StartError> {
-    process.host(CAPACITY, CapacityRules::default, |live| &live.partition)
-}
 
 /// Tells capacity of workers that give no sign.
 pub fn watch(process: &Process) -> Result<JoinHandle<()>, StartError> {

@@ -27,22 +27,20 @@ use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 
 use gatelog_capacity_state::Capacity;
-use gatelog_deciding::Rules;
-use gatelog_effects::connection::{Connections, chain};
+use gatelog_effects::connection::Connections;
 use gatelog_effects::git::Repositories;
-use gatelog_event_log::{Blobs, Log, Tail};
+use gatelog_event_log::{Blobs, Log};
 use gatelog_gate_state::Gate;
+use gatelog_hosting::{HostedDomain, Hosting, Surroundings};
 use gatelog_log_files::LogStore;
 use gatelog_merging::{Aging, Mirrors, MirrorsConfig};
 use gatelog_record::{Domain, Partition};
 use gatelog_room::Room;
-use gatelog_runner::Published;
+use gatelog_runner::Fold;
+pub use gatelog_runner::Folded;
 use gatelog_secrets::Keyring;
-use gatelog_store::{Layout as StoreLayout, RungDir, SharedProjection};
-use gatelog_tables::DomainState;
-use gatelog_writer::{
-    Clock, Directory, Host, Initial, Options as WriterOptions, PartitionOf, Published as WriterPublished, Setup,
-};
+use gatelog_store::{Layout as StoreLayout, RungDir};
+use gatelog_writer::{Clock, Directory, Host, Options as WriterOptions};
 use serde::{Deserialize, Serialize};
 
 use crate::config::SiteConfig;
@@ -139,14 +137,6 @@ impl fmt::Display for Roles {
     }
 }
 
-/// A domain as this process has folded it from the log.
-pub struct Folded<S: DomainState> {
-    /// Its tables.
-    pub projection: SharedProjection<S>,
-    /// Where their fold stands.
-    pub published: Published,
-}
-
 /// What all roles of a process share.
 pub struct Process {
     /// The site's directory.
@@ -177,6 +167,10 @@ pub struct Process {
     pub troubles: Arc<Troubles>,
     /// The keys.
     pub keyring: Arc<Keyring>,
+    /// The domains it hosts.
+    pub domains: Hosting,
+    /// Each of them as it is folded here, in the order of the list.
+    pub folds: Arc<[Arc<dyn Fold>]>,
     /// The gate.
     pub gate: Folded<Gate>,
     /// Capacity.
@@ -214,53 +208,33 @@ impl Process {
         })
     }
 
-    /// Starts a partition of this process's own: who decides, who forwards, who keeps time.
-    fn host<R: Rules + 'static>(
-        &self,
-        partition: Partition,
-        rules: fn() -> R,
-        tables: PartitionOf<R::State>,
-    ) -> Result<Host, StartError> {
-        let rungs = RungDir::new(StoreLayout::new(&self.paths.projections(), partition).rungs());
+    /// Whether a domain is decided in this process: it has the role that does.
+    pub fn decides(&self, domain: &dyn HostedDomain) -> bool {
+        self.roles.iter().any(|role| role.name() == domain.role())
+    }
+
+    /// Starts a domain of this process's own: who decides, who forwards, who keeps time. The host must be stopped by
+    /// whoever started it.
+    pub fn host(&self, domain: &dyn HostedDomain) -> Result<Host, StartError> {
+        let rungs = RungDir::new(StoreLayout::new(&self.paths.projections(), domain.partition()).rungs());
         let mut options = WriterOptions { build: build(), ..WriterOptions::default() };
         if self.config.log.kafka.is_some() {
             // However long brokers are away: it goes on when they are back.
             options.restarts = u32::MAX;
         }
-        let setup = Setup {
+        let surroundings = Surroundings {
             log: Arc::clone(&self.patient),
             blobs: Arc::clone(&self.blobs),
             clock: Arc::clone(&self.clock),
-            partition,
-            rules: Arc::new(rules),
-            tables,
-            initial: Box::new(move || initial::<R::State>(&rungs, partition)),
-            published: WriterPublished::new(partition),
+            rungs,
             options,
         };
-        Host::start(setup, &self.directory).map_err(part("threads"))
+        domain.host(surroundings, &self.directory).map_err(part("threads"))
     }
 
     /// A thread of this process.
     fn thread(&self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
         thread(name, run)
-    }
-}
-
-/// The state to start from: the newest rung, or the beginning.
-fn initial<S: DomainState>(rungs: &RungDir, partition: Partition) -> Result<Initial<S>, String> {
-    let mut warnings = Vec::new();
-    let rung = rungs.nearest::<S>(partition, u64::MAX, &mut warnings).map_err(|error| chain(&error))?;
-    for warning in warnings {
-        tracing::warn!(%partition, "{warning}");
-    }
-    match rung {
-        Some(rung) => {
-            let position = rung.header.position;
-            let tail = Tail { sequence: position.sequence, term: position.term, link: position.link };
-            Ok(Initial { live: rung.live, tail })
-        }
-        None => Initial::genesis(),
     }
 }
 

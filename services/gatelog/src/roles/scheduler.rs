@@ -9,10 +9,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use gatelog_effects::connection::{Connections, chain};
-use gatelog_rules_gate::GateRules;
-use gatelog_writer::{Host, Receiver};
+use gatelog_writer::{Published, Receiver};
 
-use super::{Folded, GATE, Process};
+use super::Process;
 use crate::audit::notary::Notary;
 use crate::audit::publisher::Directory;
 use crate::renewals::Renewals;
@@ -22,14 +21,13 @@ use crate::server::{StartError, part};
 use crate::tenants::{self, WebRoot};
 use crate::timers::TimerTicks;
 
-/// Starts it. The host must be stopped by whoever started it.
-pub fn host(process: &Process) -> Result<Host, StartError> {
-    process.host(GATE, GateRules::default, |live| &live.partition)
-}
-
 /// Routing goes on where the gate has taken inputs from; then the tenant file.
-pub fn route(process: &Process, gate: &Host, connections: &Connections) -> Result<JoinHandle<()>, StartError> {
-    let receiver: Arc<dyn Receiver> = Arc::clone(gate.published()) as _;
+pub fn route(
+    process: &Process,
+    gate: &Arc<Published>,
+    connections: &Connections,
+) -> Result<JoinHandle<()>, StartError> {
+    let receiver: Arc<dyn Receiver> = Arc::<Published>::clone(gate);
     let place = process.paths.routing();
     let mut router = IntakeRouter::open(Arc::clone(&process.patient), receiver, place).map_err(part("intake"))?;
     let Some(url) = &process.web_root else {
@@ -56,12 +54,16 @@ pub fn route(process: &Process, gate: &Host, connections: &Connections) -> Resul
 }
 
 /// Has tenants configured anew whose projects' keys are imported.
-pub fn renew(process: &Process, gate: &Host, connections: &Connections) -> Result<JoinHandle<()>, StartError> {
+pub fn renew(
+    process: &Process,
+    gate: &Arc<Published>,
+    connections: &Connections,
+) -> Result<JoinHandle<()>, StartError> {
     let renewals = Renewals {
         keys: process.paths.keys(),
         log: Arc::clone(&process.log),
-        gate: Folded { projection: process.gate.projection.clone(), published: process.gate.published.clone() },
-        owner: Arc::clone(gate.published()),
+        gate: process.gate.clone(),
+        owner: Arc::clone(gate),
         connections: connections.clone(),
     };
     let stop = Arc::clone(&process.stop);
@@ -69,10 +71,10 @@ pub fn renew(process: &Process, gate: &Host, connections: &Connections) -> Resul
 }
 
 /// Tells the gate which timers of pipelines are due.
-pub fn tick(process: &Process, gate: &Host) -> Result<JoinHandle<()>, StartError> {
+pub fn tick(process: &Process, gate: &Arc<Published>) -> Result<JoinHandle<()>, StartError> {
     let ticks = TimerTicks {
-        gate: Folded { projection: process.gate.projection.clone(), published: process.gate.published.clone() },
-        owner: Arc::clone(gate.published()),
+        gate: process.gate.clone(),
+        owner: Arc::clone(gate),
         log: Arc::clone(&process.log),
         calendar: process.config.scheduler.calendar().map_err(part("scheduler"))?,
     };
@@ -83,7 +85,7 @@ pub fn tick(process: &Process, gate: &Host) -> Result<JoinHandle<()>, StartError
 /// Ends what builds returned in blobs of their own, by the site's setting.
 pub fn end_returned(process: &Process) -> Result<JoinHandle<()>, StartError> {
     let life = ReturnedLife {
-        gate: Folded { projection: process.gate.projection.clone(), published: process.gate.published.clone() },
+        gate: process.gate.clone(),
         blobs: Arc::clone(&process.blobs),
         log: Arc::clone(&process.log),
         keep_days: process.config.job_logs.keep_returned_days,

@@ -319,7 +319,7 @@ impl Source {
 fn read_begins(rest: &str) -> Option<(Partition, Tail)> {
     let mut words = rest.split(' ');
     let (name, index) = words.next()?.split_once('/')?;
-    let domain = Domain::ALL.into_iter().find(|domain| domain.name() == name)?;
+    let domain = Domain::from_name(name)?;
     let partition = Partition { domain, index: index.parse().ok()? };
     let (sequence, term) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
     let link = ChainLink(words.next()?.parse::<BlobHash>().ok()?.0);

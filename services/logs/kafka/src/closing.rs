@@ -44,7 +44,7 @@ impl Held {
     /// Takes them: who had a partition cannot write to it any more, and finds that somebody has taken over.
     pub(crate) fn take(reach: &Arc<Reach>, partitions: u32) -> Result<Held, LogError> {
         let mut held = Vec::new();
-        for domain in Domain::ALL {
+        for domain in Domain::all() {
             for index in 0..partitions {
                 let partition = Partition { domain, index };
                 held.push((partition, Transactions::begin(reach, partition)?));

@@ -77,7 +77,7 @@ impl Names {
     /// The first stream of each topic that has a partition for each of the domain's.
     pub(crate) fn partitioned() -> Vec<Stream> {
         let mut streams = vec![Stream::Intake(0)];
-        for domain in Domain::ALL {
+        for domain in Domain::all() {
             let partition = Partition { domain, index: 0 };
             streams.extend([Stream::Inputs(partition), Stream::Events(partition)]);
         }

@@ -48,6 +48,12 @@ const TABLE: &[(&str, &[&str], Outside)] = &[
     ),
     // The shell knows no domain: what it decides with is handed to it.
     ("services/writer", &["log-schema/*", TABLES, PARTITION, "projectors/store", "projectors/runner", DECIDING], Any),
+    // The list of domains: it knows each of them, its rules and its words, and nothing of the world.
+    (
+        "services/hosting",
+        &["log-schema/*", "projectors/*", "services/rules/*", "services/writer", "replay"],
+        Only(&["thiserror", "tracing"]),
+    ),
     ("services/logs/*", &["log-schema/*"], Any),
     // Never a driver to a driver, a cloud to a cloud.
     ("services/drivers/schema", &[], Only(&[])),
