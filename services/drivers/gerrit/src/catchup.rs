@@ -102,7 +102,7 @@ pub(crate) fn events_of(change: &Value, comments: Option<&Value>, after: &After)
     let since = match after {
         After::Meta { at, .. } | After::Time(at) => *at,
     };
-    let mut tally = Tally { labels, votes: BTreeMap::new() };
+    let mut tally = Tally { labels, votes: BTreeMap::new(), closed: false };
     let mut caught = Vec::new();
     for (position, message) in messages.iter().enumerate() {
         let (at, tag) = (
@@ -126,8 +126,7 @@ pub(crate) fn events_of(change: &Value, comments: Option<&Value>, after: &After)
             && let Some(comments) = comments
             && counts_comments(text).is_some()
         {
-            let date = message.the_name("date")?;
-            let said = on_the_patchset(comments, author.as_ref(), patchset, &date)?;
+            let said = on_the_patchset(comments, message, author.as_ref(), patchset)?;
             if !said.is_empty() {
                 // So does Gerrit: what was said on the patchset stands for the message.
                 event.comment = Some(format!("Patch Set {}:\n\n{}", patchset.unwrap_or_default(), said.join("\n")));
@@ -185,6 +184,8 @@ fn tell(event: &mut Event, text: &str, accounts: &[Fields<'_>]) -> Result<(), Ge
 struct Tally {
     labels: Vec<String>,
     votes: BTreeMap<u64, BTreeMap<String, i64>>,
+    /// Whether it is merged or abandoned: a comment without a vote then comes without any.
+    closed: bool,
 }
 
 impl Tally {
@@ -192,6 +193,8 @@ impl Tally {
     fn count(&mut self, kind: Option<&EventKind>, author: Option<&Account>, text: &str) -> Vec<EventVote> {
         let first = text.lines().next().unwrap_or_default();
         match kind {
+            Some(EventKind::ChangeMerged | EventKind::ChangeAbandoned) => self.closed = true,
+            Some(EventKind::ChangeRestored) => self.closed = false,
             Some(EventKind::PatchsetCreated) => {
                 for (label, value) in
                     text.split_once("Outdated Votes:").map_or("", |(_, list)| list).lines().filter_map(listed)
@@ -204,17 +207,19 @@ impl Tally {
                 }
                 // A push can vote as well.
                 self.cast(author, first.trim_end_matches('.'));
-                Vec::new()
             }
             Some(EventKind::CommentAdded) if first.starts_with("Patch Set ") => {
                 let cast = self.cast(author, first);
+                if self.closed && cast.is_empty() {
+                    return Vec::new();
+                }
                 let now = author.and_then(|author| self.votes.get(&author.number?));
                 let all = self.labels.iter().chain(now.into_iter().flat_map(BTreeMap::keys));
                 let mut labels: Vec<&String> = all.chain(cast.keys()).collect();
                 labels.sort_unstable();
                 labels.dedup();
                 let value = |label: &String| now.and_then(|votes| votes.get(label)).copied().unwrap_or_default();
-                labels.into_iter().map(|label| vote(label, value(label), cast.get(label).copied())).collect()
+                return labels.into_iter().map(|label| vote(label, value(label), cast.get(label).copied())).collect();
             }
             Some(EventKind::VoteDeleted) => {
                 let Some((account, label, value)) = removed(text) else { return Vec::new() };
@@ -222,10 +227,11 @@ impl Tally {
                 votes.remove(label);
                 let mut shown: Vec<EventVote> = votes.iter().map(|(label, value)| vote(label, *value, None)).collect();
                 shown.push(vote(label, 0, Some(value)));
-                shown
+                return shown;
             }
-            _ => Vec::new(),
+            _ => {}
         }
+        Vec::new()
     }
 
     /// Takes over the votes of a header; gives what those labels were before.
@@ -309,20 +315,32 @@ fn with_names(text: &str, accounts: &[Fields<'_>]) -> Result<String, GerritError
     Ok(text)
 }
 
-/// What somebody said on a patchset as a whole in one reply. Gerrit ties comments to messages only by time, and so do we.
+/// What somebody said on a patchset as a whole in one reply. Gerrit ties comments to messages by time, and may err where
+/// somebody replied twice within a second: its word holds where the count is right, else the time. Their order within one
+/// reply is not kept.
 fn on_the_patchset(
     comments: &Value,
+    message: &Fields<'_>,
     author: Option<&Account>,
     patchset: Option<u32>,
-    date: &str,
 ) -> Result<Vec<String>, GerritError> {
+    let (id, date) = (message.text("id")?, message.text("date")?);
+    let tied = comments.as_object().into_iter().flat_map(|files| files.values()).filter_map(Value::as_array).flatten();
+    let tied = tied.filter(|comment| comment["change_message_id"].as_str() == id).count();
+    let counted = counts_comments(message.text("message")?.unwrap_or_default());
+    let certain = counted.and_then(|count| count.parse().ok()) == Some(tied);
     let Some(list) = comments.get("/PATCHSET_LEVEL") else { return Ok(Vec::new()) };
     let mut said = Vec::new();
     for comment in objects_of("the comments of a change", list)? {
         let by = comment.object("author")?.map(|account| read_account(&account)).transpose()?;
-        let same_author = by.and_then(|by| by.number) == author.and_then(|author| author.number);
-        let same_patchset = comment.number("patch_set")? == patchset.map(u64::from);
-        if same_author && same_patchset && comment.text("updated")? == Some(date) {
+        let belongs = if certain {
+            comment.text("change_message_id")? == id
+        } else {
+            by.and_then(|by| by.number) == author.and_then(|author| author.number)
+                && comment.number("patch_set")? == patchset.map(u64::from)
+                && comment.text("updated")? == date
+        };
+        if belongs {
             said.push(comment.text("message")?.unwrap_or_default().to_owned());
         }
     }

@@ -60,11 +60,13 @@ fn votes_are_what_they_were_at_each_message() {
             condition: \"**changekind:NO_CODE_CHANGE**\")\n\nOutdated Votes:\n* Code-Review+1 (copy condition: \"is:MIN\")\n",
         ),
         (7, CORE, None, 2, "Patch Set 2: Workflow-1"),
+        (8, DEV, Some("abandon"), 2, "Abandoned"),
+        (9, CORE, None, 2, "Patch Set 2:\n\non a closed change"),
     ]);
     let caught = events_of(&change, None, &After::Time(0)).unwrap();
     let told: Vec<(String, Vec<String>)> =
         caught.iter().map(|one| (one.event.kind.to_string(), votes(&one.event))).collect();
-    let expected: [(&str, &[&str]); 7] = [
+    let expected: [(&str, &[&str]); 9] = [
         ("patchset-created", &[]),
         ("comment-added", &["Code-Review 2 0", "Verified 0 =", "Workflow 1 0"]),
         ("comment-added", &["Code-Review 0 2", "Verified 0 =", "Workflow 1 ="]),
@@ -72,7 +74,10 @@ fn votes_are_what_they_were_at_each_message() {
         ("comment-added", &["Code-Review 1 0", "Verified -1 0", "Workflow 0 ="]),
         ("patchset-created", &[]),
         ("comment-added", &["Code-Review 0 =", "Verified -1 =", "Workflow -1 0"]),
+        ("change-abandoned", &[]),
+        ("comment-added", &[]),
     ];
+    assert_eq!(told.len(), expected.len());
     for (told, (kind, votes)) in told.iter().zip(expected) {
         assert_eq!((told.0.as_str(), told.1.iter().map(String::as_str).collect::<Vec<_>>()), (kind, votes.to_vec()));
     }
@@ -153,6 +158,13 @@ fn a_reply_in_the_web_ui_is_the_comment_it_was() {
     let caught = events_of(&change, Some(&comments), &After::Time(0)).unwrap();
     assert_eq!(caught[0].event.comment.as_deref(), Some("Patch Set 1:\n\nrecheck\ntwo"));
     assert_eq!(caught[1].event.comment.as_deref(), Some("Patch Set 1:\n\n(1 comment)"));
+    // Two replies within a second: Gerrit's own word of which is whose.
+    let mut tied = comments.clone();
+    for (file, at, digit) in [("/PATCHSET_LEVEL", 0, "1"), ("/PATCHSET_LEVEL", 3, "1"), ("a.txt", 0, "2")] {
+        tied[file][at]["change_message_id"] = Value::from(digit.repeat(40));
+    }
+    let caught = events_of(&change, Some(&tied), &After::Time(0)).unwrap();
+    assert_eq!(caught[0].event.comment.as_deref(), Some("Patch Set 1:\n\nrecheck\nlater"));
 }
 
 #[test]

@@ -308,7 +308,9 @@ impl Gerrit {
         Ok(fields.entries().filter(|(_, has)| **has != Value::Bool(false)).map(|(name, _)| name.clone()).collect())
     }
 
-    /// Whether an account (by username or number) has a permission, such as `submit` or `read`, on a ref.
+    /// Whether an account (by username or number) has a permission on a ref, such as `read`, `push` or `create`. Of
+    /// votes, see [`Gerrit::permitted_votes`]; whether it may submit shows in a
+    /// submit alone.
     pub fn access(&self, project: &str, git_ref: &str, permission: &str, account: &str) -> Result<Access, GerritError> {
         let what = format!("whether {account} has {permission} on {git_ref} of {project}");
         let path = format!(

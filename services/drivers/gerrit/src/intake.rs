@@ -15,6 +15,7 @@ use crate::client::Gerrit;
 use crate::config::encode;
 use crate::error::GerritError;
 use crate::events::{self, Event, EventKind};
+use crate::fields::{is_object_id, is_zero};
 use crate::pairing::Pairing;
 use crate::place::{Place, event_of};
 use crate::stream::{EventStream, Received};
@@ -93,8 +94,9 @@ pub struct Intake {
     again: (Instant, Duration),
     look_at: Instant,
     refs_at: Instant,
-    /// Whether another look is due soon after the stream's begin.
-    settled: bool,
+    /// How often changes were looked through since the stream began. The second look finds what fell between ssh's start
+    /// and Gerrit's first line; only then is the stream alone enough to go by.
+    looks: u32,
     chains: BTreeMap<u64, Chain>,
     /// Changes whose events do not join on.
     gaps: BTreeMap<u64, String>,
@@ -115,7 +117,7 @@ impl Intake {
             again: (now, BACK_OFF.0),
             look_at: now,
             refs_at: now,
-            settled: false,
+            looks: 0,
             chains: BTreeMap::new(),
             gaps: BTreeMap::new(),
             pairing: Pairing::default(),
@@ -181,7 +183,7 @@ impl Intake {
             Ok(stream) => {
                 self.stream = Some((stream, now));
                 // The stream first, then the search: what happens between the two is told twice rather than never.
-                (self.look_at, self.refs_at, self.settled) = (now, now, false);
+                (self.look_at, self.refs_at, self.looks) = (now, now, 0);
                 self.chains.clear();
             }
             Err(error) => {
@@ -221,6 +223,7 @@ impl Intake {
                 }
                 Some(Received::End { why }) => {
                     self.stream = None;
+                    self.looks = 0;
                     self.pairing.forget();
                     if begun.elapsed() > LASTED {
                         self.again.1 = BACK_OFF.0;
@@ -264,13 +267,18 @@ impl Intake {
         let (number, project) = (change.number, change.project.clone());
         let chain = self.chains.entry(number).or_default();
         let joins = !chain.last.is_empty() && chain.unclaimed <= 1;
-        if !joins && leaves_a_message(&event.kind) {
-            // Which of several commits it came with is not certain: its messages know.
-            self.gaps.insert(number, project);
-            return;
-        }
         chain.unclaimed = 0;
         let id = delivery_id(number, &chain.last, &event);
+        if leaves_a_message(&event.kind) {
+            if !joins {
+                // Which of several commits it came with is not certain: its messages know.
+                self.gaps.insert(number, project);
+            }
+            // What went before it is fetched first, and this with it.
+            if self.gaps.contains_key(&number) {
+                return;
+            }
+        }
         self.pair(Delivery { id, event, line: Some(line) }, batch);
     }
 
@@ -278,10 +286,17 @@ impl Intake {
         if self.chains.len() > IDS_MAX {
             self.chains.clear();
         }
-        let known = self.place.changes.get(&number).map(|last| last.meta.clone());
         let chain = self.chains.entry(number).or_default();
-        let last = if chain.last.is_empty() { known.unwrap_or_default() } else { chain.last.clone() };
-        if !last.is_empty() && last != old && last != new {
+        let last = if chain.last.is_empty() {
+            self.place.changes.get(&number).map(|last| &last.meta)
+        } else {
+            Some(&chain.last)
+        };
+        let joins = match last {
+            Some(last) => last == old || last == new,
+            None => is_zero(old) || self.looks >= 2,
+        };
+        if !joins {
             self.gaps.insert(number, project.to_owned());
         }
         chain.last = new.to_owned();
@@ -314,10 +329,14 @@ impl Intake {
             self.given_order.pop_front().map(|oldest| self.given.remove(&oldest));
         }
         let at = delivery.event.created.unwrap_or_default();
-        self.place.at = self.place.at.max(at);
+        // Until all before it was looked through, what the stream tells is no sign that nothing was missed.
+        if self.looks >= 2 {
+            self.place.at = self.place.at.max(at);
+        }
         let meta = delivery.id.split('/').nth(1).unwrap_or_default();
         if let Some(change) = &delivery.event.change
-            && crate::fields::is_object_id(meta)
+            && is_object_id(meta)
+            && !self.gaps.contains_key(&change.number)
         {
             self.place.took(change.number, meta, at);
         }
@@ -326,7 +345,7 @@ impl Intake {
 
     /// Looks for what was missed, where that is due.
     fn look(&mut self, batch: &mut Batch) {
-        for (number, project) in std::mem::take(&mut self.gaps) {
+        while let Some((number, project)) = self.gaps.pop_first() {
             if let Err(error) = self.look_at_change(number, &project, batch) {
                 self.gaps.insert(number, project);
                 return self.trouble(error, batch);
@@ -336,9 +355,9 @@ impl Intake {
         if now >= self.look_at {
             match self.look_through(batch) {
                 Ok(()) => {
-                    self.look_at =
-                        Instant::now() + if self.settled { self.settings.look_every } else { self.settings.settle };
-                    self.settled = true;
+                    let wait = if self.looks == 0 { self.settings.settle } else { self.settings.look_every };
+                    self.look_at = Instant::now() + wait;
+                    self.looks = self.looks.saturating_add(1);
                 }
                 Err(error) => return self.trouble(error, batch),
             }
@@ -377,9 +396,11 @@ impl Intake {
         }
         // Gerrit's time has seconds; within one, each change's own order is kept.
         found.sort_by_key(|(at, _)| *at);
+        let newest = found.last().map_or(0, |(at, _)| *at);
         for (_, delivery) in found {
-            self.give(delivery, batch);
+            self.pair(delivery, batch);
         }
+        self.place.at = self.place.at.max(newest);
         Ok(())
     }
 
@@ -394,7 +415,7 @@ impl Intake {
         let Some(change) = self.gerrit.rest.look(&what, &path)? else { return Ok(()) };
         let since = self.since();
         for (_, delivery) in self.missed(&change, since)? {
-            self.give(delivery, batch);
+            self.pair(delivery, batch);
         }
         Ok(())
     }

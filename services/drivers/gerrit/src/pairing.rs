@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
+use crate::events::EventKind;
 use crate::fields::is_zero;
 use crate::intake::Delivery;
 
@@ -35,11 +36,24 @@ impl Pairing {
                 Vec::new()
             };
         }
-        let Some(key) = merged_change(&delivery) else { return vec![delivery] };
+        if delivery.event.kind != EventKind::ChangeMerged {
+            return vec![delivery];
+        }
+        let key = merged_change(&delivery);
+        let branch = delivery.event.change.as_ref().map(|change| (change.project.clone(), change.branch.clone()));
         let mut ready = vec![delivery];
-        if let Some(at) = self.waiting.iter().position(|(_, waiting)| moved_branch(waiting).as_ref() == Some(&key)) {
+        // A merge that was found afterwards does not say its commit: it may be any that moved this branch.
+        let caused = |moved: &Delivery| match (&key, &branch) {
+            (Some(_), _) => moved_branch(moved) == key,
+            (None, Some((project, branch))) => moved.event.ref_update.as_ref().is_some_and(|update| {
+                update.project == *project && update.name.strip_prefix("refs/heads/") == Some(branch)
+            }),
+            (None, None) => false,
+        };
+        while let Some(at) = self.waiting.iter().position(|(_, moved)| caused(moved)) {
             ready.extend(self.waiting.remove(at).map(|(_, moved)| moved));
         }
+        let Some(key) = key else { return ready };
         if self.known.insert(key.clone()) {
             self.merged.push_back(key);
         }
@@ -119,6 +133,10 @@ mod tests {
             ["a refs/heads/master 3"],
             "its change was first"
         );
+        let mut found = merged("c", "9");
+        found.event.new_rev = None;
+        assert_eq!(take(moved("c", "refs/heads/master", "4", "5"), 4), [""; 0]);
+        assert_eq!(take(found, 4).len(), 2, "found afterwards, it does not say its commit");
         assert_eq!(pairing.next_due(), Some(begun + Duration::from_secs(11)));
         assert!(pairing.due(begun + Duration::from_secs(10)).is_empty());
         assert_eq!(pairing.due(begun + Duration::from_secs(11))[0].id, "b refs/heads/master 2");

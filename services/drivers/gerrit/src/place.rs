@@ -47,7 +47,6 @@ pub struct RefPlace {
 impl Place {
     /// Notes an event of a change.
     pub(crate) fn took(&mut self, number: u64, meta: &str, at: u64) {
-        self.at = self.at.max(at);
         self.changes.insert(number, LastOfChange { meta: meta.to_owned(), at });
         if self.changes.len() > CHANGES_MAX {
             let oldest = self.changes.iter().min_by_key(|(_, last)| last.at).map(|(number, _)| *number);

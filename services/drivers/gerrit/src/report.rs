@@ -55,7 +55,8 @@ pub struct InlineComment {
     pub place: Place,
     /// What is said.
     pub message: String,
-    /// Whether somebody has to answer it.
+    /// Whether somebody has to answer it. Sites may demand that nothing is left unresolved before a submit (the submit
+    /// requirement `No-Unresolved-Comments`).
     pub unresolved: bool,
 }
 

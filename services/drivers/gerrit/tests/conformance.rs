@@ -31,10 +31,9 @@ fn takes(entry: &Value, read: &Reading) -> bool {
         let wanted = wanted.as_array().unwrap().iter().flat_map(|one| one.as_object().unwrap());
         wanted.clone().count() > 0
             && wanted.into_iter().all(|(label, value)| {
+                let value = value.to_string();
                 read.votes.iter().any(|vote| {
-                    vote.description == *label
-                        && vote.value == value.to_string()
-                        && (!changed || vote.old_value.is_some())
+                    vote.description == *label && vote.value == value && (!changed || vote.old_value.is_some())
                 })
             })
     };
@@ -43,7 +42,8 @@ fn takes(entry: &Value, read: &Reading) -> bool {
         None => true,
     };
     let tag = |wanted: &Value, tags: &Option<Vec<String>>| {
-        tags.as_ref().is_some_and(|tags| tags.iter().any(|tag| wanted.as_str() == Some(tag)))
+        let wanted = wanted.as_str().unwrap();
+        tags.as_ref().is_some_and(|tags| tags.iter().any(|tag| tag == wanted))
     };
     entry.as_object().unwrap().iter().all(|(name, wanted)| match name.as_str() {
         "event" => wanted.as_str() == Some(&read.kind),
