@@ -252,6 +252,25 @@ impl Gerrit {
         change::read_permitted(&value)
     }
 
+    /// The projects that this account sees and that hold code, sorted by name.
+    pub fn projects(&self) -> Result<BTreeSet<String>, GerritError> {
+        let what = "the projects";
+        let (mut found, limit) = (BTreeSet::new(), self.config().limits.found.max(50_000));
+        loop {
+            let path = format!("projects/?type=CODE&state=ACTIVE&n={PAGE}&S={}", found.len());
+            let value = self.rest.get(what, &path)?;
+            let page = Fields::of(what, &value)?;
+            let before = found.len();
+            found.extend(page.entries().map(|(name, _)| name.clone()));
+            if found.len() > limit {
+                return Err(GerritError::TooMuch { what: what.to_owned(), limit });
+            }
+            if found.len() < before + PAGE {
+                return Ok(found);
+            }
+        }
+    }
+
     /// A project's branches.
     pub fn branches(&self, project: &str) -> Result<Vec<Ref>, GerritError> {
         self.refs(project, "branches")

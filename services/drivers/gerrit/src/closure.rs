@@ -186,7 +186,8 @@ impl Gerrit {
     pub fn named_by(&self, change: &Change) -> Result<Vec<Change>, GerritError> {
         let mut texts: Vec<String> = addresses(self.config(), &change.name).into();
         let public = format!("https://{}/", self.config().canonical_hostname);
-        for path in [format!("{}", change.name.number), format!("c/{}/+/{}", change.name.project, change.name.number)] {
+        let number = change.name.number;
+        for path in [format!("{number}"), format!("#/c/{number}"), format!("c/{}/+/{number}", change.name.project)] {
             texts.push(format!("{public}{path}"));
         }
         texts.push(change.change_id.clone());

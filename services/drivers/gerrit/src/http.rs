@@ -102,6 +102,12 @@ impl Rest {
     }
 
     fn unreachable(&self, what: &str, error: &reqwest::Error) -> GerritError {
+        // A client that was built without TLS takes no such address.
+        if self.config.base_url.scheme() == "https" && causes(error).contains("scheme is not http") {
+            let why = "this gatelog was built without TLS: let a proxy on this host speak https to Gerrit, and name its http \
+                       address here";
+            return GerritError::BadSetting { setting: "baseurl", why: why.to_owned() };
+        }
         GerritError::Unreachable {
             what: what.to_owned(),
             address: self.config.base_url.to_string(),
@@ -241,6 +247,11 @@ mod tests {
             let said = format!("{error} {error:?}");
             assert!(!said.contains("not-to-be-printed"), "{said}");
         }
+        let mut https = rest.config.clone();
+        https.base_url = "https://127.0.0.1:9/".parse().unwrap();
+        let error = Rest::new(https).unwrap().get("change 17", "changes/17").unwrap_err();
+        let without_tls = error.code() == "bad-setting" && error.to_string().contains("built without TLS");
+        assert!(without_tls || error.code() == "unreachable", "{error}");
         // Nobody listens any more.
         let gone = ask().unwrap_err();
         assert!(gone.code() == "unreachable" && gone.to_string().contains("cannot be reached: "), "{gone}");

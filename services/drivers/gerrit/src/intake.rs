@@ -6,7 +6,7 @@
 //! in a while for the sake of whatever nobody thought of. What comes twice has the same id, and is given once.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 
@@ -17,11 +17,15 @@ use crate::error::GerritError;
 use crate::events::{self, Event, EventKind};
 use crate::fields::{is_object_id, is_zero};
 use crate::pairing::Pairing;
-use crate::place::{Place, event_of};
+use crate::place::{Place, RefPlace, event_of};
 use crate::stream::{EventStream, Received};
 
 /// How far before the newest event a search begins: Gerrit's servers need not have the same time to the second.
 const SLACK_S: u64 = 60;
+/// How much of a long gap is looked through with one query, in seconds.
+const PART_S: u64 = 6 * 3_600;
+/// Into how many parts a gap is cut at most.
+const PARTS_MAX: u64 = 200;
 /// How many ids are remembered, so that what comes twice is given once.
 const IDS_MAX: usize = 20_000;
 /// How many lines are taken in one go.
@@ -146,6 +150,31 @@ impl Intake {
     pub fn look_now(&mut self) {
         self.look_at = Instant::now();
         self.refs_at = self.look_at;
+    }
+
+    /// Forgets how far it was, and goes on from this place.
+    pub fn resume(&mut self, place: Place) {
+        self.place = place;
+        self.given.clear();
+        self.given_order.clear();
+        self.gaps.clear();
+        self.chains.clear();
+        self.pairing.forget();
+        self.looks = 0;
+        self.look_now();
+    }
+
+    /// Notes where a project's branches and tags were, as it was kept.
+    pub(crate) fn know_refs(&mut self, project: &str, refs: BTreeMap<String, RefPlace>) {
+        self.place.refs.insert(project.to_owned(), refs);
+    }
+
+    /// Looks everything through, without waiting for the stream.
+    pub fn catch_up(&mut self) -> Batch {
+        let mut batch = Batch::default();
+        self.look_now();
+        self.look(&mut batch);
+        batch
     }
 
     /// What comes next. Waits until something does, at most this long. Blocking; requests it makes have time limits of
@@ -372,7 +401,7 @@ impl Intake {
 
     /// Tries again when the server says so, or soon.
     fn trouble(&mut self, error: GerritError, batch: &mut Batch) {
-        let wait = error.retry_at().and_then(|at| at.duration_since(std::time::SystemTime::now()).ok());
+        let wait = error.retry_at().and_then(|at| at.duration_since(SystemTime::now()).ok());
         let again = Instant::now() + wait.unwrap_or(BACK_OFF.0).max(BACK_OFF.0);
         self.look_at = self.look_at.max(again);
         self.refs_at = self.refs_at.max(again);
@@ -380,32 +409,62 @@ impl Intake {
     }
 
     fn look_through(&mut self, batch: &mut Batch) -> Result<(), GerritError> {
+        let newest = self.gerrit.rest.get("the newest change", "changes/?n=1&q=is:open+OR+is:closed")?;
+        let newest = newest[0]["updated"].as_str().and_then(catchup::seconds).unwrap_or_default();
         if self.place.at == 0 {
-            // Never seen: from now on, by Gerrit's clock.
-            let newest = self.gerrit.rest.get("the newest change", "changes/?n=1&q=is:open+OR+is:closed")?;
-            let updated = newest[0]["updated"].as_str().and_then(catchup::seconds);
-            self.place.began = updated.unwrap_or_default() + 1;
-            self.place.at = self.place.began;
+            return self.begin_at(newest);
+        }
+        let (since, known) = (self.since(), self.place.at);
+        let (mut from, mut last) = (since, 0);
+        let part = PART_S.max(newest.saturating_sub(since) / PARTS_MAX);
+        loop {
+            // After a long gap there is more than one query finds: each change is found in the part of its last update.
+            let until = from.saturating_add(part);
+            let before = if until < newest { format!(" before:{{{}}}", catchup::date(until)) } else { String::new() };
+            let query = format!("after:{{{}}}{before}", catchup::date(from));
+            let mut found = Vec::new();
+            for change in &self.gerrit.pages(&query, catchup::OPTIONS)? {
+                found.extend(self.missed(change, since)?);
+            }
+            // Gerrit's time has seconds; within one, each change's own order is kept.
+            found.sort_by_key(|(at, _)| *at);
+            last = found.last().map_or(last, |(at, _)| last.max(*at));
+            for (_, delivery) in found {
+                self.pair(delivery, batch);
+            }
+            if until >= newest {
+                break;
+            }
+            from = until.saturating_sub(SLACK_S);
+        }
+        self.place.at = self.place.at.max(last);
+        self.place.looked = last.max(known);
+        Ok(())
+    }
+
+    /// A Gerrit that was never seen: what is there is past. What happens within this very second is not, so what is past
+    /// of it is noted.
+    fn begin_at(&mut self, newest: u64) -> Result<(), GerritError> {
+        if newest == 0 {
+            // No change at all: whatever will be found is new, by whatever clock within a day of ours.
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+            self.place.began = now.saturating_sub(86_400).max(1);
+            (self.place.at, self.place.looked) = (self.place.began, self.place.began);
             return Ok(());
         }
-        let since = self.since();
-        let changes = self.gerrit.pages(&format!("after:{{{}}}", catchup::date(since)), catchup::OPTIONS)?;
-        let mut found = Vec::new();
-        for change in &changes {
-            found.extend(self.missed(change, since)?);
+        for change in self.gerrit.pages(&format!("after:{{{}}}", catchup::date(newest)), catchup::OPTIONS)? {
+            let last = change["messages"].as_array().and_then(|all| all.last()).and_then(|last| last["id"].as_str());
+            if let (Some(number), Some(last)) = (change["_number"].as_u64(), last) {
+                self.place.took(number, last, newest);
+            }
         }
-        // Gerrit's time has seconds; within one, each change's own order is kept.
-        found.sort_by_key(|(at, _)| *at);
-        let newest = found.last().map_or(0, |(at, _)| *at);
-        for (_, delivery) in found {
-            self.pair(delivery, batch);
-        }
-        self.place.at = self.place.at.max(newest);
+        self.place.began = newest;
+        (self.place.at, self.place.looked) = (newest, newest);
         Ok(())
     }
 
     fn since(&self) -> u64 {
-        self.place.at.saturating_sub(SLACK_S).max(self.place.began)
+        self.place.looked.min(self.place.at).saturating_sub(SLACK_S).max(self.place.began)
     }
 
     fn look_at_change(&mut self, number: u64, project: &str, batch: &mut Batch) -> Result<(), GerritError> {

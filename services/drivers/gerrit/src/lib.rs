@@ -8,9 +8,9 @@
 //! | [`Gerrit`] | questions: changes, closures, `Depends-On` both ways, topics, stacks, branches, permissions; reports |
 //! | [`Submitter`] | merging, with the commit and tree in which each change landed |
 //! | [`Git`] | the git program with the connection's credentials |
+//! | [`DRIVER`], [`GerritConnection`] | all of it in the words of the contract of drivers |
 //!
-//! A blocking library with explicit time limits. It must never know the log, pipelines, tenants or jobs, nor other
-//! drivers.
+//! A blocking library with explicit time limits. It must never know the log, tenants or jobs, nor other drivers.
 //!
 //! # What is promised
 //!
@@ -31,17 +31,22 @@ mod change;
 mod client;
 mod closure;
 mod config;
+mod connection;
 mod depends;
 mod error;
 mod events;
+mod facts;
 mod fields;
 mod git;
+mod hearing;
 mod http;
 mod intake;
 mod pairing;
 mod place;
 mod reading;
 mod report;
+mod schema;
+mod settings;
 mod stream;
 mod submit;
 #[cfg(test)]
@@ -51,6 +56,7 @@ pub use change::{Change, ChangeName, NotMergeable, SubmitRequirement, Vote};
 pub use client::{Access, Gerrit, Ref, RelatedChange, ServerInfo};
 pub use closure::{Closure, InClosure};
 pub use config::{GerritConfig, Limits, SshConfig};
+pub use connection::GerritConnection;
 pub use depends::{Need, change_of_address, depends_on_lines, need, needs};
 pub use error::GerritError;
 pub use events::{
@@ -61,5 +67,7 @@ pub use intake::{Batch, Delivery, Intake, IntakeSettings};
 pub use place::{LastOfChange, Place, RefPlace};
 pub use reading::Reading;
 pub use report::{COMMENT_MAX, COMMENTS_MAX, InlineComment, MESSAGE_MAX, Place as CommentPlace, Report, Reported};
+pub use schema::SCHEMA;
+pub use settings::{DRIVER, GerritSettings, SubmitBy};
 pub use stream::{EventStream, Received};
 pub use submit::{Landed, Mode, SubmitTarget, Submitted, Submitter};

@@ -10,7 +10,7 @@ use crate::fields::is_zero;
 
 /// How many changes' last commits are kept; those of the changes that were still longest go first, and for them time
 /// alone decides.
-const CHANGES_MAX: usize = 20_000;
+const CHANGES_MAX: usize = 2_000;
 
 /// How far events have been taken. The caller keeps it, together with the events it came with: an event that was taken
 /// and whose place was lost comes again, under the same id.
@@ -20,6 +20,8 @@ pub struct Place {
     pub at: u64,
     /// From when on events are taken: what was before this Gerrit was first listened to is told by nobody.
     pub began: u64,
+    /// Up to when all changes were looked through: the next look begins there, whatever the stream told since.
+    pub looked: u64,
     /// Of each change, what was taken last.
     pub changes: BTreeMap<u64, LastOfChange>,
     /// The branches and tags of each project, by their whole names.
@@ -64,9 +66,9 @@ impl Place {
         Some(format!("{}/{}/{}..{}/{moves}", update.project, update.name, update.old, update.new))
     }
 
-    /// Notes a ref's movement.
+    /// Notes a ref's movement, in a project whose refs are known: of another, what the rest is would be taken for new.
     pub(crate) fn moved(&mut self, update: &RefUpdate) {
-        let refs = self.refs.entry(update.project.clone()).or_default();
+        let Some(refs) = self.refs.get_mut(&update.project) else { return };
         let moves = refs.get(&update.name).map_or(0, |known| known.moves);
         refs.insert(update.name.clone(), RefPlace { revision: update.new.clone(), moves: moves + 1 });
     }

@@ -8,6 +8,8 @@
     reason = "a test ends where something is not as it should be, and says what it plays"
 )]
 
+#[path = "real/contract.rs"]
+mod contract;
 #[path = "real/server.rs"]
 mod server;
 #[path = "real/stories.rs"]
@@ -19,7 +21,10 @@ use server::Server;
 
 type Story = (&'static str, fn(&mut Server));
 
-const SHORT: &[Story] = &[("the life of a change", stories::the_life_of_a_change)];
+const SHORT: &[Story] = &[
+    ("the life of a change", stories::the_life_of_a_change),
+    ("the words of the contract", contract::the_words_of_the_contract),
+];
 
 const LONG: &[Story] = &[
     ("facts", stories::facts),

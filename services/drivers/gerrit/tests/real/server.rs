@@ -100,6 +100,11 @@ impl Server {
         Gerrit::new(self.config("ci")).unwrap()
     }
 
+    /// Where keys may be kept.
+    pub fn keys(&self) -> PathBuf {
+        self.folder.path().join("sealing")
+    }
+
     pub fn git(&self) -> Git {
         Git::new(self.config("ci")).unwrap()
     }

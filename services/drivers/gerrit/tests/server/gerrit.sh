@@ -64,10 +64,10 @@ download() {
         for part in bcprov bcpg bcpkix bcutil; do dependency org.bouncycastle $part-jdk18on 1.80; done
         echo "</dependencies></project>"
     } >"$work/pom.xml"
-    if ! mvn -q -B -f "$work/pom.xml" dependency:copy-dependencies -DoutputDirectory="$work/jars" \
+    if ! mvn -q -B -Dstyle.color=never -f "$work/pom.xml" dependency:copy-dependencies -DoutputDirectory="$work/jars" \
         -Dmaven.repo.local="$work/m2" >"$work/log" 2>&1; then
         local why
-        why=$(grep -m1 ERROR "$work/log" | cut -c1-200)
+        why=$(grep -m1 ERROR "$work/log" | tr -cd '[:print:]' | cut -c1-300)
         rm -rf "$work"
         cannot "Maven did not get Gerrit $GERRIT_VERSION: $why"
     fi
