@@ -41,6 +41,7 @@ const TABLE: &[(&str, &[&str], Outside)] = &[
         &[RECORD, TABLES, PARTITION, DECIDING, "projectors/gate-state", "services/rules/config"],
         Only(&["regex", "serde", "serde_json", "thiserror"]),
     ),
+    ("services/rules/deployments", &[RECORD, "services/rules/config"], Only(&["serde", "serde_json", "thiserror"])),
     (
         "services/rules/capacity",
         &[RECORD, TABLES, PARTITION, DECIDING, "projectors/capacity-state"],
