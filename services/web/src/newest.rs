@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use axum::body::Bytes;
 
 use crate::error::ApiError;
+use crate::page::Finished;
 use crate::reading::{App, Had, Needs, Reading, Said, read};
 use crate::status::{self, Document, Pieces};
 
@@ -43,7 +44,7 @@ impl Made {
 struct Page {
     at: u64,
     made: Instant,
-    text: Bytes,
+    text: Finished,
 }
 
 /// What is kept of a tenant.
@@ -143,8 +144,8 @@ pub(crate) fn page<T>(
     tenant: &str,
     shared: bool,
     look: impl FnOnce(&Reading<'_>) -> Result<T, ApiError>,
-    make: impl FnOnce(T, &Document) -> Result<String, ApiError>,
-) -> Result<(u64, Bytes), ApiError> {
+    make: impl FnOnce(T, &Document) -> Result<Finished, ApiError>,
+) -> Result<(u64, Finished), ApiError> {
     let (now, is_there) = asked(app, tenant)?;
     is_there?;
     let kept = app.newest.of(tenant);
@@ -157,9 +158,9 @@ pub(crate) fn page<T>(
         read(app, None, Needs::Live, |reading| Ok((app.newest.at(reading, tenant, &mut kept)?, look(reading)?)))?;
     if !shared {
         drop(kept);
-        return Ok((made.at, make(looked, &made.document)?.into()));
+        return Ok((made.at, make(looked, &made.document)?));
     }
-    let text = Bytes::from(make(looked, &made.document)?);
+    let text = make(looked, &made.document)?;
     kept.page = Some(Page { at: made.at, made: Instant::now(), text: text.clone() });
     Ok((made.at, text))
 }

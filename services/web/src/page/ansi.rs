@@ -1,6 +1,8 @@
 //! What a terminal would show of a console's line, as HTML: colours, weight, links, nothing that moves.
 
-use super::html::{Html, put};
+use maud::html;
+
+use super::html::{Html, Piece};
 use super::parts::linked;
 
 /// The longest part of a line that is shown, in characters.
@@ -50,24 +52,21 @@ impl Paint {
             return;
         }
         if self.plain() {
-            put!(out, "{}", linked(text));
+            out.add(linked(text));
             return;
         }
         let colour = self.colour.map(|colour| format!(" c{colour}")).unwrap_or_default();
-        put!(
-            out,
-            r#"<span class="a{}{}{}">{}</span>"#,
-            colour,
-            if self.bold { " bold" } else { "" },
-            if self.dim { " dim" } else { "" },
-            linked(text)
-        );
+        out.add(html! {
+            span class={ "a" (colour) (if self.bold { " bold" } else { "" }) (if self.dim { " dim" } else { "" }) } {
+                (linked(text))
+            }
+        });
     }
 }
 
 /// What a terminal would be painting with after some text.
 pub(crate) fn paint_after(text: &str) -> Paint {
-    let (mut paint, mut unseen) = (Paint::default(), Html::new());
+    let (mut paint, mut unseen) = (Paint::default(), Html::default());
     for one in text.lines() {
         line(one, &mut paint, &mut unseen);
     }
@@ -137,7 +136,7 @@ mod tests {
     use super::*;
 
     fn shown(text: &str) -> String {
-        let mut out = Html::new();
+        let mut out = Html::default();
         line(text, &mut Paint::default(), &mut out);
         out.into_string()
     }
@@ -167,13 +166,13 @@ mod tests {
 
     #[test]
     fn paint_goes_on_to_the_next_line_and_a_long_line_is_cut() {
-        let (mut paint, mut out) = (Paint::default(), Html::new());
+        let (mut paint, mut out) = (Paint::default(), Html::default());
         line("\u{1b}[31mone", &mut paint, &mut out);
         line("two", &mut paint, &mut out);
         assert_eq!(paint_after("\u{1b}[31mone\ntwo"), paint);
         assert_eq!(paint_after("\u{1b}[31mone\u{1b}[0m"), Paint::default());
         assert_eq!(out.into_string(), r#"<span class="a c1">one</span><span class="a c1">two</span>"#);
-        let mut out = Html::new();
+        let mut out = Html::default();
         assert!(line(&"x".repeat(100_000), &mut Paint::default(), &mut out));
         assert_eq!(out.into_string().len(), LONGEST);
     }

@@ -2,8 +2,10 @@
 
 use serde_json::Value as Json;
 
+use maud::html;
+
 use super::frame::Frame;
-use super::html::{Html, html, put};
+use super::html::{Html, Piece};
 use super::parts::text;
 use super::words;
 use crate::answers::Autohold;
@@ -20,69 +22,96 @@ pub(crate) fn intake(document: &Json) -> Html {
     } else if state["trigger_queue_paused"] == true {
         ("‖", "Events from outside wait.", "What is queued goes on; what comes meanwhile is dealt with afterwards.")
     } else {
-        return Html::new();
+        return Html::default();
     };
     let reason = match text(state, "reason") {
-        "" => Html::new(),
-        reason => html!(" {}", reason),
+        "" => Html::default(),
+        reason => html! { " " (reason) },
     };
-    html!(
-        r#"<p class="card warn-edge" data-key="intake" role="status"><span class="mark warn" aria-hidden="true">{}</span> <b>{}</b>{} <span class="muted">{}</span></p>"#,
-        sign,
-        what,
-        reason,
-        then
-    )
+    html! {
+        p class="card warn-edge" data-key="intake" role="status" {
+            span class="mark warn" aria-hidden="true" { (sign) }
+            " "
+            b { (what) }
+            (reason)
+            " "
+            span class="muted" { (then) }
+        }
+    }
 }
 
 /// The requests to keep nodes, with what each keeps; nothing where there are none.
 pub(crate) fn kept(reading: &Reading<'_>, frame: &Frame, tenant: &str) -> Result<Html, ApiError> {
-    let mut rows = Html::new();
+    let mut rows = Html::default();
     for request in holds::list(reading, tenant, None)? {
         let refs = match request.ref_filter.as_str() {
-            ".*" => html!(r#"<span class="muted">any</span>"#),
-            filter => html!("<code>{}</code>", filter),
+            ".*" => html! { span class="muted" { "any" } },
+            filter => html! { code { (filter) } },
         };
-        put!(
-            rows,
-            r#"<tr data-key="kept-{}"><th scope="row" data-label="request">{}</th><td data-label="job">{}</td><td data-label="project">{}</td><td data-label="refs">{}</td><td data-label="why">{}</td><td data-label="kept">{} of {}{}</td></tr>"#,
-            request.id,
-            request.id,
-            request.job,
-            short(&request.project),
-            refs,
-            request.reason,
-            request.current_count,
-            request.max_count,
-            nodes(frame, &request)
-        );
+        rows.add(html! {
+            tr data-key={ "kept-" (request.id) } {
+                th scope="row" data-label="request" { (request.id) }
+                td data-label="job" { (request.job) }
+                td data-label="project" { (short(&request.project)) }
+                td data-label="refs" { (refs) }
+                td data-label="why" { (request.reason) }
+                td data-label="kept" {
+                    (request.current_count)
+                    " of "
+                    (request.max_count)
+                    (nodes(frame, &request))
+                }
+            }
+        });
     }
     if rows.is_empty() {
         return Ok(rows);
     }
-    Ok(html!(
-        r#"<section class="card" id="kept" data-key="kept"><table class="rows"><caption>Nodes to be kept when a job fails</caption><thead><tr><th scope="col">Request</th><th scope="col">Job</th><th scope="col">Project</th><th scope="col">Refs</th><th scope="col">Why</th><th scope="col">Kept</th></tr></thead><tbody>{}</tbody></table></section>"#,
-        rows
-    ))
+    Ok(html! {
+        section class="card" id="kept" data-key="kept" {
+            table class="rows" {
+                caption { "Nodes to be kept when a job fails" }
+                thead {
+                    tr {
+                        th scope="col" { "Request" }
+                        th scope="col" { "Job" }
+                        th scope="col" { "Project" }
+                        th scope="col" { "Refs" }
+                        th scope="col" { "Why" }
+                        th scope="col" { "Kept" }
+                    }
+                }
+                tbody { (rows) }
+            }
+        }
+    })
 }
 
 fn nodes(frame: &Frame, request: &Autohold) -> Html {
-    let mut rows = Html::new();
+    let mut rows = Html::default();
     for held in &request.nodes {
         let build = &held.build;
-        let mut names = Html::new();
+        let mut names = Html::default();
         for node in &held.nodes {
-            put!(names, "<code>{}</code> ", node);
+            names.add(html! { code { (node) } " " });
         }
-        put!(
-            rows,
-            r#"<li>node {} of worker {}, of <a href="{}">this build</a>, for {}{}</li>"#,
-            names,
-            held.worker.as_deref().unwrap_or_default(),
-            frame.to(&format!("/build/{build}")),
-            words::since(held.since_ms, frame.clock_ms()),
-            held.until_ms.map_or_else(Html::new, |until| html!(", until {}", words::moment_ms(until)))
-        );
+        rows.add(html! {
+            li {
+                "node "
+                (names)
+                " of worker "
+                (held.worker.as_deref().unwrap_or_default())
+                ", of "
+                a href=(frame.to(&format!("/build/{build}"))) { "this build" }
+                ", for "
+                (words::since(held.since_ms, frame.clock_ms()))
+                @if let Some(until) = held.until_ms { ", until " (words::moment_ms(until)) }
+            }
+        });
     }
-    if rows.is_empty() { rows } else { html!(r#"<ul class="plain small">{}</ul>"#, rows) }
+    if rows.is_empty() {
+        rows
+    } else {
+        html! { ul class="plain small" { (rows) } }
+    }
 }

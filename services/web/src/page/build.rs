@@ -5,11 +5,13 @@ use gatelog_gate_state::history::{AttemptEntry, BuildEntry};
 use gatelog_record::draft::gate::WaitSubject;
 use gatelog_record::{BuildId, Timestamp};
 
+use maud::html;
+
 use super::buildset::{ran, standing};
 use super::console::{self, Console};
 use super::frame::{Content, Frame, Tab};
 use super::gantt::Grants;
-use super::html::{Html, html, outside, put};
+use super::html::{Html, Piece, outside};
 use super::logs::{self, Logs};
 use super::parts::{self, crumbs, facts, subjects, subjects_text, waits_table, why};
 use super::words::{self, Stand, took};
@@ -78,62 +80,61 @@ pub(crate) fn page(
     let (stand, word) = standing(&entry);
     let set = entry.buildset.to_string();
     let to_set = frame.to(&format!("/buildset/{set}"));
-    let mut main = html!(
-        r#"{}<div class="head"><h1>{}</h1>{}{}</div>"#,
-        crumbs(&[
+    let mut main = html! {
+        (crumbs(&[
             (frame.to(&format!("/item/{}", entry.item)), subjects(&item)),
-            (to_set.clone(), html!("buildset in {}", entry.pipeline)),
-        ]),
-        entry.job,
-        stand.badge(&word),
-        if entry.voting { Html::new() } else { html!(r#"<span class="chip">non-voting</span>"#) }
-    );
+            (to_set.clone(), html! { "buildset in " (entry.pipeline) }),
+        ]))
+        div class="head" {
+            h1 { (entry.job) }
+            (stand.badge(&word))
+            @if !entry.voting { span class="chip" { "non-voting" } }
+        }
+    };
     if let Some(detail) = &entry.detail {
         let edge = if stand == Stand::Bad { "bad-edge" } else { "note" };
-        put!(main, r#"<p class="card {}">{} {}</p>"#, edge, stand.mark(), detail);
+        main.add(html! { p class={ "card " (edge) } { (stand.mark()) " " (detail) } });
     }
     if let Some(held) = leases.iter().find(|lease| lease.phase == "held") {
-        put!(
-            main,
-            r#"<p class="card warn-edge">Its nodes are kept{}{} <span class="muted">Where they are is told</span> <a href="{}#kept">with the request</a>.</p>"#,
-            if held.detail.is_empty() { "." } else { ": " },
-            held.detail,
-            frame.to("/status")
-        );
+        main.add(html! {
+            p class="card warn-edge" {
+                "Its nodes are kept"
+                @if held.detail.is_empty() { "." } @else { ": " }
+                (held.detail)
+                " "
+                span class="muted" { "Where they are is told" }
+                " "
+                a href={ (frame.to("/status")) "#kept" } { "with the request" }
+                "."
+            }
+        });
     }
     let estimate = Estimates::default().of(reading, tenant, &entry.job)?;
-    put!(main, "{}", progress(frame, &entry, estimate));
-    let mut after = Html::new();
+    main.add(progress(frame, &entry, estimate));
+    let mut after = Html::default();
     for (number, (job, soft)) in entry.dependencies.iter().enumerate() {
-        put!(after, "{}{}{}", if number == 0 { "" } else { ", " }, job, if *soft { " (softly)" } else { "" });
+        after.add(html! { @if number > 0 { ", " } (job) @if *soft { " (softly)" } });
     }
-    put!(
-        main,
-        "{}",
-        facts(&[
-            (if entry.finished_at.is_some() { "Took" } else { "Runs for" }, ran(frame, &entry)),
-            ("Usually takes", usually(estimate)),
-            ("Attempts", html!("{} of at most {}", entry.attempts.len(), entry.attempts_allowed)),
-            ("Nodes", html!("{}", shape::nodeset(&entry).unwrap_or_default())),
-            ("Waits for", after),
-            ("Frozen", html!("{}", words::moment(entry.frozen_at))),
-            ("Settled", html!("{}", entry.settled.as_deref().unwrap_or_default())),
-            (
-                "Explanation",
-                html!(r#"<a href="{}">why this job runs, and as it does</a>"#, why(frame, &set, &entry.job))
-            ),
-        ])
-    );
-    put!(main, "{}", console::section(frame, tenant, &build.to_string(), &entry, console, logs));
-    put!(main, "{}", logs::section(tenant, &build.to_string(), &entry, logs));
-    put!(main, "{}", attempts_table(frame, uuid, &entry));
-    put!(main, "{}", artifacts(&entry));
+    main.add(facts(&[
+        (if entry.finished_at.is_some() { "Took" } else { "Runs for" }, ran(frame, &entry)),
+        ("Usually takes", usually(estimate)),
+        ("Attempts", html! { (entry.attempts.len()) " of at most " (entry.attempts_allowed) }),
+        ("Nodes", html! { (shape::nodeset(&entry).unwrap_or_default()) }),
+        ("Waits for", after),
+        ("Frozen", html! { (words::moment(entry.frozen_at)) }),
+        ("Settled", html! { (entry.settled.as_deref().unwrap_or_default()) }),
+        ("Explanation", html! { a href=(why(frame, &set, &entry.job)) { "why this job runs, and as it does" } }),
+    ]));
+    main.add(console::section(frame, tenant, &build.to_string(), &entry, console, logs));
+    main.add(logs::section(tenant, &build.to_string(), &entry, logs));
+    main.add(attempts_table(frame, uuid, &entry));
+    main.add(artifacts(&entry));
     let waits = shape::waits(reading, &WaitSubject::Build(build))?;
     let waits = waits_table(frame, &waits, "What it waited for");
     if !waits.is_empty() {
-        put!(main, r#"<section class="card">{}</section>"#, waits);
+        main.add(html! { section class="card" { (waits) } });
     }
-    put!(main, "{}", leases_table(frame, leases));
+    main.add(leases_table(frame, leases));
     let title = format!("{} for {}", entry.job, subjects_text(&item));
     Ok(Content {
         title,
@@ -147,9 +148,9 @@ pub(crate) fn page(
 
 /// How long a job usually takes, and by what that is judged.
 fn usually(estimate: Option<Estimate>) -> Html {
-    estimate.map_or_else(Html::new, |estimate| {
+    estimate.map_or_else(Html::default, |estimate| {
         let (range, basis) = (estimate.range(), estimate.basis());
-        html!(r#"<span class="num">{}</span> <span class="muted">by {}</span>"#, range, basis)
+        html! { span class="num" { (range) } " " span class="muted" { "by " (basis) } }
     })
 }
 
@@ -157,46 +158,62 @@ fn usually(estimate: Option<Estimate>) -> Html {
 fn progress(frame: &Frame, entry: &BuildEntry, estimate: Option<Estimate>) -> Html {
     let running = entry.attempt().filter(|attempt| attempt.finished_at.is_none() && !entry.given_up());
     let Some(start) = running.filter(|_| entry.finished_at.is_none()).and_then(|attempt| attempt.started_at) else {
-        return Html::new();
+        return Html::default();
     };
     let (bar, left) = parts::meter(frame, &entry.job, ms(start), estimate);
-    html!(
-        r#"<div class="card progress"><span class="says">{}{}</span>{}</div>"#,
-        Stand::Running.badge("running"),
-        left,
-        bar
-    )
+    html! {
+        div class="card progress" { span class="says" { (Stand::Running.badge("running")) (left) } (bar) }
+    }
 }
 
 fn attempts_table(frame: &Frame, uuid: &str, entry: &BuildEntry) -> Html {
     if entry.attempts.is_empty() {
-        return Html::new();
+        return Html::default();
     }
-    let mut rows = Html::new();
+    let mut rows = Html::default();
     for attempt in &entry.attempts {
         let number = attempt.attempt.to_string();
-        put!(
-            rows,
-            r#"<tr><th scope="row" data-label="attempt"><a href="{}">{}</a></th><td data-label="result">{}</td><td data-label="worker">{}</td><td data-label="asked">{}</td><td data-label="began">{}</td><td data-label="took">{}</td><td data-label="detail">{}</td></tr>"#,
-            frame.to_with(&format!("/build/{uuid}"), &[("attempt", &number)]),
-            number,
-            attempt_badge(entry, attempt),
-            attempt.worker.as_deref().unwrap_or("–"),
-            words::clock(attempt.requested_at),
-            attempt.started_at.map_or_else(Html::new, words::clock),
-            match (attempt.started_at, attempt.finished_at) {
-                (Some(start), Some(end)) => html!(r#"<span class="num">{}</span>"#, took(end.millis_since(start))),
-                (Some(start), None) if attempt.let_go.is_none() && !entry.given_up() =>
-                    words::since(ms(start), frame.clock_ms()),
-                _ => Html::new(),
-            },
-            attempt.detail.as_deref().unwrap_or_default()
-        );
+        rows.add(html! {
+            tr {
+                th scope="row" data-label="attempt" {
+                    a href=(frame.to_with(&format!("/build/{uuid}"), &[("attempt", &number)])) { (number) }
+                }
+                td data-label="result" { (attempt_badge(entry, attempt)) }
+                td data-label="worker" { (attempt.worker.as_deref().unwrap_or("–")) }
+                td data-label="asked" { (words::clock(attempt.requested_at)) }
+                td data-label="began" { (attempt.started_at.map_or_else(Html::default, words::clock)) }
+                td data-label="took" {
+                    @match (attempt.started_at, attempt.finished_at) {
+                        (Some(start), Some(end)) => { span class="num" { (took(end.millis_since(start))) } }
+                        (Some(start), None) if attempt.let_go.is_none() && !entry.given_up() => {
+                            (words::since(ms(start), frame.clock_ms()))
+                        }
+                        _ => {}
+                    }
+                }
+                td data-label="detail" { (attempt.detail.as_deref().unwrap_or_default()) }
+            }
+        });
     }
-    html!(
-        r#"<section class="card"><table class="rows"><caption>Attempts</caption><thead><tr><th scope="col">Attempt</th><th scope="col">Result</th><th scope="col">Worker</th><th scope="col">Asked</th><th scope="col">Began</th><th scope="col">Took</th><th scope="col">Detail</th></tr></thead><tbody>{}</tbody></table></section>"#,
-        rows
-    )
+    html! {
+        section class="card" {
+            table class="rows" {
+                caption { "Attempts" }
+                thead {
+                    tr {
+                        th scope="col" { "Attempt" }
+                        th scope="col" { "Result" }
+                        th scope="col" { "Worker" }
+                        th scope="col" { "Asked" }
+                        th scope="col" { "Began" }
+                        th scope="col" { "Took" }
+                        th scope="col" { "Detail" }
+                    }
+                }
+                tbody { (rows) }
+            }
+        }
+    }
 }
 
 fn attempt_badge(entry: &BuildEntry, attempt: &AttemptEntry) -> Html {
@@ -210,19 +227,19 @@ fn attempt_badge(entry: &BuildEntry, attempt: &AttemptEntry) -> Html {
 }
 
 fn artifacts(entry: &BuildEntry) -> Html {
-    let mut rows = Html::new();
+    let mut rows = Html::default();
     for artifact in entry.attempt().map(|attempt| attempt.artifacts.as_slice()).unwrap_or_default() {
-        put!(rows, r#"<li><b>{}</b> {}</li>"#, artifact.name, outside(&artifact.url, &artifact.url));
+        rows.add(html! { li { b { (artifact.name) } " " (outside(&artifact.url, &artifact.url)) } });
     }
     if rows.is_empty() {
         return rows;
     }
-    html!(r#"<section class="card"><h2>Artifacts</h2><ul class="plain">{}</ul></section>"#, rows)
+    html! { section class="card" { h2 { "Artifacts" } ul class="plain" { (rows) } } }
 }
 
 fn leases_table(frame: &Frame, leases: &[Lease]) -> Html {
     let until = frame.clock;
-    let mut rows = Html::new();
+    let mut rows = Html::default();
     for lease in leases.iter().filter(|lease| lease.asked_at <= until) {
         let granted = lease.granted_at.filter(|at| *at <= until);
         let ended = lease.ended_at.filter(|at| *at <= until);
@@ -232,26 +249,40 @@ fn leases_table(frame: &Frame, leases: &[Lease]) -> Html {
             (None, None) if frame.then => "asked",
             (_, None) => &lease.phase,
         };
-        put!(
-            rows,
-            r#"<tr><th scope="row" data-label="attempt">{}</th><td data-label="phase">{}</td><td data-label="asked">{}</td><td data-label="waited">{}</td><td data-label="worker">{}</td><td data-label="reason">{}</td></tr>"#,
-            lease.attempt,
-            phase,
-            words::clock(lease.asked_at),
-            granted.map_or_else(String::new, |at| took(at.millis_since(lease.asked_at))),
-            granted.map_or("–", |_| lease.worker.as_str()),
-            if lease.reason.is_empty() {
-                html!("{}", lease.detail)
-            } else {
-                html!("<code>{}</code> {}", lease.reason, lease.detail)
+        rows.add(html! {
+            tr {
+                th scope="row" data-label="attempt" { (lease.attempt) }
+                td data-label="phase" { (phase) }
+                td data-label="asked" { (words::clock(lease.asked_at)) }
+                td data-label="waited" {
+                    (granted.map_or_else(String::new, |at| took(at.millis_since(lease.asked_at))))
+                }
+                td data-label="worker" { (granted.map_or("–", |_| lease.worker.as_str())) }
+                td data-label="reason" {
+                    @if lease.reason.is_empty() { (lease.detail) } @else { code { (lease.reason) } " " (lease.detail) }
+                }
             }
-        );
+        });
     }
     if rows.is_empty() {
         return rows;
     }
-    html!(
-        r#"<section class="card"><table class="rows"><caption>Leases: what each attempt got from capacity</caption><thead><tr><th scope="col">Attempt</th><th scope="col">Phase</th><th scope="col">Asked</th><th scope="col">Waited</th><th scope="col">Worker</th><th scope="col">Reason</th></tr></thead><tbody>{}</tbody></table></section>"#,
-        rows
-    )
+    html! {
+        section class="card" {
+            table class="rows" {
+                caption { "Leases: what each attempt got from capacity" }
+                thead {
+                    tr {
+                        th scope="col" { "Attempt" }
+                        th scope="col" { "Phase" }
+                        th scope="col" { "Asked" }
+                        th scope="col" { "Waited" }
+                        th scope="col" { "Worker" }
+                        th scope="col" { "Reason" }
+                    }
+                }
+                tbody { (rows) }
+            }
+        }
+    }
 }

@@ -4,10 +4,12 @@ use gatelog_gate_state::history::{BuildEntry, BuildsetEntry, FrozenEntry, ItemEn
 use gatelog_record::{BlobHash, BuildId, BuildsetId, codec};
 use gatelog_rules_config::freeze::trace::{FreezeTrace, JobFate};
 
+use maud::html;
+
 use super::frame::{Content, Frame, Tab};
 use super::gantt::{self, Grants};
 use super::graph::{self, Node};
-use super::html::{Html, html, put};
+use super::html::{Html, Piece};
 use super::parts::{self, crumbs, facts, refs_table, subjects, subjects_text};
 use super::words::{self, Stand, lower, took};
 use crate::builds::{gone, id};
@@ -53,9 +55,9 @@ pub(crate) fn standing(build: &BuildEntry) -> (Stand, String) {
 /// How long a build ran, or has run.
 pub(crate) fn ran(frame: &Frame, build: &BuildEntry) -> Html {
     match (build.started_at(), build.ended_at()) {
-        (Some(start), Some(end)) => html!(r#"<span class="num">{}</span>"#, took(end.millis_since(start))),
+        (Some(start), Some(end)) => html! { span class="num" { (took(end.millis_since(start))) } },
         (Some(start), None) if !build.given_up() => words::since(shape::ms(start), frame.clock_ms()),
-        _ => Html::new(),
+        _ => Html::default(),
     }
 }
 
@@ -96,7 +98,7 @@ pub(crate) fn progress(
     builds: &[(BuildId, BuildEntry)],
 ) -> Result<Html, ApiError> {
     if builds.is_empty() || row.finished_at.is_some() || row.reset.is_some() {
-        return Ok(Html::new());
+        return Ok(Html::default());
     }
     let mut estimates = Estimates::default();
     let mut ahead = Vec::with_capacity(builds.len());
@@ -114,7 +116,7 @@ pub(crate) fn progress(
         ahead.push(Ahead { name: build.job.clone(), after, left });
     }
     if over == builds.len() {
-        return Ok(Html::new());
+        return Ok(Html::default());
     }
     let left = match longest(&ahead).filter(|left| *left > 0) {
         Some(left) if unknown == 0 => format!("about {} left", took(left / 1_000 * 1_000)),
@@ -122,14 +124,15 @@ pub(crate) fn progress(
         None if unknown > 0 => "never ran before: nobody knows how long it takes".to_owned(),
         None => "any moment now".to_owned(),
     };
-    Ok(html!(
-        r#"<div class="card progress"><span class="says"><b>{} of {} over</b><span class="num muted">{}</span></span><progress max="{}" value="{}" aria-label="jobs that are over"></progress></div>"#,
-        over,
-        words::many(builds.len(), "job", "jobs"),
-        left,
-        builds.len(),
-        over
-    ))
+    Ok(html! {
+        div class="card progress" {
+            span class="says" {
+                b { (over) " of " (words::many(builds.len(), "job", "jobs")) " over" }
+                span class="num muted" { (left) }
+            }
+            progress max=(builds.len()) value=(over) aria-label="jobs that are over" {}
+        }
+    })
 }
 
 pub(crate) fn page(
@@ -148,57 +151,56 @@ pub(crate) fn page(
         (None, None) if row.first_start.is_some() => Stand::Running.badge("running"),
         (None, None) => Stand::Waiting.badge("waiting"),
     };
-    let mut main = html!(
-        r#"{}<div class="head"><h1>{}</h1>{}</div>"#,
-        crumbs(&[
-            (frame.to_with("/buildsets", &[("pipeline", row.pipeline.as_str())]), html!("{}", row.pipeline)),
-            (to_item.clone(), html!("item")),
-        ]),
-        subjects(&item),
-        badge
-    );
+    let mut main = html! {
+        (crumbs(&[
+            (frame.to_with("/buildsets", &[("pipeline", row.pipeline.as_str())]), html! { (row.pipeline) }),
+            (to_item.clone(), html! { "item" }),
+        ]))
+        div class="head" { h1 { (subjects(&item)) } (badge) }
+    };
     let length = row.finished_at.map_or_else(
         || words::since(shape::ms(row.opened_at), frame.clock_ms()),
-        |end| html!(r#"<span class="num">{}</span>"#, took(end.millis_since(row.opened_at))),
+        |end| html! { span class="num" { (took(end.millis_since(row.opened_at))) } },
     );
-    put!(
-        main,
-        "{}",
-        facts(&[
-            ("Pipeline", html!("{}", row.pipeline)),
-            ("Queue", html!("{}", item.queue)),
-            ("Opened", html!(r#"{} <span class="muted">by event {}</span>"#, words::moment(row.opened_at), row.opened)),
-            ("Took", length),
-            ("Item", html!(r#"<a href="{}">its whole story</a>"#, to_item)),
-            ("Tested on top of", ahead(reading, frame, &row)?),
-        ])
-    );
+    main.add(facts(&[
+        ("Pipeline", html! { (row.pipeline) }),
+        ("Queue", html! { (item.queue) }),
+        (
+            "Opened",
+            html! {
+                (words::moment(row.opened_at))
+                " "
+                span class="muted" { "by event " (row.opened) }
+            },
+        ),
+        ("Took", length),
+        ("Item", html! { a href=(to_item) { "its whole story" } }),
+        ("Tested on top of", ahead(reading, frame, &row)?),
+    ]));
     if let Some((code, detail)) = &row.reset {
-        put!(
-            main,
-            r#"<p class="card note">{} Given up for another: <code>{}</code> {}</p>"#,
-            Stand::Warn.mark(),
-            code,
-            detail
-        );
+        main.add(html! {
+            p class="card note" { (Stand::Warn.mark()) " Given up for another: " code { (code) } " " (detail) }
+        });
     }
-    put!(main, "{}", outcome(&row));
-    put!(main, "{}", progress(reading, frame, tenant, &row, &builds)?);
-    put!(
-        main,
-        r#"<section class="card"><h2>Job graph</h2>{}{}</section>"#,
-        picture(frame, &builds),
-        absent(reading, frame, uuid, &row)?
-    );
-    put!(
-        main,
-        r#"<section class="card"><h2>Where the time went</h2>{}</section>"#,
-        gantt::draw(reading, frame, tenant, &row, &builds, grants)?
-    );
-    put!(main, "{}", builds_table(frame, uuid, &builds));
-    put!(main, r#"<section class="card">{}</section>"#, refs_table(frame, &item));
-    put!(main, "{}", resets(frame, &row, &item));
-    put!(main, "{}", reports(reading, &row, &item)?);
+    main.add(outcome(&row));
+    main.add(progress(reading, frame, tenant, &row, &builds)?);
+    main.add(html! {
+        section class="card" {
+            h2 { "Job graph" }
+            (picture(frame, &builds))
+            (absent(reading, frame, uuid, &row)?)
+        }
+    });
+    main.add(html! {
+        section class="card" {
+            h2 { "Where the time went" }
+            (gantt::draw(reading, frame, tenant, &row, &builds, grants)?)
+        }
+    });
+    main.add(builds_table(frame, uuid, &builds));
+    main.add(html! { section class="card" { (refs_table(frame, &item)) } });
+    main.add(resets(frame, &row, &item));
+    main.add(reports(reading, &row, &item)?);
     let title = format!("{} in {}", subjects_text(&item), row.pipeline);
     let item = Some(row.item);
     Ok(Content { title, tab: Tab::Buildsets, kind: "buildset", main, item, live: row.finished_at.is_none() })
@@ -206,67 +208,73 @@ pub(crate) fn page(
 
 /// The items a buildset stood on, in order.
 fn ahead(reading: &Reading<'_>, frame: &Frame, row: &BuildsetEntry) -> Result<Html, ApiError> {
-    let mut out = Html::new();
+    let mut out = Html::default();
     for (number, ahead) in row.ahead.iter().enumerate() {
         let name = match reading.history().item(*ahead, reading.at)? {
             Some(item) => subjects(&item),
-            None => html!("{}", ahead.to_string()),
+            None => html! { (ahead.to_string()) },
         };
-        put!(
-            out,
-            r#"{}<a href="{}">{}</a>"#,
-            if number == 0 { "" } else { ", then " },
-            frame.to(&format!("/item/{ahead}")),
-            name
-        );
+        out.add(html! { @if number > 0 { ", then " } a href=(frame.to(&format!("/item/{ahead}"))) { (name) } });
     }
-    Ok(if out.is_empty() { html!("its branch alone") } else { out })
+    Ok(if out.is_empty() {
+        html! { "its branch alone" }
+    } else {
+        out
+    })
 }
 
 /// What stopped it before jobs ran, and what it was told.
 fn outcome(row: &BuildsetEntry) -> Html {
-    let mut out = Html::new();
+    let mut out = Html::default();
     match &row.prepared {
-        Some(PreparedEntry::Conflict { subject, paths, message }) => put!(
-            out,
-            r#"<p class="card bad-edge">{} {} does not merge: {} <span class="muted">{}</span></p>"#,
-            Stand::Bad.mark(),
-            parts::subject(subject),
-            message,
-            paths.join(", ")
-        ),
-        Some(PreparedEntry::Failed { code, message }) => put!(
-            out,
-            r#"<p class="card bad-edge">{} It could not be prepared: <code>{}</code> {}</p>"#,
-            Stand::Bad.mark(),
-            code,
-            message
-        ),
+        Some(PreparedEntry::Conflict { subject, paths, message }) => out.add(html! {
+            p class="card bad-edge" {
+                (Stand::Bad.mark())
+                " "
+                (parts::subject(subject))
+                " does not merge: "
+                (message)
+                " "
+                span class="muted" { (paths.join(", ")) }
+            }
+        }),
+        Some(PreparedEntry::Failed { code, message }) => out.add(html! {
+            p class="card bad-edge" {
+                (Stand::Bad.mark())
+                " It could not be prepared: "
+                code { (code) }
+                " "
+                (message)
+            }
+        }),
         _ => {}
     }
     match &row.frozen {
-        Some(FrozenEntry::Refused { message, .. }) => put!(
-            out,
-            r#"<div class="card bad-edge"><p>{} The configuration is wrong for this item</p><pre>{}</pre></div>"#,
-            Stand::Bad.mark(),
-            message
-        ),
-        Some(FrozenEntry::Failed { code, message }) => put!(
-            out,
-            r#"<p class="card bad-edge">{} No jobs could be chosen: <code>{}</code> {}</p>"#,
-            Stand::Bad.mark(),
-            code,
-            message
-        ),
-        Some(FrozenEntry::NoJobs { in_pipeline, .. }) => put!(
-            out,
-            r#"<p class="card note">No job runs: {}</p>"#,
-            if *in_pipeline { "none of the project's jobs matched" } else { "the project is not in this pipeline" }
-        ),
+        Some(FrozenEntry::Refused { message, .. }) => out.add(html! {
+            div class="card bad-edge" {
+                p { (Stand::Bad.mark()) " The configuration is wrong for this item" }
+                pre { (message) }
+            }
+        }),
+        Some(FrozenEntry::Failed { code, message }) => out.add(html! {
+            p class="card bad-edge" {
+                (Stand::Bad.mark())
+                " No jobs could be chosen: "
+                code { (code) }
+                " "
+                (message)
+            }
+        }),
+        Some(FrozenEntry::NoJobs { in_pipeline, .. }) => out.add(html! {
+            p class="card note" {
+                "No job runs: "
+                @if *in_pipeline { "none of the project's jobs matched" } @else { "the project is not in this pipeline" }
+            }
+        }),
         _ => {}
     }
     if let Some(problem) = &row.config_problem {
-        put!(out, r#"<div class="card bad-edge"><h2>Configuration</h2><pre>{}</pre></div>"#, problem);
+        out.add(html! { div class="card bad-edge" { h2 { "Configuration" } pre { (problem) } } });
     }
     out
 }
@@ -292,121 +300,160 @@ fn picture(frame: &Frame, builds: &[(BuildId, BuildEntry)]) -> Html {
     };
     let nodes: Vec<Node> = builds.iter().map(node).collect();
     if nodes.is_empty() {
-        return html!(r#"<p class="empty">No jobs: they are not chosen yet, or there are none.</p>"#);
+        return html! { p class="empty" { "No jobs: they are not chosen yet, or there are none." } };
     }
     graph::draw(&nodes)
 }
 
 /// Jobs that were looked at and do not run.
 fn absent(reading: &Reading<'_>, frame: &Frame, uuid: &str, row: &BuildsetEntry) -> Result<Html, ApiError> {
-    let Some(hash) = trace_of(row.frozen.as_ref()) else { return Ok(Html::new()) };
+    let Some(hash) = trace_of(row.frozen.as_ref()) else { return Ok(Html::default()) };
     let trace = match trace(reading, hash) {
         Ok(trace) => trace,
         // The rest of the page stands without it.
-        Err(error) => return Ok(html!(r#"<p class="small muted">{}</p>"#, error.to_string())),
+        Err(error) => return Ok(html! { p class="small muted" { (error.to_string()) } }),
     };
-    let mut out = Html::new();
+    let mut out = Html::default();
     for job in trace.jobs.iter().filter(|job| job.fate != JobFate::Runs) {
-        put!(
-            out,
-            r#"<li>{} <a href="{}">{}</a> <span class="muted">{}</span></li>"#,
-            if job.fate == JobFate::Refused { Stand::Bad.mark() } else { Stand::Quiet.mark() },
-            parts::why(frame, uuid, &job.name),
-            job.name,
-            job.reason
-        );
+        out.add(html! {
+            li {
+                @if job.fate == JobFate::Refused { (Stand::Bad.mark()) } @else { (Stand::Quiet.mark()) }
+                " "
+                a href=(parts::why(frame, uuid, &job.name)) { (job.name) }
+                " "
+                span class="muted" { (job.reason) }
+            }
+        });
     }
     Ok(if out.is_empty() {
         out
     } else {
-        html!(r#"<h3>Jobs that do not run</h3><ul class="plain absent">{}</ul>"#, out)
+        html! { h3 { "Jobs that do not run" } ul class="plain absent" { (out) } }
     })
 }
 
 fn builds_table(frame: &Frame, uuid: &str, builds: &[(BuildId, BuildEntry)]) -> Html {
     if builds.is_empty() {
-        return Html::new();
+        return Html::default();
     }
-    let mut rows = Html::new();
+    let mut rows = Html::default();
     for (id, build) in builds {
         let (stand, word) = standing(build);
         let worker = build.attempt().and_then(|attempt| attempt.worker.as_deref()).unwrap_or("–");
-        put!(
-            rows,
-            r#"<tr data-key="{}"><td data-label="result">{}</td><th scope="row" data-label="job"><a href="{}">{}</a>{}</th><td data-label="took">{}</td><td data-label="attempts" class="num">{}</td><td data-label="worker">{}</td><td data-label="detail">{}</td><td data-label="why"><a href="{}">why it is so</a></td></tr>"#,
-            id.to_string(),
-            stand.badge(&word),
-            frame.to(&format!("/build/{id}")),
-            build.job,
-            if build.voting { Html::new() } else { html!(r#" <span class="chip">non-voting</span>"#) },
-            ran(frame, build),
-            build.attempts.len(),
-            worker,
-            build.detail.as_deref().or(build.settled.as_deref()).unwrap_or_default(),
-            parts::why(frame, uuid, &build.job)
-        );
+        rows.add(html! {
+            tr data-key=(id.to_string()) {
+                td data-label="result" { (stand.badge(&word)) }
+                th scope="row" data-label="job" {
+                    a href=(frame.to(&format!("/build/{id}"))) { (build.job) }
+                    @if !build.voting { " " span class="chip" { "non-voting" } }
+                }
+                td data-label="took" { (ran(frame, build)) }
+                td data-label="attempts" class="num" { (build.attempts.len()) }
+                td data-label="worker" { (worker) }
+                td data-label="detail" {
+                    (build.detail.as_deref().or(build.settled.as_deref()).unwrap_or_default())
+                }
+                td data-label="why" { a href=(parts::why(frame, uuid, &build.job)) { "why it is so" } }
+            }
+        });
     }
-    html!(
-        r#"<section class="card"><table class="rows"><caption>Builds</caption><thead><tr><th scope="col">Result</th><th scope="col">Job</th><th scope="col">Took</th><th scope="col">Attempts</th><th scope="col">Worker</th><th scope="col">Detail</th><th scope="col">Explanation</th></tr></thead><tbody>{}</tbody></table></section>"#,
-        rows
-    )
+    html! {
+        section class="card" {
+            table class="rows" {
+                caption { "Builds" }
+                thead {
+                    tr {
+                        th scope="col" { "Result" }
+                        th scope="col" { "Job" }
+                        th scope="col" { "Took" }
+                        th scope="col" { "Attempts" }
+                        th scope="col" { "Worker" }
+                        th scope="col" { "Detail" }
+                        th scope="col" { "Explanation" }
+                    }
+                }
+                tbody { (rows) }
+            }
+        }
+    }
 }
 
 /// What was given up before this buildset.
 fn resets(frame: &Frame, row: &BuildsetEntry, item: &ItemEntry) -> Html {
-    let mut rows = Html::new();
+    let mut rows = Html::default();
     for reset in item.resets.iter().filter(|reset| reset.sequence <= row.opened) {
-        let before = reset.buildset.map_or_else(Html::new, |buildset| {
-            html!(r#" <a href="{}">the buildset given up</a>"#, frame.to(&format!("/buildset/{buildset}")))
+        let before = reset.buildset.map_or_else(Html::default, |buildset| {
+            html! { " " a href=(frame.to(&format!("/buildset/{buildset}"))) { "the buildset given up" } }
         });
-        put!(
-            rows,
-            r#"<li>{} {} <code>{}</code> {}{}</li>"#,
-            Stand::Warn.mark(),
-            words::moment(reset.at),
-            reset.code,
-            reset.detail,
-            before
-        );
+        rows.add(html! {
+            li {
+                (Stand::Warn.mark())
+                " "
+                (words::moment(reset.at))
+                " "
+                code { (reset.code) }
+                " "
+                (reset.detail)
+                (before)
+            }
+        });
     }
     if rows.is_empty() {
         return rows;
     }
-    html!(r#"<section class="card"><h2>Resets before it</h2><ul class="plain">{}</ul></section>"#, rows)
+    html! { section class="card" { h2 { "Resets before it" } ul class="plain" { (rows) } } }
 }
 
 fn reports(reading: &Reading<'_>, row: &BuildsetEntry, item: &ItemEntry) -> Result<Html, ApiError> {
     if row.reset.is_some() {
-        return Ok(Html::new());
+        return Ok(Html::default());
     }
-    let mut out = Html::new();
+    let mut out = Html::default();
     for work in reading.history().reports_of(row.item, reading.at)?.take(REPORTS) {
         let Some(report) = reading.history().report(work?, reading.at)? else { continue };
         let state = match (&report.failed, report.answered_at) {
-            (Some((code, text)), _) => html!(r#"{} <code>{}</code> {}"#, Stand::Bad.badge("not delivered"), code, text),
+            (Some((code, text)), _) => html! {
+                (Stand::Bad.badge("not delivered"))
+                " "
+                code { (code) }
+                " "
+                (text)
+            },
             (None, Some(_)) => Stand::Good.badge("delivered"),
             (None, None) => Stand::Running.badge("under way"),
         };
-        put!(
-            out,
-            r#"<article class="report"><header><h3>{}</h3> <span class="muted">to {}</span> {} <span class="end small muted">{}</span></header><pre>{}</pre></article>"#,
-            format!("{:?}", report.action).to_lowercase(),
-            report.connections.join(", "),
-            state,
-            words::moment(report.requested_at),
-            parts::linked(&report.message)
-        );
+        out.add(html! {
+            article class="report" {
+                header {
+                    h3 { (format!("{:?}", report.action).to_lowercase()) }
+                    " "
+                    span class="muted" { "to " (report.connections.join(", ")) }
+                    " "
+                    (state)
+                    " "
+                    span class="end small muted" { (words::moment(report.requested_at)) }
+                }
+                pre { (parts::linked(&report.message)) }
+            }
+        });
     }
     if let Some(end) = &item.end {
-        put!(
-            out,
-            r#"<p class="closing">{} <code>{}</code> {}{} <span class="muted">{}</span></p>"#,
-            words::result_badge(end.result.word()),
-            end.code,
-            end.detail,
-            if end.merged { " · merged by gatelog" } else { "" },
-            words::moment(end.at)
-        );
+        out.add(html! {
+            p class="closing" {
+                (words::result_badge(end.result.word()))
+                " "
+                code { (end.code) }
+                " "
+                (end.detail)
+                @if end.merged { " · merged by gatelog" }
+                " "
+                span class="muted" { (words::moment(end.at)) }
+            }
+        });
     }
-    Ok(if out.is_empty() { out } else { html!(r#"<section class="card"><h2>Reports</h2>{}</section>"#, out) })
+    Ok(if out.is_empty() {
+        out
+    } else {
+        html! { section class="card" { h2 { "Reports" } (out) } }
+    })
 }

@@ -2,8 +2,10 @@
 
 use gatelog_capacity_state::WorkerRow;
 
+use maud::html;
+
 use super::frame::{Content, Frame, Tab};
-use super::html::{Html, html, put, segment};
+use super::html::{Html, Piece, segment};
 use super::words::{self, Stand};
 use crate::configuration;
 use crate::error::ApiError;
@@ -22,20 +24,18 @@ pub(crate) fn tenants(
     workers: &[(String, WorkerRow)],
 ) -> Result<Content, ApiError> {
     let names = reading.history().tenant_names(reading.at)?;
-    let mut rows = Html::new();
+    let mut rows = Html::default();
     for (number, name) in names.iter().enumerate() {
         let path = format!("/t/{}", segment(name));
         if reading.rules_of(name)?.is_some_and(|rules| !rules.is_open(Some(name))) {
             let status = in_time(frame, &format!("{path}/status"));
             let words = "Not everybody may look.";
-            put!(
-                rows,
-                r#"<li class="card" data-key="{}"><h2><a href="{}">{}</a></h2><p class="muted">{}</p></li>"#,
-                name,
-                status,
-                name,
-                words
-            );
+            rows.add(html! {
+                li class="card" data-key=(name) {
+                    h2 { a href=(status) { (name) } }
+                    p class="muted" { (words) }
+                }
+            });
             continue;
         }
         let layout = reading.history().layout(name, reading.at)?;
@@ -43,58 +43,59 @@ pub(crate) fn tenants(
         let state = if errors > 0 {
             Stand::Bad.badge(&words::many(errors as usize, "configuration error", "configuration errors"))
         } else {
-            Html::new()
+            Html::default()
         };
-        let mut counted = Html::new();
+        let mut counted = Html::default();
         if number < COUNTED {
             let (items, pipelines) = status::count(reading, name)?;
-            put!(
-                counted,
-                "{} in {}",
-                words::many(items, "item", "items"),
-                words::many(pipelines, "pipeline", "pipelines")
-            );
+            counted.add(html! {
+                (words::many(items, "item", "items"))
+                " in "
+                (words::many(pipelines, "pipeline", "pipelines"))
+            });
         }
         let status = in_time(frame, &format!("{path}/status"));
-        put!(
-            rows,
-            r#"<li class="card" data-key="{}"><h2><a href="{}">{}</a></h2><p class="muted">{}</p>{}<p class="small links"><a href="{}">builds</a> <a href="{}">buildsets</a> <a href="{}">configuration</a></p></li>"#,
-            name,
-            status,
-            name,
-            counted,
-            state,
-            in_time(frame, &format!("{path}/builds")),
-            in_time(frame, &format!("{path}/buildsets")),
-            in_time(frame, &format!("{path}/config-errors"))
-        );
+        rows.add(html! {
+            li class="card" data-key=(name) {
+                h2 { a href=(status) { (name) } }
+                p class="muted" { (counted) }
+                (state)
+                p class="small links" {
+                    a href=(in_time(frame, &format!("{path}/builds"))) { "builds" }
+                    " "
+                    a href=(in_time(frame, &format!("{path}/buildsets"))) { "buildsets" }
+                    " "
+                    a href=(in_time(frame, &format!("{path}/config-errors"))) { "configuration" }
+                }
+            }
+        });
     }
     let main = if names.is_empty() {
-        html!(
-            r#"<h1>Tenants</h1><p class="card empty">There are none yet: the tenant file is not read, or names none.</p>"#
-        )
+        html! {
+            h1 { "Tenants" }
+            p class="card empty" { "There are none yet: the tenant file is not read, or names none." }
+        }
     } else {
-        html!(r#"<h1>Tenants</h1><ul class="tenants">{}</ul>"#, rows)
+        html! { h1 { "Tenants" } ul class="tenants" { (rows) } }
     };
     // Signs of life are no part of history: of the past only the workers are told, which capacity knew.
     let components = if frame.then { workers_then(workers) } else { components(present()) };
     let what_if = in_time(frame, "/what-if");
-    let main = html!(
-        r#"{}<p class="links"><a href="{}">What would have been, had something been otherwise</a></p>{}"#,
-        main,
-        what_if,
-        components
-    );
+    let main = html! {
+        (main)
+        p class="links" { a href=(what_if) { "What would have been, had something been otherwise" } }
+        (components)
+    };
     Ok(Content { title: "tenants".into(), tab: Tab::Tenants, kind: "tenants", main, item: None, live: true })
 }
 
 /// Who is there. Zuul: its page of components.
 fn components(mut present: Vec<Component>) -> Html {
     if present.is_empty() {
-        return Html::new();
+        return Html::default();
     }
     present.sort_by(|a, b| a.name.cmp(&b.name));
-    let mut rows = Html::new();
+    let mut rows = Html::default();
     for component in &present {
         let (stand, more) = match component.state {
             ComponentState::Running if component.paused.is_empty() => (Stand::Good, String::new()),
@@ -107,43 +108,65 @@ fn components(mut present: Vec<Component>) -> Html {
                 (Stand::Bad, format!("no sign for {}", words::took(age)))
             }
         };
-        put!(
-            rows,
-            r#"<tr><th scope="row">{}</th><td>{} <span class="small muted">{}</span></td><td>{}</td><td>{}</td></tr>"#,
-            component.name,
-            stand.badge(component.state.name()),
-            more,
-            component.roles.join(", "),
-            component.version
-        );
+        rows.add(html! {
+            tr {
+                th scope="row" { (component.name) }
+                td { (stand.badge(component.state.name())) " " span class="small muted" { (more) } }
+                td { (component.roles.join(", ")) }
+                td { (component.version) }
+            }
+        });
     }
-    html!(
-        r#"<section class="card"><table class="rows"><caption>Components</caption><thead><tr><th scope="col">Process</th><th scope="col">State</th><th scope="col">Roles</th><th scope="col">Version</th></tr></thead><tbody>{}</tbody></table></section>"#,
-        rows
-    )
+    html! {
+        section class="card" {
+            table class="rows" {
+                caption { "Components" }
+                thead {
+                    tr {
+                        th scope="col" { "Process" }
+                        th scope="col" { "State" }
+                        th scope="col" { "Roles" }
+                        th scope="col" { "Version" }
+                    }
+                }
+                tbody { (rows) }
+            }
+        }
+    }
 }
 
 /// The workers there were.
 fn workers_then(workers: &[(String, WorkerRow)]) -> Html {
-    let mut rows = Html::new();
+    let mut rows = Html::default();
     for (name, row) in workers {
-        put!(
-            rows,
-            r#"<tr><th scope="row">{}</th><td>{} of {}</td><td>{}</td><td>{}</td></tr>"#,
-            name,
-            u64::from(row.used),
-            u64::from(row.offer.slots),
-            row.offer.labels.join(", "),
-            words::moment(row.joined_at)
-        );
+        rows.add(html! {
+            tr {
+                th scope="row" { (name) }
+                td { (u64::from(row.used)) " of " (u64::from(row.offer.slots)) }
+                td { (row.offer.labels.join(", ")) }
+                td { (words::moment(row.joined_at)) }
+            }
+        });
     }
     if rows.is_empty() {
         return rows;
     }
-    html!(
-        r#"<section class="card"><table class="rows"><caption>Workers then</caption><thead><tr><th scope="col">Worker</th><th scope="col">Slots used</th><th scope="col">Labels</th><th scope="col">Joined</th></tr></thead><tbody>{}</tbody></table></section>"#,
-        rows
-    )
+    html! {
+        section class="card" {
+            table class="rows" {
+                caption { "Workers then" }
+                thead {
+                    tr {
+                        th scope="col" { "Worker" }
+                        th scope="col" { "Slots used" }
+                        th scope="col" { "Labels" }
+                        th scope="col" { "Joined" }
+                    }
+                }
+                tbody { (rows) }
+            }
+        }
+    }
 }
 
 /// A path at the page's moment.
@@ -154,50 +177,55 @@ fn in_time(frame: &Frame, path: &str) -> String {
 
 pub(crate) fn errors(reading: &Reading<'_>, tenant: &str, query: &Query) -> Result<Content, ApiError> {
     let rows = configuration::errors(reading, tenant, query)?;
-    let mut out = Html::new();
+    let mut out = Html::default();
     for problem in &rows {
         let place = &problem.source_context;
-        let mut at = html!("{}", place.project.as_deref().unwrap_or_default());
+        let mut at = html! { (place.project.as_deref().unwrap_or_default()) };
         if let Some(branch) = &place.branch {
-            put!(at, "@{}", branch);
+            at.add(html! { "@" (branch) });
         }
         if let Some(path) = &place.path {
-            put!(at, " {}", path);
+            at.add(html! { " " (path) });
         }
         if let Some(line) = problem.line.filter(|line| *line > 0) {
-            put!(at, ":{}:{}", line, problem.column.unwrap_or_default());
+            at.add(html! { ":" (line) ":" (problem.column.unwrap_or_default()) });
         }
         let bad = problem.severity == "error";
-        put!(
-            out,
-            r#"<li class="card problem {}"><p>{} <b>{}</b> <span class="place">{}</span></p><p>{}</p>{}<details><summary>all of it</summary><pre>{}</pre></details></li>"#,
-            if bad { "bad-edge" } else { "note" },
-            if bad { Stand::Bad.badge("error") } else { Stand::Warn.badge(&problem.severity) },
-            problem.name,
-            at,
-            problem.short_error,
-            match problem.cure.as_deref().unwrap_or_default() {
-                "" => Html::new(),
-                cure => html!(r#"<p class="cure"><b>Cure:</b> {}</p>"#, cure),
-            },
-            problem.error
-        );
+        out.add(html! {
+            li class={ "card problem " (if bad { "bad-edge" } else { "note" }) } {
+                p {
+                    @if bad { (Stand::Bad.badge("error")) } @else { (Stand::Warn.badge(&problem.severity)) }
+                    " "
+                    b { (problem.name) }
+                    " "
+                    span class="place" { (at) }
+                }
+                p { (problem.short_error) }
+                @if let Some(cure) = problem.cure.as_deref().filter(|cure| !cure.is_empty()) {
+                    p class="cure" { b { "Cure:" } " " (cure) }
+                }
+                details { summary { "all of it" } pre { (problem.error) } }
+            }
+        });
     }
     let layout = reading.history().layout(tenant, reading.at)?;
     let in_force = match &layout {
-        Some(layout) => html!(
-            r#"<p class="muted">Configuration {} of this tenant, in force since {}</p>"#,
-            layout.generation,
-            words::moment(layout.activated_at)
-        ),
-        None => html!(r#"<p class="muted">No configuration is in force yet.</p>"#),
+        Some(layout) => html! {
+            p class="muted" {
+                "Configuration "
+                (layout.generation)
+                " of this tenant, in force since "
+                (words::moment(layout.activated_at))
+            }
+        },
+        None => html! { p class="muted" { "No configuration is in force yet." } },
     };
     let list = if rows.is_empty() {
-        html!(r#"<p class="card empty">{} Nothing is wrong with it.</p>"#, Stand::Good.mark())
+        html! { p class="card empty" { (Stand::Good.mark()) " Nothing is wrong with it." } }
     } else {
-        html!(r#"<ol class="problems">{}</ol>"#, out)
+        html! { ol class="problems" { (out) } }
     };
-    let main = html!("<h1>Configuration</h1>{}{}", in_force, list);
+    let main = html! { h1 { "Configuration" } (in_force) (list) };
     Ok(Content {
         title: format!("{tenant} configuration"),
         tab: Tab::Errors,

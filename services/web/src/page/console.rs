@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderValue, Uri};
@@ -11,9 +12,11 @@ use gatelog_gate_state::history::BuildEntry;
 use gatelog_log_files::manifest::RESULTS;
 use gatelog_record::BuildId;
 
+use maud::html;
+
 use super::ansi;
 use super::frame::{Frame, address, guard};
-use super::html::{Html, html, put, segment};
+use super::html::{Finished, Html, Piece, segment};
 use super::logs::{Logs, address as address_of};
 use crate::console::lines::{self, Line, Opened, Part};
 use crate::console::{self, FIND_PARAMETERS, Found, LINE_PARAMETERS, words};
@@ -166,19 +169,22 @@ impl Places {
 
 /// Lines as rows.
 fn rows(part: &Part, places: &Places, marked: Option<u64>) -> Html {
-    let mut out = Html::new();
+    let mut out = Html::default();
     let mut paint = ansi::paint_after(&String::from_utf8_lossy(&part.before));
     for chunk in part.lines.chunks(CHUNK) {
-        put!(
-            out,
-            r#"<div class="chunk" data-first="{}" data-next="{}">"#,
-            chunk.first().map_or(0, |line| line.number),
-            chunk.last().map_or(0, |line| line.number + 1)
-        );
+        let mut lines = Html::default();
         for line in chunk {
-            row(line, places, marked, &mut paint, &mut out);
+            row(line, places, marked, &mut paint, &mut lines);
         }
-        put!(out, "</div>");
+        out.add(html! {
+            div
+                class="chunk"
+                data-first=(chunk.first().map_or(0, |line| line.number))
+                data-next=(chunk.last().map_or(0, |line| line.number + 1))
+            {
+                (lines)
+            }
+        });
     }
     out
 }
@@ -193,9 +199,9 @@ fn row(line: &Line, places: &Places, marked: Option<u64>, paint: &mut ansi::Pain
     } else {
         ""
     };
-    let mut shown = Html::new();
+    let mut shown = Html::default();
     if !stamp.is_empty() {
-        put!(shown, r#"<span class="ts">{}</span>"#, stamp);
+        shown.add(html! { span class="ts" { (stamp) } });
     }
     let cut = ansi::line(said, paint, &mut shown) || line.cut();
     if cut {
@@ -206,24 +212,26 @@ fn row(line: &Line, places: &Places, marked: Option<u64>, paint: &mut ansi::Pain
         let length = line.length.map(|length| length.to_string());
         let mut pairs = vec![("offset", offset.as_str())];
         pairs.extend(length.as_deref().map(|length| ("limit", length)));
-        put!(
-            shown,
-            r#"<span class="cut"> … cut: {}, <a href="{}" tabindex="-1">all of it</a></span>"#,
-            size,
-            places.raw(&pairs)
-        );
+        shown.add(html! {
+            span class="cut" {
+                " … cut: "
+                (size)
+                ", "
+                a href=(places.raw(&pairs)) tabindex="-1" { "all of it" }
+            }
+        });
     }
-    put!(
-        out,
-        r#"<div class="line{}{}" id="L{}"><a href="{}" tabindex="-1" aria-label="line {}">{}</a><code>{}</code></div>"#,
-        class,
-        if marked == Some(line.number) { " marked" } else { "" },
-        line.number,
-        places.line(line.number),
-        line.number,
-        line.number,
-        shown
-    );
+    out.add(html! {
+        div
+            class={ "line" (class) (if marked == Some(line.number) { " marked" } else { "" }) }
+            id={ "L" (line.number) }
+        {
+            a href=(places.line(line.number)) tabindex="-1" aria-label={ "line " (line.number) } {
+                (line.number)
+            }
+            code { (shown) }
+        }
+    });
 }
 
 /// A number of bytes for people.
@@ -255,9 +263,9 @@ fn thousands(number: u64) -> String {
 fn found(text: &str, regex: bool, found: &Result<Found, String>, places: &Places) -> Html {
     let found = match found {
         Ok(found) => found,
-        Err(error) => return html!(r#"<p class="bad-text" role="status">{}</p>"#, error),
+        Err(error) => return html! { p class="bad-text" role="status" { (error) } },
     };
-    let mut out = Html::new();
+    let mut out = Html::default();
     let count = match (found.hits.len(), found.next) {
         (0, None) => "not found".to_owned(),
         (0, Some(_)) => "not found so far".to_owned(),
@@ -265,37 +273,39 @@ fn found(text: &str, regex: bool, found: &Result<Found, String>, places: &Places
         (hits, None) => format!("found on {hits} lines"),
         (hits, Some(_)) => format!("the first {hits} lines with it"),
     };
-    let more = found.next.map_or_else(Html::new, |next| {
+    let more = found.next.map_or_else(Html::default, |next| {
         let (line, offset) = (next.line.to_string(), next.offset.map(|offset| offset.to_string()));
         let mut pairs = vec![("text", text), ("after_line", line.as_str())];
         pairs.extend(offset.as_deref().map(|offset| ("after_byte", offset)));
         pairs.extend(regex.then_some(("regex", "true")));
-        html!(
-            r#" <a class="more" href="{}" data-from="{}" data-offset="{}">look on from line {}</a>"#,
-            places.page(&pairs),
-            line,
-            offset.as_deref().unwrap_or_default(),
-            thousands(next.line)
-        )
+        html! {
+            " "
+            a
+                class="more"
+                href=(places.page(&pairs))
+                data-from=(line)
+                data-offset=(offset.as_deref().unwrap_or_default())
+            {
+                "look on from line "
+                (thousands(next.line))
+            }
+        }
     });
-    put!(out, r#"<p class="small" role="status"><b>{}</b>: {}{}</p>"#, text, count, more);
+    out.add(html! { p class="small" role="status" { b { (text) } ": " (count) (more) } });
     if found.hits.is_empty() {
         return out;
     }
-    put!(out, r#"<ol class="hits" aria-label="Lines with it" tabindex="0">"#);
+    let mut hits = Html::default();
     for hit in &found.hits {
-        put!(
-            out,
-            r#"<li><a href="{}" data-line="{}">{}</a> <code>{}<mark>{}</mark>{}</code></li>"#,
-            places.line(hit.line),
-            hit.line,
-            thousands(hit.line),
-            plain(&hit.before),
-            plain(&hit.itself),
-            plain(&hit.after)
-        );
+        hits.add(html! {
+            li {
+                a href=(places.line(hit.line)) data-line=(hit.line) { (thousands(hit.line)) }
+                " "
+                code { (plain(&hit.before)) mark { (plain(&hit.itself)) } (plain(&hit.after)) }
+            }
+        });
     }
-    put!(out, "</ol>");
+    out.add(html! { ol class="hits" aria-label="Lines with it" tabindex="0" { (hits) } });
     out
 }
 
@@ -310,6 +320,142 @@ fn plain(text: &str) -> String {
     }
     out.push_str(rest);
     out
+}
+
+/// Which attempts there are, and where the shown one fails first.
+fn head(frame: &Frame, uuid: &str, entry: &BuildEntry, console: &Console, places: &Places) -> Html {
+    let mut head = Html::default();
+    if entry.attempts.len() > 1 {
+        let mut tabs = Html::default();
+        for attempt in &entry.attempts {
+            let number = attempt.attempt.to_string();
+            let current = attempt.attempt == console.attempt;
+            tabs.add(html! {
+                a
+                    class="chip"
+                    href=(frame.to_with(&format!("/build/{uuid}"), &[("attempt", &number)]))
+                    aria-current=[(current).then_some("true")]
+                {
+                    "attempt "
+                    (number)
+                }
+                " "
+            });
+        }
+        head.add(html! { span class="tabs" role="group" aria-label="Attempts" { (tabs) } });
+    }
+    if let Some(failed) = console.part.failure {
+        head.add(html! {
+            a class="chip bad" id="first-failure" href=(places.line(failed)) data-line=(failed) {
+                "first failure: line "
+                (thousands(failed))
+            }
+        });
+    }
+    head
+}
+
+/// Looking for something, going to a line, following, and the raw text.
+fn tools(frame: &Frame, places: &Places, console: &Console, running: bool, results: Option<&str>) -> Html {
+    let (text, regex) = console.looked_for.as_ref().map_or(("", false), |(text, regex, _)| (text.as_str(), *regex));
+    let hidden = |stored: bool| {
+        let mut out = html! { input type="hidden" name="attempt" value=(console.attempt); };
+        if stored {
+            out.add(html! { input type="hidden" name="stored" value="true"; });
+        }
+        if frame.then {
+            out.add(html! { input type="hidden" name="at" value=(frame.at); });
+        }
+        out
+    };
+    html! {
+        div class="console-tools" {
+            form id="find" method="get" action=(places.page) role="search" aria-label="In this console" {
+                (hidden(console.stored))
+                input
+                    type="search"
+                    name="text"
+                    value=(text)
+                    placeholder="find in this console"
+                    aria-label="Find in this console"
+                    maxlength="500"
+                    autocomplete="off"
+                    spellcheck="false"
+                    required;
+                label class="small" { input type="checkbox" name="regex" value="true" checked[regex]; " regex" }
+                button class="quiet" { "Find" }
+            }
+            form id="to-line" method="get" action=(places.page) aria-label="Go to a line" {
+                (hidden(console.stored))
+                label class="small" for="to-line-number" { "line" }
+                input
+                    id="to-line-number"
+                    name="line"
+                    inputmode="numeric"
+                    pattern="[0-9]+"
+                    size="7"
+                    autocomplete="off"
+                    required;
+                button class="quiet" { "Go" }
+            }
+            span class="end tools" {
+                @if running {
+                    button type="button" class="quiet script-only" id="follow" aria-pressed="false" { "follow" }
+                    " "
+                }
+                a href=(places.raw(&[])) { "raw" }
+                " "
+                a href=(places.raw(&[("download", "true")])) download { "download" }
+                @if let Some(results) = results {
+                    " "
+                    a href=(results) { (RESULTS) }
+                }
+            }
+        }
+    }
+}
+
+/// What stands below the lines.
+fn state(console: &Console, logs: &Logs, running: bool, all_shown: bool) -> Html {
+    let part = &console.part;
+    match (console.there, running) {
+        (false, _) if console.trouble.is_some() => html! { "Nothing to show." },
+        (false, _) if logs.removed().is_some() => html! {
+            (logs.removed().map(removal_told).unwrap_or_default())
+        },
+        (false, true) => html! { "It says nothing yet." },
+        (false, false) => html! { "There is no console of this attempt here any more." },
+        (true, _) if part.lines.is_empty() && part.known == 0 && part.ended => html! { "It said nothing." },
+        (true, _) if part.lines.is_empty() && console.from > 1 && part.complete => {
+            html! {
+                "There is no line "
+                (thousands(console.from))
+                @if !part.ended { " yet" }
+                ": "
+                (thousands(part.known))
+                " so far."
+            }
+        }
+        (true, _) if part.ended && all_shown => {
+            html! { "The console ends here: " (thousands(part.known)) " lines, " (size(part.bytes)) "." }
+        }
+        (true, true) if all_shown => html! { "It goes on." },
+        (true, _) if part.lines.is_empty() => {
+            html! {
+                "There is no line "
+                (thousands(console.from))
+                " yet: "
+                (thousands(part.known))
+                " so far."
+            }
+        }
+        (true, _) => html! {
+            (thousands(part.known))
+            " lines"
+            @if part.complete { ", " (size(part.bytes)) } @else { " and more" }
+            "."
+        },
+    }
 }
 
 /// The section of a build's page.
@@ -327,160 +473,91 @@ pub(crate) fn section(
         } else {
             "It has not begun. What it says stands here from its first line on, as soon as there is one."
         };
-        return html!(
-            r#"<section class="card" data-key="console"><h2>Console</h2><p class="empty">{}</p></section>"#,
-            says
-        );
+        return html! {
+            section class="card" data-key="console" { h2 { "Console" } p class="empty" { (says) } }
+        };
     }
     let places = Places::new(tenant, uuid, console.attempt, console.stored, frame.then.then(|| frame.at.to_string()));
     let part = &console.part;
+    let results = logs.has(RESULTS).then(|| address_of(tenant, uuid, console.attempt, RESULTS));
     let running =
         entry.attempts.last().is_some_and(|last| last.attempt == console.attempt && last.finished_at.is_none())
             && entry.finished_at.is_none();
-    let mut head = Html::new();
-    if entry.attempts.len() > 1 {
-        put!(head, r#"<span class="tabs" role="group" aria-label="Attempts">"#);
-        for attempt in &entry.attempts {
-            let number = attempt.attempt.to_string();
-            let current = attempt.attempt == console.attempt;
-            put!(
-                head,
-                r#"<a class="chip" href="{}"{}>attempt {}</a> "#,
-                frame.to_with(&format!("/build/{uuid}"), &[("attempt", &number)]),
-                if current { html!(r#" aria-current="true""#) } else { Html::new() },
-                number
-            );
-        }
-        put!(head, "</span>");
-    }
-    if let Some(failed) = part.failure {
-        put!(
-            head,
-            r#"<a class="chip bad" id="first-failure" href="{}" data-line="{}">first failure: line {}</a>"#,
-            places.line(failed),
-            failed,
-            thousands(failed)
-        );
-    }
-    let (text, regex) = console.looked_for.as_ref().map_or(("", false), |(text, regex, _)| (text.as_str(), *regex));
-    let hidden = |stored: bool| {
-        let mut out = html!(r#"<input type="hidden" name="attempt" value="{}">"#, console.attempt);
-        if stored {
-            put!(out, r#"<input type="hidden" name="stored" value="true">"#);
-        }
-        if frame.then {
-            put!(out, r#"<input type="hidden" name="at" value="{}">"#, frame.at);
-        }
-        out
-    };
-    let tools = html!(
-        r#"<div class="console-tools"><form id="find" method="get" action="{}" role="search" aria-label="In this console">{}<input type="search" name="text" value="{}" placeholder="find in this console" aria-label="Find in this console" maxlength="500" autocomplete="off" spellcheck="false" required><label class="small"><input type="checkbox" name="regex" value="true"{}> regex</label><button class="quiet">Find</button></form><form id="to-line" method="get" action="{}" aria-label="Go to a line">{}<label class="small" for="to-line-number">line</label><input id="to-line-number" name="line" inputmode="numeric" pattern="[0-9]+" size="7" autocomplete="off" required><button class="quiet">Go</button></form><span class="end tools">{}<a href="{}">raw</a> <a href="{}" download>download</a>{}</span></div>"#,
-        places.page,
-        hidden(console.stored),
-        text,
-        if regex { html!(" checked") } else { Html::new() },
-        places.page,
-        hidden(console.stored),
-        if running {
-            html!(
-                r#"<button type="button" class="quiet script-only" id="follow" aria-pressed="false">follow</button> "#
-            )
-        } else {
-            Html::new()
-        },
-        places.raw(&[]),
-        places.raw(&[("download", "true")]),
-        match logs.has(RESULTS) {
-            true => html!(r#" <a href="{}">{}</a>"#, address_of(tenant, uuid, console.attempt, RESULTS), RESULTS),
-            false => Html::new(),
-        }
-    );
-    let trouble = console.trouble.as_ref().map_or_else(Html::new, |trouble| {
-        html!(
-            r#"<p class="note bad-edge card" role="status">The worker that has this console cannot be reached now: {}. {}</p>"#,
-            trouble,
-            if console.there {
-                "Here is what is stored of it; the page tries the worker again when it is loaded anew."
-            } else {
-                "Nothing of it is stored yet. It is not lost: load the page again when the worker is back."
+    let head = head(frame, uuid, entry, console, &places);
+    let trouble = console.trouble.as_ref().map_or_else(Html::default, |trouble| {
+        html! {
+            p class="note bad-edge card" role="status" {
+                "The worker that has this console cannot be reached now: "
+                (trouble)
+                ". "
+                @if console.there {
+                    "Here is what is stored of it; the page tries the worker again when it is loaded anew."
+                } @else {
+                    "Nothing of it is stored yet. It is not lost: load the page again when the worker is back."
+                }
             }
-        )
+        }
     });
     let hits = console
         .looked_for
         .as_ref()
-        .map_or_else(Html::new, |(text, regex, result)| found(text, *regex, result, &places));
+        .map_or_else(Html::default, |(text, regex, result)| found(text, *regex, result, &places));
     let first = part.lines.first().map_or(console.from, |line| line.number);
-    let mut around = Html::new();
+    let mut around = Html::default();
     if first > 1 && console.there {
         let back = first.saturating_sub(SHOWN as u64).max(1).to_string();
-        put!(
-            around,
-            r#"<p class="small plain-only"><a href="{}">from its first line</a> · <a href="{}">lines {} to {}</a></p>"#,
-            places.page(&[]),
-            places.page(&[("from", &back)]),
-            back,
-            first - 1
-        );
+        around.add(html! {
+            p class="small plain-only" {
+                a href=(places.page(&[])) { "from its first line" }
+                " · "
+                a href=(places.page(&[("from", &back)])) { "lines " (back) " to " (first - 1) }
+            }
+        });
     }
     let all_shown = part.next > part.known && part.complete;
-    let state = match (console.there, running) {
-        (false, _) if console.trouble.is_some() => html!("Nothing to show."),
-        (false, _) if logs.removed().is_some() => html!("{}", logs.removed().map(removal_told).unwrap_or_default()),
-        (false, true) => html!("It says nothing yet."),
-        (false, false) => html!("There is no console of this attempt here any more."),
-        (true, _) if part.lines.is_empty() && part.known == 0 && part.ended => html!("It said nothing."),
-        (true, _) if part.lines.is_empty() && console.from > 1 && part.complete => {
-            html!(
-                "There is no line {}{}: {} so far.",
-                thousands(console.from),
-                if part.ended { "" } else { " yet" },
-                thousands(part.known)
-            )
-        }
-        (true, _) if part.ended && all_shown => {
-            html!("The console ends here: {} lines, {}.", thousands(part.known), size(part.bytes))
-        }
-        (true, true) if all_shown => html!("It goes on."),
-        (true, _) if part.lines.is_empty() => {
-            html!("There is no line {} yet: {} so far.", thousands(console.from), thousands(part.known))
-        }
-        (true, _) => html!(
-            "{} lines{}.",
-            thousands(part.known),
-            if part.complete { html!(", {}", size(part.bytes)) } else { html!(" and more") }
-        ),
-    };
+    let state = state(console, logs, running, all_shown);
     let next = if console.there && !all_shown {
         let next = part.next.to_string();
-        html!(r#" <a class="plain-only" href="{}">Read on from line {}</a>"#, places.page(&[("from", &next)]), next)
+        html! {
+            " "
+            a class="plain-only" href=(places.page(&[("from", &next)])) { "Read on from line " (next) }
+        }
     } else {
-        Html::new()
+        Html::default()
     };
     let fails = entry.result.is_some_and(|result| !matches!(result.word(), "SUCCESS" | "SKIPPED" | "CANCELED"));
-    html!(
-        r#"<section class="card console-card" data-key="console-{}-{}-{}" data-keep="all"><header><h2>Console</h2>{}</header>{}{}<div id="found">{}</div>{}<div class="console" id="console" role="region" aria-label="Console" tabindex="0" data-page="{}" data-lines="{}" data-found="{}" data-known="{}" data-complete="{}" data-ended="{}" data-running="{}" data-failure="{}" data-fails="{}">{}</div><p class="small muted" id="console-state">{}{}</p></section>"#,
-        console.attempt,
-        console.from,
-        if console.stored { "stored" } else { "live" },
-        head,
-        trouble,
-        if console.there { tools } else { Html::new() },
-        hits,
-        around,
-        places.page(&[]),
-        places.with(&format!("{}/lines", places.page), &[]),
-        places.with(&format!("{}/found", places.page), &[]),
-        part.known,
-        flag(part.complete),
-        flag(part.ended || !console.there && !running),
-        flag(running),
-        part.failure.map(|line| line.to_string()).unwrap_or_default(),
-        flag(fails),
-        rows(part, &places, console.marked),
-        state,
-        next
-    )
+    html! {
+        section
+            class="card console-card"
+            data-key={ "console-" (console.attempt) "-" (console.from) "-" (if console.stored { "stored" } else { "live" }) }
+            data-keep="all"
+        {
+            header { h2 { "Console" } (head) }
+            (trouble)
+            @if console.there { (tools(frame, &places, console, running, results.as_deref())) }
+            div id="found" { (hits) }
+            (around)
+            div
+                class="console"
+                id="console"
+                role="region"
+                aria-label="Console"
+                tabindex="0"
+                data-page=(places.page(&[]))
+                data-lines=(places.with(&format!("{}/lines", places.page), &[]))
+                data-found=(places.with(&format!("{}/found", places.page), &[]))
+                data-known=(part.known)
+                data-complete=(flag(part.complete))
+                data-ended=(flag(part.ended || !console.there && !running))
+                data-running=(flag(running))
+                data-failure=(part.failure.map(|line| line.to_string()).unwrap_or_default())
+                data-fails=(flag(fails))
+            {
+                (rows(part, &places, console.marked))
+            }
+            p class="small muted" id="console-state" { (state) (next) }
+        }
+    }
 }
 
 fn flag(truth: bool) -> &'static str {
@@ -491,9 +568,9 @@ fn flag(truth: bool) -> &'static str {
 fn fragment(made: Result<Html, ApiError>) -> Response {
     let (status, html) = match made {
         Ok(html) => (StatusCode::OK, html),
-        Err(error) => (error.status(), html!(r#"<p class="bad-text">{}</p>"#, error.to_string())),
+        Err(error) => (error.status(), html! { p class="bad-text" { (error.to_string()) } }),
     };
-    let mut response = (status, html.into_string()).into_response();
+    let mut response = (status, Body::from(Finished::new(html))).into_response();
     guard(&mut response);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
@@ -515,16 +592,19 @@ pub(crate) async fn lines_piece(app: Arc<App>, tenant: String, uuid: String, uri
         let opened = asked.there(&app).await?;
         let part = console::wanted_lines(&app, &opened, &query).await?;
         let places = Places::new(&tenant, &uuid, attempt, query.truth("stored")?.unwrap_or(false), then(&query)?);
-        Ok(html!(
-            r#"<div id="part" data-next="{}" data-known="{}" data-size="{}" data-complete="{}" data-ended="{}" data-failure="{}">{}</div>"#,
-            part.next,
-            part.known,
-            size(part.bytes),
-            flag(part.complete),
-            flag(part.ended),
-            part.failure.map(|line| line.to_string()).unwrap_or_default(),
-            rows(&part, &places, None)
-        ))
+        Ok(html! {
+            div
+                id="part"
+                data-next=(part.next)
+                data-known=(part.known)
+                data-size=(size(part.bytes))
+                data-complete=(flag(part.complete))
+                data-ended=(flag(part.ended))
+                data-failure=(part.failure.map(|line| line.to_string()).unwrap_or_default())
+            {
+                (rows(&part, &places, None))
+            }
+        })
     };
     fragment(made.await)
 }

@@ -11,8 +11,10 @@ use gatelog_record::{ItemId, Timestamp};
 use gatelog_tables::Table;
 use std::ops::Bound;
 
+use maud::{DOCTYPE, html};
+
 use super::assets::VERSION;
-use super::html::{Html, html, put, segment};
+use super::html::{Finished, Html, Piece, segment};
 use super::words;
 use crate::error::ApiError;
 use crate::reading::Reading;
@@ -163,127 +165,172 @@ impl Frame {
     }
 
     fn hidden(&self) -> Html {
-        let mut out = Html::new();
+        let mut out = Html::default();
         for (name, value) in &self.kept {
-            put!(out, r#"<input type="hidden" name="{}" value="{}">"#, name, value);
+            out.add(html! { input type="hidden" name=(name) value=(value); });
         }
         out
+    }
+
+    /// Says of a page of the past that it is one.
+    fn banner(&self, kind: &str) -> Html {
+        html! {
+            p class="banner" id="banner" {
+                span {
+                    "as of "
+                    b { "event " (self.at) }
+                    " "
+                    span class="muted" { (kind) }
+                    " · "
+                    (words::moment(self.recorded))
+                }
+                " "
+                a class="button" id="back-to-now" href=(self.here(None)) { "back to now" }
+            }
+        }
+    }
+
+    /// Asks for a moment by its name.
+    fn goto(&self) -> Html {
+        html! {
+            details class="goto" data-keep="open" {
+                summary { "Go to a time" }
+                form method="get" action=(self.path) {
+                    (self.hidden())
+                    label for="goto-at" { "Event or time" }
+                    " "
+                    input id="goto-at" name="at" placeholder="2026-01-31T14:03:00Z" autocomplete="off" required;
+                    " "
+                    button { "Go" }
+                }
+            }
+        }
     }
 
     /// The way through time.
     fn time(&self) -> Html {
         let step = |at: Option<u64>, sign: &str, says: &str, key: &str| match at {
-            Some(at) => html!(
-                r#"<a class="step" href="{}" data-step="{}" aria-label="{}" title="{}">{}</a>"#,
-                self.here(Some(at)),
-                key,
-                says,
-                says,
-                sign
-            ),
-            None => html!(
-                r#"<span class="step off" data-step="{}" title="{}" aria-hidden="true">{}</span>"#,
-                key,
-                says,
-                sign
-            ),
+            Some(at) => html! {
+                a class="step" href=(self.here(Some(at))) data-step=(key) aria-label=(says) title=(says) {
+                    (sign)
+                }
+            },
+            None => html! {
+                span class="step off" data-step=(key) title=(says) aria-hidden="true" { (sign) }
+            },
         };
-        let mut beside = Html::new();
+        let mut beside = Html::default();
         if let Some((before, after)) = self.beside {
-            put!(
-                beside,
-                r#"<span class="pair" role="group" aria-label="Events of this item">{}<span class="muted small">item</span>{}</span>"#,
-                step(before, "«", "previous event of this item", "item-back"),
-                step(after, "»", "next event of this item", "item-on")
-            );
+            beside.add(html! {
+                span class="pair" role="group" aria-label="Events of this item" {
+                    (step(before, "«", "previous event of this item", "item-back"))
+                    span class="muted small" { "item" }
+                    (step(after, "»", "next event of this item", "item-on"))
+                }
+            });
         }
-        let mut out = Html::new();
         let kind = self.kind.unwrap_or("nothing yet");
-        put!(
-            out,
-            r#"<section class="time{}" id="time" aria-label="Time" data-at="{}" data-newest="{}" data-then="{}">"#,
-            if self.then { " then" } else { "" },
-            self.at,
-            self.newest,
-            if self.then { "1" } else { "0" }
-        );
-        if self.then {
-            put!(
-                out,
-                r#"<p class="banner" id="banner"><span>as of <b>event {}</b> <span class="muted">{}</span> · {}</span> <a class="button" id="back-to-now" href="{}">back to now</a></p>"#,
-                self.at,
-                kind,
-                words::moment(self.recorded),
-                self.here(None)
-            );
+        let said = html! { "event " (self.at) " of " (self.newest) ", " (kind) ", " (plain(self.recorded)) };
+        let slider = html! {
+            form class="slider" method="get" action=(self.path) {
+                (self.hidden())
+                span class="pair" role="group" aria-label="Events" {
+                    (step(self.at.checked_sub(1), "‹", "previous event", "back"))
+                    (step((self.at < self.newest).then(|| self.at + 1), "›", "next event", "on"))
+                }
+                input
+                    type="range"
+                    id="at"
+                    name="at"
+                    min="0"
+                    max=(self.newest)
+                    value=(self.at)
+                    step="1"
+                    aria-label="Position of the gate"
+                    aria-valuetext=(said)
+                    autocomplete="off";
+                output for="at" id="at-told" { b { (self.at) } span class="muted" { " / " (self.newest) } }
+                button class="plain-only" { "Show" }
+                (beside)
+            }
+        };
+        html! {
+            section
+                class={ "time" (if self.then { " then" } else { "" }) }
+                id="time"
+                aria-label="Time"
+                data-at=(self.at)
+                data-newest=(self.newest)
+                data-then=(if self.then { "1" } else { "0" })
+            {
+                @if self.then { (self.banner(kind)) }
+                (slider)
+                (self.goto())
+            }
         }
-        let said = html!("event {} of {}, {}, {}", self.at, self.newest, kind, plain(self.recorded));
-        put!(
-            out,
-            r#"<form class="slider" method="get" action="{}">{}<span class="pair" role="group" aria-label="Events">{}{}</span><input type="range" id="at" name="at" min="0" max="{}" value="{}" step="1" aria-label="Position of the gate" aria-valuetext="{}" autocomplete="off"><output for="at" id="at-told"><b>{}</b><span class="muted"> / {}</span></output><button class="plain-only">Show</button>{}</form>"#,
-            self.path,
-            self.hidden(),
-            step(self.at.checked_sub(1), "‹", "previous event", "back"),
-            step((self.at < self.newest).then(|| self.at + 1), "›", "next event", "on"),
-            self.newest,
-            self.at,
-            said,
-            self.at,
-            self.newest,
-            beside
-        );
-        put!(
-            out,
-            r#"<details class="goto" data-keep="open"><summary>Go to a time</summary><form method="get" action="{}">{}<label for="goto-at">Event or time</label> <input id="goto-at" name="at" placeholder="2026-01-31T14:03:00Z" autocomplete="off" required> <button>Go</button></form></details></section>"#,
-            self.path,
-            self.hidden()
-        );
-        out
     }
 
     /// The whole page.
-    pub(crate) fn page(&self, content: Content) -> Html {
-        let mut nav = Html::new();
+    pub(crate) fn page(&self, content: Content) -> Finished {
+        let mut nav = Html::default();
         if self.tenant.is_some() {
             let errors = match self.errors {
-                0 => Html::new(),
-                errors => html!(r#" <span class="count bad">{}</span>"#, errors),
+                0 => Html::default(),
+                errors => html! { " " span class="count bad" { (errors) } },
             };
             for (tab, rest, name, more) in [
-                (Tab::Status, "/status", "Status", Html::new()),
-                (Tab::Builds, "/builds", "Builds", Html::new()),
-                (Tab::Buildsets, "/buildsets", "Buildsets", Html::new()),
+                (Tab::Status, "/status", "Status", Html::default()),
+                (Tab::Builds, "/builds", "Builds", Html::default()),
+                (Tab::Buildsets, "/buildsets", "Buildsets", Html::default()),
                 (Tab::Errors, "/config-errors", "Configuration", errors),
             ] {
-                let current = if tab == content.tab { html!(r#" aria-current="page""#) } else { Html::new() };
-                put!(nav, r#"<li><a href="{}"{}>{}{}</a></li>"#, self.to(rest), current, name, more);
+                nav.add(html! { li { a href=(self.to(rest)) aria-current=[(tab == content.tab).then_some("page")] { (name) (more) } } });
             }
         }
         let tenant = match &self.tenant {
             Some(tenant) => {
-                html!(r#"<a class="tenant" href="{}">{}</a>"#, self.to("/status"), tenant)
+                html! { a class="tenant" href=(self.to("/status")) { (tenant) } }
             }
-            None => Html::new(),
+            None => Html::default(),
         };
         let live = match (content.live, self.then) {
-            (true, false) => html!(r#"<span class="live" id="live" data-state="still">as of now</span>"#),
-            (false, false) => Html::new(),
-            (_, true) => html!(r#"<span class="live past">the past</span>"#),
+            (true, false) => html! { span class="live" id="live" data-state="still" { "as of now" } },
+            (false, false) => Html::default(),
+            (_, true) => html! { span class="live past" { "the past" } },
         };
-        let body = html!(
-            r##"<a class="skip" href="#main">Skip to the content</a><header class="top"><div class="bar"><a class="logo" href="{}"><img src="/assets/{}/icon.svg" alt="" width="22" height="22">gatelog</a>{}<nav aria-label="Main"><ul>{}</ul></nav>{}</div></header>{}<main id="main" tabindex="-1" data-page="{}" data-live="{}" data-tenant="{}" data-clock="{}">{}</main><footer><span class="muted">Everything here is told from the log: any page can be asked for with <code>?at=</code>. </span><a href="/api">API</a></footer>"##,
-            self.link("/", &[]),
-            *VERSION,
-            tenant,
-            nav,
-            live,
-            if self.timeless { Html::new() } else { self.time() },
-            content.kind,
-            if content.live && !self.then { "1" } else { "0" },
-            self.tenant.as_deref().unwrap_or_default(),
-            self.clock_ms(),
-            content.main
-        );
+        let body = html! {
+            a class="skip" href="#main" { "Skip to the content" }
+            header class="top" {
+                div class="bar" {
+                    a class="logo" href=(self.link("/", &[])) {
+                        img src={ "/assets/" (*VERSION) "/icon.svg" } alt="" width="22" height="22";
+                        "gatelog"
+                    }
+                    (tenant)
+                    nav aria-label="Main" { ul { (nav) } }
+                    (live)
+                }
+            }
+            @if !self.timeless { (self.time()) }
+            main
+                id="main"
+                tabindex="-1"
+                data-page=(content.kind)
+                data-live=(if content.live && !self.then { "1" } else { "0" })
+                data-tenant=(self.tenant.as_deref().unwrap_or_default())
+                data-clock=(self.clock_ms())
+            {
+                (content.main)
+            }
+            footer {
+                span class="muted" {
+                    "Everything here is told from the log: any page can be asked for with "
+                    code { "?at=" }
+                    ". "
+                }
+                a href="/api" { "API" }
+            }
+        };
         document(&content.title, body)
     }
 }
@@ -303,31 +350,41 @@ pub(crate) fn address<'a>(path: &str, pairs: impl Iterator<Item = (&'a str, &'a 
     out
 }
 
-fn document(title: &str, body: Html) -> Html {
-    html!(
-        r#"<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{} · gatelog</title><meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark"><link rel="stylesheet" href="/assets/{}/gatelog.css"><link rel="icon" href="/assets/{}/icon.svg" type="image/svg+xml"><script src="/assets/{}/gatelog.js" defer></script><script src="/assets/{}/console.js" defer></script></head><body>{}</body></html>"#,
-        title,
-        *VERSION,
-        *VERSION,
-        *VERSION,
-        *VERSION,
-        body
-    )
+fn document(title: &str, body: Html) -> Finished {
+    Finished::new(html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                title { (title) " · gatelog" }
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                link rel="stylesheet" href={ "/assets/" (*VERSION) "/gatelog.css" };
+                link rel="icon" href={ "/assets/" (*VERSION) "/icon.svg" } type="image/svg+xml";
+                script src={ "/assets/" (*VERSION) "/gatelog.js" } defer {}
+                script src={ "/assets/" (*VERSION) "/console.js" } defer {}
+            }
+            body { (body) }
+        }
+    })
 }
 
 /// What is said when there is no page; what it leads to is as of the same moment, if there was one.
-pub(crate) fn error_page(error: &ApiError, tenant: Option<&str>, at: Option<&str>) -> Html {
+pub(crate) fn error_page(error: &ApiError, tenant: Option<&str>, at: Option<&str>) -> Finished {
     // A moment that cannot be shown is not asked for again.
     let wrong = matches!(error, ApiError::Beyond { .. } | ApiError::BadRequest(_));
     let at = at.filter(|_| !wrong).map(|at| ("at", at));
     let to = |path: &str| address(path, at.into_iter());
     let back = match tenant {
-        Some(tenant) => html!(
-            r#"<p><a class="button" href="{}">To the status of {}</a></p>"#,
-            to(&format!("/t/{}/status", segment(tenant))),
-            tenant
-        ),
-        None => Html::new(),
+        Some(tenant) => html! {
+            p {
+                a class="button" href=(to(&format!("/t/{}/status", segment(tenant)))) {
+                    "To the status of "
+                    (tenant)
+                }
+            }
+        },
+        None => Html::default(),
     };
     let title = match error.status() {
         StatusCode::NOT_FOUND => "There is nothing here",
@@ -339,21 +396,31 @@ pub(crate) fn error_page(error: &ApiError, tenant: Option<&str>, at: Option<&str
         StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT | StatusCode::BAD_GATEWAY => "Not just now",
         _ => "Something inside is wrong",
     };
-    let body = html!(
-        r#"<header class="top"><div class="bar"><a class="logo" href="/"><img src="/assets/{}/icon.svg" alt="" width="22" height="22">gatelog</a></div></header><main id="main" data-page="error"><div class="card lost"><p class="big" aria-hidden="true">{}</p><h1>{}</h1><p>{}</p>{}<p><a class="button" href="{}">To the tenants</a></p></div></main>"#,
-        *VERSION,
-        u32::from(error.status().as_u16()),
-        title,
-        error.to_string(),
-        back,
-        to("/")
-    );
+    let body = html! {
+        header class="top" {
+            div class="bar" {
+                a class="logo" href="/" {
+                    img src={ "/assets/" (*VERSION) "/icon.svg" } alt="" width="22" height="22";
+                    "gatelog"
+                }
+            }
+        }
+        main id="main" data-page="error" {
+            div class="card lost" {
+                p class="big" aria-hidden="true" { (u32::from(error.status().as_u16())) }
+                h1 { (title) }
+                p { (error.to_string()) }
+                (back)
+                p { a class="button" href=(to("/")) { "To the tenants" } }
+            }
+        }
+    };
     document(title, body)
 }
 
 /// A page with its headers.
-pub(crate) fn respond(status: StatusCode, page: impl Into<Body>) -> Response {
-    let mut response = (status, page.into()).into_response();
+pub(crate) fn respond(status: StatusCode, page: Finished) -> Response {
+    let mut response = (status, Body::from(page)).into_response();
     guard(&mut response);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));

@@ -8,9 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use gatelog_gate_state::history::{BuildEntry, BuildsetEntry};
 use gatelog_record::{BuildId, Timestamp};
 
+use maud::html;
+
 use super::buildset::standing;
 use super::frame::Frame;
-use super::html::{Html, html, put};
+use super::html::{Html, Piece};
 use super::words::{self, Stand, took};
 use crate::error::ApiError;
 use crate::estimate::Estimates;
@@ -183,7 +185,7 @@ pub(crate) fn draw(
     let frozen = builds.iter().map(|(_, build)| ms(build.frozen_at)).min();
     let prepared = frozen.or(row.finished_at.map(ms)).unwrap_or(now).max(opened);
     rows.push(Row {
-        name: html!(r#"<span class="muted">merge, choose jobs</span>"#),
+        name: html! { span class="muted" { "merge, choose jobs" } },
         spans: vec![Span {
             phase: Phase::SetUp,
             from: opened,
@@ -191,7 +193,7 @@ pub(crate) fn draw(
             length: prepared - opened,
             says: "merged, and jobs chosen".into(),
         }],
-        says: html!("{}", took(prepared - opened)),
+        says: html! { (took(prepared - opened)) },
         longest: false,
     });
     let way = if builds.len() > 1 { longest_way(builds) } else { BTreeSet::new() };
@@ -200,12 +202,12 @@ pub(crate) fn draw(
         let estimate = estimates.of(reading, tenant, &build.job)?;
         let spans = spans(build, *id, grants, now, estimate.map(|estimate| estimate.mean_ms));
         let (stand, word) = standing(build);
-        let mut says = html!("{} {}", stand.mark(), word);
+        let mut says = html! { (stand.mark()) " " (word) };
         for (word, length) in sums(&spans) {
-            put!(says, " · {} {}", word, took(length));
+            says.add(html! { " · " (word) " " (took(length)) });
         }
         rows.push(Row {
-            name: html!(r#"<a href="{}">{}</a>"#, frame.to(&format!("/build/{id}")), build.job),
+            name: html! { a href=(frame.to(&format!("/build/{id}"))) { (build.job) } },
             spans,
             says,
             longest: way.contains(id),
@@ -214,7 +216,7 @@ pub(crate) fn draw(
     if let (Some(last), Some(end)) = (row.last_end.map(ms), row.finished_at.map(ms)) {
         let last = last.clamp(prepared, end.max(prepared));
         rows.push(Row {
-            name: html!(r#"<span class="muted">merge, report</span>"#),
+            name: html! { span class="muted" { "merge, report" } },
             spans: vec![Span {
                 phase: Phase::SetUp,
                 from: last,
@@ -222,7 +224,7 @@ pub(crate) fn draw(
                 length: (end - last).max(0),
                 says: "merged and reported".into(),
             }],
-            says: html!("{}", took(end - last)),
+            says: html! { (took(end - last)) },
             longest: false,
         });
     }
@@ -261,51 +263,57 @@ fn figure(rows: &[Row], begin: i64, left_out: usize) -> Html {
     let end = rows.iter().flat_map(|row| &row.spans).map(|span| span.to).max().unwrap_or(begin);
     let whole = (end - begin).max(1);
     let step = step(whole);
-    let mut grid = Html::new();
-    let mut scale = Html::new();
+    let mut grid = Html::default();
+    let mut scale = Html::default();
     let mut at = 0;
     while at <= whole {
         let x = per_cent(at, whole);
-        put!(grid, r#"<line x1="{}" x2="{}" y1="0" y2="100%"/>"#, x, x);
+        grid.add(html! { line x1=(x) x2=(x) y1="0" y2="100%" {} });
         // The last one would hang out at the end.
         if at <= whole * 92 / 100 {
-            put!(scale, r#"<text x="{}" y="11">{}</text>"#, x, mark(at));
+            scale.add(html! { text x=(x) y="11" { (mark(at)) } });
         }
         at += step;
     }
-    let mut out = Html::new();
+    let mut out = Html::default();
     let mut expects = false;
     for row in rows {
-        let mut bars = Html::new();
+        let mut bars = Html::default();
         for span in &row.spans {
             expects |= span.phase == Phase::Expected;
-            put!(
-                bars,
-                r#"<rect class="{}" x="{}" width="{}" y="3" height="14" rx="2"><title>{}, {}</title></rect>"#,
-                span.phase.class(),
-                per_cent(span.from - begin, whole),
-                per_cent(span.to - span.from, whole),
-                span.says,
-                took(span.length)
-            );
+            bars.add(html! {
+                rect
+                    class=(span.phase.class())
+                    x=(per_cent(span.from - begin, whole))
+                    width=(per_cent(span.to - span.from, whole))
+                    y="3"
+                    height="14"
+                    rx="2"
+                {
+                    title { (span.says) ", " (took(span.length)) }
+                }
+            });
             if span.to - span.from < whole / 200 {
                 // What would be too thin to see is a line.
                 let x = per_cent(span.from - begin, whole);
-                put!(bars, r#"<line class="{}" x1="{}" x2="{}" y1="3" y2="17"/>"#, span.phase.class(), x, x);
+                bars.add(html! { line class=(span.phase.class()) x1=(x) x2=(x) y1="3" y2="17" {} });
             }
         }
-        put!(
-            out,
-            r#"<li{}><span class="name">{}</span><svg class="bars" width="100%" height="20" aria-hidden="true" focusable="false"><g class="grid">{}</g>{}</svg><span class="says small">{}{}</span></li>"#,
-            if row.longest { html!(r#" class="longest""#) } else { Html::new() },
-            row.name,
-            grid,
-            bars,
-            row.says,
-            if row.longest { html!(r#" <span class="chip">longest way</span>"#) } else { Html::new() }
-        );
+        out.add(html! {
+            li class=[(row.longest).then_some("longest")] {
+                span class="name" { (row.name) }
+                svg class="bars" width="100%" height="20" aria-hidden="true" focusable="false" {
+                    g class="grid" { (grid) }
+                    (bars)
+                }
+                span class="says small" {
+                    (row.says)
+                    @if row.longest { " " span class="chip" { "longest way" } }
+                }
+            }
+        });
     }
-    let mut key = Html::new();
+    let mut key = Html::default();
     let words: [(&str, &str); 5] = [
         ("held", "held back"),
         ("wait", "waits for a worker"),
@@ -317,25 +325,35 @@ fn figure(rows: &[Row], begin: i64, left_out: usize) -> Html {
         if class == "expected" && !expects {
             continue;
         }
-        put!(
-            key,
-            r#"<li><svg class="bars" width="14" height="10" aria-hidden="true" focusable="false"><rect class="{}" x="0" y="0" width="14" height="10" rx="2"/></svg> {}</li>"#,
-            class,
-            word
-        );
+        key.add(html! {
+            li {
+                svg class="bars" width="14" height="10" aria-hidden="true" focusable="false" {
+                    rect class=(class) x="0" y="0" width="14" height="10" rx="2" {}
+                }
+                " "
+                (word)
+            }
+        });
     }
     let more = if left_out > 0 {
-        html!(r#"<p class="small muted">{} more are in the list of builds.</p>"#, left_out)
+        html! { p class="small muted" { (left_out) " more are in the list of builds." } }
     } else {
-        Html::new()
+        Html::default()
     };
-    html!(
-        r#"<figure class="gantt" role="group" aria-label="When each job waited and ran"><ol><li class="scale" aria-hidden="true"><span></span><svg class="bars" width="100%" height="14" focusable="false">{}</svg><span></span></li>{}</ol>{}<figcaption><ul class="key small muted">{}</ul></figcaption></figure>"#,
-        scale,
-        out,
-        more,
-        key
-    )
+    html! {
+        figure class="gantt" role="group" aria-label="When each job waited and ran" {
+            ol {
+                li class="scale" aria-hidden="true" {
+                    span {}
+                    svg class="bars" width="100%" height="14" focusable="false" { (scale) }
+                    span {}
+                }
+                (out)
+            }
+            (more)
+            figcaption { ul class="key small muted" { (key) } }
+        }
+    }
 }
 
 #[cfg(test)]

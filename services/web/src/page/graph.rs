@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::html::{Html, html, put};
+use maud::html;
+
+use super::html::{Html, Piece};
 use super::words::Stand;
 
 /// One job of the graph.
@@ -59,7 +61,7 @@ fn columns(nodes: &[Node]) -> Vec<usize> {
 /// The picture; nothing when there are no jobs, or too many.
 pub(crate) fn draw(nodes: &[Node]) -> Html {
     if nodes.is_empty() || nodes.len() > MOST {
-        return Html::new();
+        return Html::default();
     }
     let column = columns(nodes);
     let longest = nodes.iter().map(|node| node.name.chars().count().min(LETTERS)).max().unwrap_or(0);
@@ -73,73 +75,66 @@ pub(crate) fn draw(nodes: &[Node]) -> Html {
     }
     let width = filled.keys().max().map_or(0, |last| (last + 1) * (wide + GAP_X)) + 2 * EDGE - GAP_X;
     let height = filled.values().max().map_or(0, |rows| rows * (HEIGHT + GAP_Y)) + 2 * EDGE - GAP_Y;
-    let mut edges = Html::new();
+    let mut edges = Html::default();
     for node in nodes {
         let Some((x, y)) = places.get(node.name.as_str()) else { continue };
         for (name, soft) in &node.after {
             let Some((from_x, from_y)) = places.get(name.as_str()) else { continue };
             let (from_x, from_y, to_y) = (from_x + wide, from_y + HEIGHT / 2, y + HEIGHT / 2);
             let bend = GAP_X / 2;
-            put!(
-                edges,
-                r#"<path class="edge{}" d="M{} {} C{} {} {} {} {} {}"><title>{} waits for {}{}</title></path>"#,
-                if *soft { " soft" } else { "" },
-                from_x,
-                from_y,
-                from_x + bend,
-                from_y,
-                x.saturating_sub(bend),
-                to_y,
-                x.saturating_sub(2),
-                to_y,
-                node.name,
-                name,
-                if *soft { ", softly" } else { "" }
-            );
+            let (near, end) = (x.saturating_sub(bend), x.saturating_sub(2));
+            let line = format!("M{from_x} {from_y} C{} {from_y} {near} {to_y} {end} {to_y}", from_x + bend);
+            edges.add(html! {
+                path
+                    class={ "edge" (if *soft { " soft" } else { "" }) }
+                    d=(line)
+                {
+                    title { (node.name) " waits for " (name) @if *soft { ", softly" } }
+                }
+            });
         }
     }
-    let mut jobs = Html::new();
+    let mut jobs = Html::default();
     for node in nodes {
         let Some((x, y)) = places.get(node.name.as_str()) else { continue };
         let mut name: String = node.name.chars().take(LETTERS).collect();
         if name.len() < node.name.len() {
             name.push('…');
         }
-        put!(
-            jobs,
-            r#"<a href="{}" class="node {}{}" aria-label="{}: {}{}"><title>{}: {}</title><rect x="{}" y="{}" width="{}" height="{}" rx="8"/><rect class="edge-bar" x="{}" y="{}" width="5" height="{}" rx="2.5"/><text class="name" x="{}" y="{}">{}</text><text class="word" x="{}" y="{}">{}</text></a>"#,
-            node.to,
-            node.stand.class(),
-            if node.voting { "" } else { " nonvoting" },
-            node.name,
-            node.word,
-            if node.voting { "" } else { ", non-voting" },
-            node.name,
-            node.word,
-            *x,
-            *y,
-            wide,
-            HEIGHT,
-            *x,
-            *y,
-            HEIGHT,
-            x + 16,
-            y + 20,
-            name,
-            x + 16,
-            y + 37,
-            format!("{}{}", node.word, if node.more.is_empty() { String::new() } else { format!(" · {}", node.more) })
-        );
+        jobs.add(html! {
+            a
+                href=(node.to)
+                class={ "node " (node.stand.class()) (if node.voting { "" } else { " nonvoting" }) }
+                aria-label={ (node.name) ": " (node.word) (if node.voting { "" } else { ", non-voting" }) }
+            {
+                title { (node.name) ": " (node.word) }
+                rect x=(*x) y=(*y) width=(wide) height=(HEIGHT) rx="8" {}
+                rect class="edge-bar" x=(*x) y=(*y) width="5" height=(HEIGHT) rx="2.5" {}
+                text class="name" x=(x + 16) y=(y + 20) { (name) }
+                text class="word" x=(x + 16) y=(y + 37) {
+                    (node.word)
+                    @if !node.more.is_empty() { " · " (node.more) }
+                }
+            }
+        });
     }
-    html!(
-        r#"<figure class="graph" tabindex="0" role="group" aria-label="Job graph"><svg viewBox="0 0 {} {}" width="{}" height="{}" role="group" aria-label="Jobs and what they wait for">{}{}</svg><figcaption class="small muted">A line goes from a job to those that wait for it; a dashed one is soft: it holds only if both run.</figcaption></figure>"#,
-        width,
-        height,
-        width,
-        height,
-        edges,
-        jobs
-    )
+    html! {
+        figure class="graph" tabindex="0" role="group" aria-label="Job graph" {
+            svg
+                viewBox={ "0 0 " (width) " " (height) }
+                width=(width)
+                height=(height)
+                role="group"
+                aria-label="Jobs and what they wait for"
+            {
+                (edges)
+                (jobs)
+            }
+            figcaption class="small muted" {
+                "A line goes from a job to those that wait for it; a dashed one is soft: it holds only if both run."
+            }
+        }
+    }
 }
 
 #[cfg(test)]

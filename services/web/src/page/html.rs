@@ -1,48 +1,54 @@
-//! Writing HTML: every value is escaped on its way in, only text in our own source is not.
+//! Pages are written with maud, which escapes every value. Here is what it does not do: pieces are put together, only web
+//! addresses become links, and what hides or turns text around in a finished page is made visible.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
+use maud::{Markup, Render, html};
 
-/// A piece of finished HTML.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Html(String);
+/// A piece of HTML.
+pub(crate) type Html = Markup;
 
-impl Html {
-    pub(crate) fn new() -> Html {
-        Html::default()
+/// Pieces put together.
+pub(crate) trait Piece {
+    /// Puts something behind it, escaped unless it is a piece itself.
+    fn add(&mut self, what: impl Render);
+
+    /// Whether nothing is in it.
+    fn is_empty(&self) -> bool;
+}
+
+impl Piece for Html {
+    fn add(&mut self, what: impl Render) {
+        what.render_to(&mut self.0);
     }
 
-    /// For [`put!`], which escapes what is written.
-    pub(crate) fn write_fmt(&mut self, arguments: fmt::Arguments<'_>) {
-        // Writing to a String does not fail.
-        let _ = self.0.write_fmt(arguments);
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+}
 
-    pub(crate) fn into_string(self) -> String {
-        self.0
+/// HTML that is ready to be sent: nothing in it can hide, cover or turn around what stands beside it.
+#[derive(Clone, Debug)]
+pub(crate) struct Finished(Bytes);
+
+impl Finished {
+    /// A page or a part of one, as it is sent.
+    pub(crate) fn new(html: Html) -> Finished {
+        Finished(visible(html.into_string()).into())
     }
 }
 
-impl From<Html> for Body {
-    fn from(html: Html) -> Body {
-        Body::from(html.0)
+#[cfg(test)]
+impl Finished {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0).into_owned()
     }
 }
 
-/// What can stand in HTML.
-pub(crate) trait Show {
-    /// Writes it, safe in text and in quoted attributes.
-    fn show(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result;
-}
-
-impl Show for Html {
-    fn show(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.0)
+impl From<Finished> for Body {
+    fn from(page: Finished) -> Body {
+        Body::from(page.0)
     }
 }
 
@@ -58,98 +64,54 @@ fn is_mark(letter: char) -> bool {
     )
 }
 
-impl Show for str {
-    fn show(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut piled = 0;
-        for letter in self.chars() {
-            piled = if is_mark(letter) { piled + 1 } else { 0 };
-            match letter {
-                // So many marks on one letter cover what stands around it.
-                _ if piled > MARKS => write!(out, "\u{27e8}U+{:04X}\u{27e9}", u32::from(letter))?,
-                '&' => out.write_str("&amp;")?,
-                '<' => out.write_str("&lt;")?,
-                '>' => out.write_str("&gt;")?,
-                '"' => out.write_str("&quot;")?,
-                '\'' => out.write_str("&#39;")?,
-                '\n' | '\t' => out.write_char(letter)?,
-                // What cannot be seen, or makes other text look different, is shown instead of done.
-                '\0'..='\u{1f}' => out.write_char(char::from_u32(0x2400 + u32::from(letter)).unwrap_or('\u{fffd}'))?,
-                '\u{7f}' => out.write_char('\u{2421}')?,
-                '\u{80}'..='\u{9f}'
-                | '\u{200b}'..='\u{200f}'
-                | '\u{2028}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}'
-                | '\u{feff}'
-                | '\u{ad}'
-                | '\u{34f}'
-                | '\u{61c}'
-                | '\u{115f}'
-                | '\u{1160}'
-                | '\u{17b4}'
-                | '\u{17b5}'
-                | '\u{180b}'..='\u{180f}'
-                | '\u{3164}'
-                | '\u{ffa0}'
-                | '\u{fff9}'..='\u{fffb}'
-                | '\u{e0000}'..='\u{e0fff}' => write!(out, "\u{27e8}U+{:04X}\u{27e9}", u32::from(letter))?,
-                other => out.write_char(other)?,
+/// Whether a character cannot be seen, or makes other text look different.
+fn hides(letter: char) -> bool {
+    matches!(
+        letter,
+        '\u{80}'..='\u{9f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{ad}'
+            | '\u{34f}'
+            | '\u{61c}'
+            | '\u{115f}'
+            | '\u{1160}'
+            | '\u{17b4}'
+            | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{3164}'
+            | '\u{ffa0}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
+}
+
+/// The same with what hides or turns around other text shown instead of done. Our own markup has none of it, so it is
+/// looked for in whole pages: no value can be forgotten.
+fn visible(html: String) -> String {
+    let odd = |byte: u8| !byte.is_ascii() || (byte.is_ascii_control() && byte != b'\n' && byte != b'\t');
+    let Some(from) = html.bytes().position(odd) else { return html };
+    let (before, rest) = html.split_at(from);
+    let mut out = String::with_capacity(html.len() + 64);
+    out.push_str(before);
+    let mut piled = 0;
+    for letter in rest.chars() {
+        piled = if is_mark(letter) { piled + 1 } else { 0 };
+        match letter {
+            '\n' | '\t' => out.push(letter),
+            '\0'..='\u{1f}' => out.push(char::from_u32(0x2400 + u32::from(letter)).unwrap_or('\u{fffd}')),
+            '\u{7f}' => out.push('\u{2421}'),
+            // So many marks on one letter cover what stands around it.
+            _ if piled > MARKS || hides(letter) => {
+                let _ = write!(out, "\u{27e8}U+{:04X}\u{27e9}", u32::from(letter));
             }
+            other => out.push(other),
         }
-        Ok(())
     }
+    out
 }
-
-impl Show for String {
-    fn show(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.as_str().show(out)
-    }
-}
-
-impl<T: Show + ?Sized> Show for &T {
-    fn show(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).show(out)
-    }
-}
-
-macro_rules! numbers {
-    ($($kind:ty)*) => {$(
-        impl Show for $kind {
-            fn show(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(out, "{self}")
-            }
-        }
-    )*};
-}
-
-numbers! { u32 u64 usize i32 i64 }
-
-/// A value on its way into HTML.
-pub(crate) struct Shown<'a, T: Show + ?Sized>(pub(crate) &'a T);
-
-impl<T: Show + ?Sized> fmt::Display for Shown<'_, T> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.show(out)
-    }
-}
-
-/// Writes a template with `{}` for each value, every one escaped. `concat!` keeps names out of the
-/// braces: a value that is not an argument would not be escaped, and does not compile.
-macro_rules! put {
-    ($out:expr, $text:literal $(, $value:expr)* $(,)?) => {
-        $out.write_fmt(format_args!(concat!($text) $(, $crate::page::html::Shown(&$value))*))
-    };
-}
-pub(crate) use put;
-
-/// A template with its values, as a piece.
-macro_rules! html {
-    ($($template:tt)*) => {{
-        let mut piece = $crate::page::html::Html::new();
-        $crate::page::html::put!(piece, $($template)*);
-        piece
-    }};
-}
-pub(crate) use html;
 
 /// A text as one segment of a path, or as a value of a query.
 pub(crate) fn segment(text: &str) -> String {
@@ -167,10 +129,13 @@ pub(crate) fn segment(text: &str) -> String {
 
 /// A link to the outside, or the text alone where it is no web address: nothing else may be followed.
 pub(crate) fn outside(url: &str, text: &str) -> Html {
-    if url.starts_with("https://") || url.starts_with("http://") {
-        html!(r#"<a class="out" href="{}" rel="noreferrer noopener nofollow">{}</a>"#, url, text)
-    } else {
-        html!("<span>{}</span>", text)
+    let is_web = url.starts_with("https://") || url.starts_with("http://");
+    html! {
+        @if is_web {
+            a class="out" href=(url) rel="noreferrer noopener nofollow" { (text) }
+        } @else {
+            span { (text) }
+        }
     }
 }
 
@@ -178,12 +143,16 @@ pub(crate) fn outside(url: &str, text: &str) -> Html {
 mod tests {
     use super::*;
 
+    fn sent(html: Html) -> String {
+        Finished::new(html).text()
+    }
+
     #[test]
     fn what_comes_from_outside_cannot_leave_its_place() {
         let evil = "\"><script>alert('1')</script>&amp;\u{202e}\0\u{1b}";
-        let piece = html!(r#"<p title="{}">{}</p>"#, evil, evil);
-        let escaped = "&quot;&gt;&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&amp;amp;⟨U+202E⟩␀␛";
-        assert_eq!(piece.into_string(), format!(r#"<p title="{escaped}">{escaped}</p>"#));
+        let piece = html! { p title=(evil) { (evil) } };
+        let escaped = "&quot;&gt;&lt;script&gt;alert('1')&lt;/script&gt;&amp;amp;⟨U+202E⟩␀␛";
+        assert_eq!(sent(piece), format!(r#"<p title="{escaped}">{escaped}</p>"#));
     }
 
     #[test]
@@ -196,14 +165,15 @@ mod tests {
             ("z\u{300}\u{300}\u{300}\u{300}\u{300}", "z\u{300}\u{300}\u{300}\u{300}⟨U+0300⟩"),
             ("日本語 العربية 🚀", "日本語 العربية 🚀"),
         ] {
-            assert_eq!(html!("{}", text).into_string(), shown);
+            assert_eq!(sent(html! { (text) }), shown);
         }
     }
 
     #[test]
     fn a_piece_within_a_piece_is_not_escaped_again() {
-        let inner = html!("<b>{}</b>", "<");
-        assert_eq!(html!("<i>{}</i>", inner).into_string(), "<i><b>&lt;</b></i>");
+        let mut inner = html! { b { "<" } };
+        inner.add("&");
+        assert_eq!(sent(html! { i { (inner) } }), "<i><b>&lt;</b>&amp;</i>");
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Lists of builds and buildsets, with their filters and pages.
 
+use maud::html;
+
 use super::frame::{Content, Frame, Tab};
-use super::html::{Html, html, put};
+use super::html::{Html, Piece};
 use super::parts::reference;
 use super::words;
 use crate::answers::Buildset;
@@ -73,35 +75,50 @@ pub(crate) fn builds_page(
     query: &Query,
 ) -> Result<Content, ApiError> {
     let rows = builds::list(reading, tenant, query)?;
-    let mut body = Html::new();
+    let mut body = Html::default();
     for build in &rows {
         let uuid = &build.uuid;
         let buildset = build.buildset.as_ref().map_or("", |buildset| &buildset.uuid);
-        put!(
-            body,
-            r#"<tr data-key="{}"><td data-label="result">{}</td><th scope="row" data-label="job"><a href="{}">{}</a>{}</th><td data-label="change">{}</td><td data-label="pipeline">{}</td><td data-label="took" class="num">{}</td><td data-label="began">{}</td><td data-label="buildset"><a href="{}">buildset</a></td></tr>"#,
-            uuid,
-            standing(build.result.as_deref(), false, build.started_ms),
-            frame.to(&format!("/build/{uuid}")),
-            build.job_name,
-            if build.voting { Html::new() } else { html!(r#" <span class="chip">non-voting</span>"#) },
-            build.git_ref.as_ref().map_or_else(Html::new, reference),
-            build.pipeline.as_deref().unwrap_or_default(),
-            build.duration.map_or_else(String::new, |seconds| words::took((seconds * 1_000.0) as i64)),
-            build.started_ms.map_or_else(Html::new, words::moment_ms),
-            frame.to(&format!("/buildset/{buildset}"))
-        );
+        body.add(html! {
+            tr data-key=(uuid) {
+                td data-label="result" { (standing(build.result.as_deref(), false, build.started_ms)) }
+                th scope="row" data-label="job" {
+                    a href=(frame.to(&format!("/build/{uuid}"))) { (build.job_name) }
+                    @if !build.voting { " " span class="chip" { "non-voting" } }
+                }
+                td data-label="change" { (build.git_ref.as_ref().map_or_else(Html::default, reference)) }
+                td data-label="pipeline" { (build.pipeline.as_deref().unwrap_or_default()) }
+                td data-label="took" class="num" {
+                    (build.duration.map_or_else(String::new, |seconds| words::took((seconds * 1_000.0) as i64)))
+                }
+                td data-label="began" { (build.started_ms.map_or_else(Html::default, words::moment_ms)) }
+                td data-label="buildset" { a href=(frame.to(&format!("/buildset/{buildset}"))) { "buildset" } }
+            }
+        });
     }
-    let table = html!(
-        r#"<table class="rows"><caption class="quiet">newest first</caption><thead><tr><th scope="col">Result</th><th scope="col">Job</th><th scope="col">Change</th><th scope="col">Pipeline</th><th scope="col">Took</th><th scope="col">Began</th><th scope="col">More</th></tr></thead><tbody>{}</tbody></table>"#,
-        body
-    );
-    let main = html!(
-        r#"<h1>Builds</h1>{}{}{}"#,
-        filters(reading, frame, query, "/builds", BUILD_FIELDS)?,
-        if rows.is_empty() { nothing(frame, "builds") } else { table },
-        pages(frame, query, "/builds", rows.len())?
-    );
+    let table = html! {
+        table class="rows" {
+            caption class="quiet" { "newest first" }
+            thead {
+                tr {
+                    th scope="col" { "Result" }
+                    th scope="col" { "Job" }
+                    th scope="col" { "Change" }
+                    th scope="col" { "Pipeline" }
+                    th scope="col" { "Took" }
+                    th scope="col" { "Began" }
+                    th scope="col" { "More" }
+                }
+            }
+            tbody { (body) }
+        }
+    };
+    let main = html! {
+        h1 { "Builds" }
+        (filters(reading, frame, query, "/builds", BUILD_FIELDS)?)
+        @if rows.is_empty() { (nothing(frame, "builds")) } @else { (table) }
+        (pages(frame, query, "/builds", rows.len())?)
+    };
     Ok(Content { title: format!("{tenant} builds"), tab: Tab::Builds, kind: "builds", main, item: None, live: false })
 }
 
@@ -112,34 +129,50 @@ pub(crate) fn buildsets_page(
     query: &Query,
 ) -> Result<Content, ApiError> {
     let rows = buildsets::list(reading, tenant, query)?;
-    let mut body = Html::new();
+    let mut body = Html::default();
     for buildset in &rows {
         let uuid = &buildset.uuid;
         let began = buildset.started_ms;
         let length = buildset.finished_ms.map_or_else(String::new, |ended| words::took(ended - began));
-        put!(
-            body,
-            r#"<tr data-key="{}"><td data-label="result">{}</td><th scope="row" data-label="change"><a href="{}">{}</a></th><td data-label="pipeline">{}</td><td data-label="took" class="num">{}</td><td data-label="began">{}</td><td data-label="item"><a href="{}">its story</a></td></tr>"#,
-            uuid,
-            standing(buildset.result.as_deref(), buildset.reset.is_some(), Some(began)),
-            frame.to(&format!("/buildset/{uuid}")),
-            refs(buildset),
-            buildset.pipeline,
-            length,
-            words::moment_ms(began),
-            frame.to(&format!("/item/{}", buildset.queue_item_uuid))
-        );
+        body.add(html! {
+            tr data-key=(uuid) {
+                td data-label="result" {
+                    (standing(buildset.result.as_deref(), buildset.reset.is_some(), Some(began)))
+                }
+                th scope="row" data-label="change" {
+                    a href=(frame.to(&format!("/buildset/{uuid}"))) { (refs(buildset)) }
+                }
+                td data-label="pipeline" { (buildset.pipeline) }
+                td data-label="took" class="num" { (length) }
+                td data-label="began" { (words::moment_ms(began)) }
+                td data-label="item" {
+                    a href=(frame.to(&format!("/item/{}", buildset.queue_item_uuid))) { "its story" }
+                }
+            }
+        });
     }
-    let table = html!(
-        r#"<table class="rows"><caption class="quiet">newest first</caption><thead><tr><th scope="col">Result</th><th scope="col">Change</th><th scope="col">Pipeline</th><th scope="col">Took</th><th scope="col">Began</th><th scope="col">More</th></tr></thead><tbody>{}</tbody></table>"#,
-        body
-    );
-    let main = html!(
-        r#"<h1>Buildsets</h1>{}{}{}"#,
-        filters(reading, frame, query, "/buildsets", BUILDSET_FIELDS)?,
-        if rows.is_empty() { nothing(frame, "buildsets") } else { table },
-        pages(frame, query, "/buildsets", rows.len())?
-    );
+    let table = html! {
+        table class="rows" {
+            caption class="quiet" { "newest first" }
+            thead {
+                tr {
+                    th scope="col" { "Result" }
+                    th scope="col" { "Change" }
+                    th scope="col" { "Pipeline" }
+                    th scope="col" { "Took" }
+                    th scope="col" { "Began" }
+                    th scope="col" { "More" }
+                }
+            }
+            tbody { (body) }
+        }
+    };
+    let main = html! {
+        h1 { "Buildsets" }
+        (filters(reading, frame, query, "/buildsets", BUILDSET_FIELDS)?)
+        @if rows.is_empty() { (nothing(frame, "buildsets")) } @else { (table) }
+        (pages(frame, query, "/buildsets", rows.len())?)
+    };
     Ok(Content {
         title: format!("{tenant} buildsets"),
         tab: Tab::Buildsets,
@@ -153,32 +186,37 @@ pub(crate) fn buildsets_page(
 /// The newest buildsets that are over, in short.
 pub(crate) fn lately(reading: &Reading<'_>, frame: &Frame, tenant: &str) -> Result<Html, ApiError> {
     let query = Query::read_only(Some("complete=true&limit=6"), buildsets::PARAMETERS)?;
-    let mut rows = Html::new();
+    let mut rows = Html::default();
     for buildset in &buildsets::list(reading, tenant, &query)? {
         let uuid = &buildset.uuid;
         let ended = buildset.finished_ms;
-        put!(
-            rows,
-            r#"<li data-key="lately-{}"><span>{}</span><span><a href="{}">{}</a> <span class="chip">{}</span></span><span class="end small muted">{}</span></li>"#,
-            uuid,
-            standing(buildset.result.as_deref(), buildset.reset.is_some(), Some(buildset.started_ms)),
-            frame.to(&format!("/buildset/{uuid}")),
-            refs(buildset),
-            buildset.pipeline,
-            ended.map_or_else(Html::new, |ended| html!("{} ago", words::since(ended, frame.clock_ms())))
-        );
+        rows.add(html! {
+            li data-key={ "lately-" (uuid) } {
+                span {
+                    (standing(buildset.result.as_deref(), buildset.reset.is_some(), Some(buildset.started_ms)))
+                }
+                span {
+                    a href=(frame.to(&format!("/buildset/{uuid}"))) { (refs(buildset)) }
+                    " "
+                    span class="chip" { (buildset.pipeline) }
+                }
+                span class="end small muted" {
+                    @if let Some(ended) = ended { (words::since(ended, frame.clock_ms())) " ago" }
+                }
+            }
+        });
     }
     if rows.is_empty() {
         return Ok(rows);
     }
-    Ok(html!(r#"<section class="card idle lately" data-key="lately"><h2>Lately</h2><ul>{}</ul></section>"#, rows))
+    Ok(html! { section class="card idle lately" data-key="lately" { h2 { "Lately" } ul { (rows) } } })
 }
 
 /// What a buildset tested, in a line.
 fn refs(buildset: &Buildset) -> Html {
-    let mut out = Html::new();
+    let mut out = Html::default();
     for (number, one) in buildset.refs.iter().enumerate() {
-        put!(out, "{}{}", if number == 0 { "" } else { " + " }, reference(one));
+        out.add(html! { @if number > 0 { " + " } (reference(one)) });
     }
     out
 }
@@ -196,14 +234,18 @@ fn standing(result: Option<&str>, given_up: bool, started_ms: Option<i64>) -> Ht
 fn nothing(frame: &Frame, what: &str) -> Html {
     if frame.kept.is_empty() {
         let says = if frame.then { "yet at that moment" } else { "yet: the first change that is proposed makes some" };
-        return html!(
-            r#"<p class="card empty">No {} {}. <a href="{}">See what is queued.</a></p>"#,
-            what,
-            says,
-            frame.to("/status")
-        );
+        return html! {
+            p class="card empty" {
+                "No "
+                (what)
+                " "
+                (says)
+                ". "
+                a href=(frame.to("/status")) { "See what is queued." }
+            }
+        };
     }
-    html!(r#"<p class="card empty">No {} here. Fewer filters show more.</p>"#, what)
+    html! { p class="card empty" { "No " (what) " here. Fewer filters show more." } }
 }
 
 /// The names a field offers.
@@ -238,73 +280,68 @@ fn filters(
     fields: &[Field],
 ) -> Result<Html, ApiError> {
     let tenant = frame.tenant.as_deref().unwrap_or_default();
-    let mut inputs = Html::new();
+    let mut inputs = Html::default();
     for (name, label, offer) in fields {
         let value = query.all(name).first().copied().unwrap_or_default().to_owned();
         let names = offered(reading, tenant, *offer)?;
         let closed = matches!(offer, Offer::These(_) | Offer::Pipelines);
-        let mut options = Html::new();
+        let mut options = Html::default();
         for one in &names {
-            let chosen = if closed && *one == value { html!(" selected") } else { Html::new() };
+            let chosen = closed && *one == value;
             let shown = if matches!(offer, Offer::These(_)) { words::lower(one) } else { one.clone() };
-            put!(options, r#"<option value="{}"{}>{}</option>"#, one, chosen, shown);
+            options.add(html! { option value=(one) selected[chosen] { (shown) } });
         }
         if closed {
             // What was asked for by hand stays asked for.
             if !value.is_empty() && !names.contains(&value) {
-                put!(options, r#"<option value="{}" selected>{}</option>"#, value, value);
+                options.add(html! { option value=(value) selected { (value) } });
             }
-            put!(
-                inputs,
-                r#"<label>{}<select name="{}"><option value="">any</option>{}</select></label>"#,
-                *label,
-                *name,
-                options
-            );
+            inputs.add(html! { label { (*label) select name=(*name) { option value="" { "any" } (options) } } });
             continue;
         }
         let example = match offer {
             Offer::Text(example) => (*example).to_owned(),
             _ => names.first().cloned().unwrap_or_default(),
         };
-        let list = if names.is_empty() {
-            Html::new()
-        } else {
-            put!(inputs, r#"<datalist id="names-{}">{}</datalist>"#, *name, options);
-            html!(r#" list="names-{}""#, *name)
-        };
-        put!(
-            inputs,
-            r#"<label>{}<input name="{}" value="{}" placeholder="{}" autocomplete="off" spellcheck="false"{}></label>"#,
-            *label,
-            *name,
-            value,
-            example,
-            list
-        );
+        let list = (!names.is_empty()).then(|| format!("names-{name}"));
+        if let Some(list) = &list {
+            inputs.add(html! { datalist id=(list) { (options) } });
+        }
+        inputs.add(html! {
+            label {
+                (*label)
+                input
+                    name=(*name)
+                    value=(value)
+                    placeholder=(example)
+                    autocomplete="off"
+                    spellcheck="false"
+                    list=[list];
+            }
+        });
     }
     // Parameters that have no field of their own go along.
     for (name, value) in &frame.kept {
         let known = fields.iter().any(|(field, _, _)| field == name);
         if !known && name != "skip" && name != "idx_max" && !value.is_empty() {
-            put!(inputs, r#"<input type="hidden" name="{}" value="{}">"#, name, value);
+            inputs.add(html! { input type="hidden" name=(name) value=(value); });
         }
     }
     if frame.then {
-        put!(inputs, r#"<input type="hidden" name="at" value="{}">"#, frame.at);
+        inputs.add(html! { input type="hidden" name="at" value=(frame.at); });
     }
     let path = frame.path.clone();
     let clear = if fields.iter().any(|(name, _, _)| !query.all(name).is_empty()) {
-        html!(r#"<a class="button quiet" href="{}">Clear</a>"#, frame.to(rest))
+        html! { a class="button quiet" href=(frame.to(rest)) { "Clear" } }
     } else {
-        Html::new()
+        Html::default()
     };
-    Ok(html!(
-        r#"<form class="filters card" method="get" action="{}" role="search" aria-label="Filters">{}<span class="buttons"><button>Filter</button>{}</span></form>"#,
-        path,
-        inputs,
-        clear
-    ))
+    Ok(html! {
+        form class="filters card" method="get" action=(path) role="search" aria-label="Filters" {
+            (inputs)
+            span class="buttons" { button { "Filter" } (clear) }
+        }
+    })
 }
 
 /// Links to the pages before and after.
@@ -318,15 +355,19 @@ fn pages(frame: &Frame, query: &Query, rest: &str, shown: usize) -> Result<Html,
         if skip != "0" {
             pairs.push(("skip", &skip));
         }
-        html!(r#"<a class="button quiet" rel="{}" href="{}">{}</a>"#, says, frame.to_with(rest, &pairs), sign)
+        html! { a class="button quiet" rel=(says) href=(frame.to_with(rest, &pairs)) { (sign) } }
     };
-    let mut out = Html::new();
+    let mut out = Html::default();
     if skip > 0 {
-        put!(out, "{}", link(skip.saturating_sub(limit), "prev", "← newer"));
+        out.add(link(skip.saturating_sub(limit), "prev", "← newer"));
     }
     let full = u64::try_from(shown).unwrap_or(u64::MAX) >= limit;
     if full && limit > 0 && skip + limit <= crate::filter::MAX_SKIP {
-        put!(out, "{}", link(skip + limit, "next", "older →"));
+        out.add(link(skip + limit, "next", "older →"));
     }
-    Ok(if out.is_empty() { out } else { html!(r#"<nav class="pages" aria-label="Pages">{}</nav>"#, out) })
+    Ok(if out.is_empty() {
+        out
+    } else {
+        html! { nav class="pages" aria-label="Pages" { (out) } }
+    })
 }

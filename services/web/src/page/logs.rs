@@ -13,9 +13,11 @@ use gatelog_log_files::{Manifest, Removal};
 use gatelog_record::BuildId;
 use tokio::time::timeout;
 
+use maud::html;
+
 use super::console::size;
 use super::frame::{Content, Tab};
-use super::html::{Html, html, put, segment};
+use super::html::{Html, Piece, segment};
 use super::parts::crumbs;
 use super::words::many;
 use super::{Segments, Shared, answer, failed, segments};
@@ -77,7 +79,7 @@ pub(crate) async fn look(app: &Arc<App>, build: BuildId, attempt: Option<u32>) -
 
 /// The part of a build's page.
 pub(crate) fn section(tenant: &str, uuid: &str, entry: &BuildEntry, logs: &Logs) -> Html {
-    let mut out = Html::new();
+    let mut out = Html::default();
     match &logs.found {
         Some(FoundLogs::Kept(manifest)) => {
             let of_job = manifest.files.iter().filter(|file| ![CONSOLE, RESULTS].contains(&file.path.as_str())).count();
@@ -85,41 +87,44 @@ pub(crate) fn section(tenant: &str, uuid: &str, entry: &BuildEntry, logs: &Logs)
                 return out;
             }
             let all = address(tenant, uuid, logs.attempt, "");
-            put!(
-                out,
-                r#"<section class="card" data-key="logs-{}"><header><h2>Logs</h2><span class="small muted">{}, {}</span></header>"#,
-                logs.attempt,
-                many(manifest.files.len(), "file", "files"),
-                size(manifest.bytes())
-            );
-            put!(out, "{}", table(manifest, "", &all, ON_PAGE));
-            put!(out, "{}", beside(manifest));
             let ended = entry.attempts.iter().find(|one| one.attempt == logs.attempt).and_then(|one| one.finished_at);
             let until = ended.and_then(|ended| logs.rules.until(ms(ended)));
-            put!(
-                out,
-                r#"<p class="small"><a href="{}">All files</a>{}</p></section>"#,
-                all,
-                until.map_or_else(Html::new, |until| html!(
-                    r#" <span class="muted">· kept until {}</span>"#,
-                    day(until)
-                ))
-            );
+            out.add(html! {
+                section class="card" data-key={ "logs-" (logs.attempt) } {
+                    header {
+                        h2 { "Logs" }
+                        span class="small muted" {
+                            (many(manifest.files.len(), "file", "files"))
+                            ", "
+                            (size(manifest.bytes()))
+                        }
+                    }
+                    (table(manifest, "", &all, ON_PAGE))
+                    (beside(manifest))
+                    p class="small" {
+                        a href=(all) { "All files" }
+                        @if let Some(until) = until {
+                            " "
+                            span class="muted" { "· kept until " (day(until)) }
+                        }
+                    }
+                }
+            });
         }
-        Some(FoundLogs::Removed(removal)) => put!(
-            out,
-            r#"<section class="card" data-key="logs-{}"><h2>Logs</h2><p class="empty">{}</p></section>"#,
-            logs.attempt,
-            removal_told(removal)
-        ),
+        Some(FoundLogs::Removed(removal)) => out.add(html! {
+            section class="card" data-key={ "logs-" (logs.attempt) } {
+                h2 { "Logs" }
+                p class="empty" { (removal_told(removal)) }
+            }
+        }),
         None => {
             if let Some(trouble) = &logs.trouble {
-                put!(
-                    out,
-                    r#"<section class="card" data-key="logs-{}"><h2>Logs</h2><p class="note">They cannot be listed now: {}.</p></section>"#,
-                    logs.attempt,
-                    trouble
-                );
+                out.add(html! {
+                    section class="card" data-key={ "logs-" (logs.attempt) } {
+                        h2 { "Logs" }
+                        p class="note" { "They cannot be listed now: " (trouble) "." }
+                    }
+                });
             }
         }
     }
@@ -128,22 +133,26 @@ pub(crate) fn section(tenant: &str, uuid: &str, entry: &BuildEntry, logs: &Logs)
 
 /// What of the logs is not there, and why.
 fn beside(manifest: &Manifest) -> Html {
-    let mut out = Html::new();
+    let mut out = Html::default();
     if manifest.pending {
-        put!(out, r#"<p class="small muted">Files may be missing: the attempt runs, or its executor ended early.</p>"#);
+        out.add(html! {
+            p class="small muted" { "Files may be missing: the attempt runs, or its executor ended early." }
+        });
     }
     if manifest.left_out.is_empty() {
         return out;
     }
     let count = usize::try_from(manifest.left_out_more).unwrap_or(usize::MAX).saturating_add(manifest.left_out.len());
-    put!(out, r#"<details><summary>{} not kept</summary><ul class="plain small">"#, many(count, "entry", "entries"));
+    let mut rows = Html::default();
     for left in &manifest.left_out {
-        put!(out, r#"<li><code>{}</code> {}</li>"#, left.path, left.why);
+        rows.add(html! { li { code { (left.path) } " " (left.why) } });
     }
     if manifest.left_out_more > 0 {
-        put!(out, r#"<li>and {} more</li>"#, manifest.left_out_more);
+        rows.add(html! { li { "and " (manifest.left_out_more) " more" } });
     }
-    put!(out, "</ul></details>");
+    out.add(html! {
+        details { summary { (many(count, "entry", "entries")) " not kept" } ul class="plain small" { (rows) } }
+    });
     out
 }
 
@@ -172,36 +181,34 @@ fn entries<'m>(manifest: &'m Manifest, directory: &str) -> (Directories<'m>, Fil
 /// A directory as a table. `here` is its address.
 fn table(manifest: &Manifest, directory: &str, here: &str, most: usize) -> Html {
     let (below, files) = entries(manifest, directory);
-    let mut rows = Html::new();
+    let mut rows = Html::default();
     for (name, (count, bytes)) in below.iter().take(most) {
-        put!(
-            rows,
-            r#"<tr><th scope="row" data-label="name"><a href="{}{}/">{}/</a></th><td data-label="size" class="num">{}</td><td data-label="type" class="muted">{}</td></tr>"#,
-            here,
-            segment(name),
-            name,
-            size(*bytes),
-            many(*count, "file", "files")
-        );
+        rows.add(html! {
+            tr {
+                th scope="row" data-label="name" { a href={ (here) (segment(name)) "/" } { (name) "/" } }
+                td data-label="size" class="num" { (size(*bytes)) }
+                td data-label="type" class="muted" { (many(*count, "file", "files")) }
+            }
+        });
     }
     for (name, bytes, mime) in files.iter().take(most.saturating_sub(below.len())) {
-        put!(
-            rows,
-            r#"<tr><th scope="row" data-label="name"><a href="{}{}">{}</a></th><td data-label="size" class="num">{}</td><td data-label="type" class="muted">{}</td></tr>"#,
-            here,
-            segment(name),
-            name,
-            size(*bytes),
-            mime.split(';').next().unwrap_or_default()
-        );
+        rows.add(html! {
+            tr {
+                th scope="row" data-label="name" { a href={ (here) (segment(name)) } { (name) } }
+                td data-label="size" class="num" { (size(*bytes)) }
+                td data-label="type" class="muted" { (mime.split(';').next().unwrap_or_default()) }
+            }
+        });
     }
     let more = (below.len() + files.len()).saturating_sub(most);
-    let mut out = html!(
-        r#"<table class="rows"><thead><tr><th scope="col">Name</th><th scope="col">Size</th><th scope="col">Type</th></tr></thead><tbody>{}</tbody></table>"#,
-        rows
-    );
+    let mut out = html! {
+        table class="rows" {
+            thead { tr { th scope="col" { "Name" } th scope="col" { "Size" } th scope="col" { "Type" } } }
+            tbody { (rows) }
+        }
+    };
     if more > 0 {
-        put!(out, r#"<p class="small muted">{} more are not listed here; the API lists them all.</p>"#, more);
+        out.add(html! { p class="small muted" { (more) " more are not listed here; the API lists them all." } });
     }
     out
 }
@@ -303,25 +310,37 @@ async fn show(
 /// The page of a directory.
 fn page(tenant: &str, build: &str, of: Attempt, directory: &str, manifest: &Manifest) -> Content {
     let to_build = format!("/t/{}/build/{build}?attempt={}", segment(tenant), of.attempt);
-    let mut links = vec![(to_build, html!("build")), (address(tenant, build, of.attempt, ""), html!("logs"))];
+    let mut links = vec![
+        (to_build, html! { "build" }),
+        (
+            address(tenant, build, of.attempt, ""),
+            html! {
+                "logs"
+            },
+        ),
+    ];
     let mut path = String::new();
     for name in directory.split('/').filter(|name| !name.is_empty()) {
         path.push_str(name);
         path.push('/');
-        links.push((address(tenant, build, of.attempt, &path), html!("{}", name)));
+        links.push((address(tenant, build, of.attempt, &path), html! { (name) }));
     }
     let here = address(tenant, build, of.attempt, directory);
-    let mut main = html!(
-        r#"{}<div class="head"><h1>Logs of attempt {}</h1></div><section class="card"><p class="small muted">{}, {}</p>{}</section>"#,
-        crumbs(&links),
-        of.attempt,
-        many(manifest.files.len(), "file", "files"),
-        size(manifest.bytes()),
-        table(manifest, directory, &here, LISTED)
-    );
+    let mut main = html! {
+        (crumbs(&links))
+        div class="head" { h1 { "Logs of attempt " (of.attempt) } }
+        section class="card" {
+            p class="small muted" {
+                (many(manifest.files.len(), "file", "files"))
+                ", "
+                (size(manifest.bytes()))
+            }
+            (table(manifest, directory, &here, LISTED))
+        }
+    };
     let beside = beside(manifest);
     if !beside.is_empty() {
-        put!(main, r#"<section class="card">{}</section>"#, beside);
+        main.add(html! { section class="card" { (beside) } });
     }
     let title = format!("Logs of build {}", build.get(..8).unwrap_or(build));
     Content { title, tab: Tab::Builds, kind: "logs", main, item: None, live: false }

@@ -1,6 +1,6 @@
 //! The page: server-made HTML that works without scripts, over the same reads as the API.
 //!
-//! - `html`: writing it, everything from outside escaped; `words`, `parts`: what stands on many pages;
+//! - `html`: what maud does not do when it writes them; `words`, `parts`: what stands on many pages;
 //! - `frame`: head, navigation, the way through time, headers; `assets`: style and script, from `web/`;
 //! - `what_if`: asking what would have been, and the answer;
 //! - `status`, `lists`, `buildset` (with `graph`), `build` (with `console` and `ansi`), `logs`, `item`, `why`, `configuration`:
@@ -50,6 +50,7 @@ use crate::reading::{App, Needs, Reading, mark, moment, read};
 use crate::routes::{OF_LOGS, OF_PROGRAM, OF_WHAT_IF};
 use crate::status::{Pieces, document};
 pub(crate) use console::size;
+pub(crate) use html::Finished;
 pub(crate) use logs::address as logs_address;
 pub(crate) use status::JobHtml;
 pub(crate) use words::took;
@@ -244,7 +245,7 @@ async fn status_page(State(app): Shared, path: Segments<String>, uri: Uri) -> Re
             };
             newest::page(app, &tenant, shared, look, |(frame, beside), document| {
                 let content = status::page(&frame, &tenant, &query, document, &beside)?;
-                Ok(frame.page(content).into_string())
+                Ok(frame.page(content))
             })
         })
         .await

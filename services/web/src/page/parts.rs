@@ -4,8 +4,10 @@ use gatelog_gate_state::history::ItemEntry;
 use gatelog_record::draft::gate::Subject;
 use serde_json::Value as Json;
 
+use maud::html;
+
 use super::frame::Frame;
-use super::html::{Html, html, outside, put, segment};
+use super::html::{Html, Piece, outside, segment};
 use super::words;
 use crate::answers::{GitRef, WaitHeld};
 use crate::estimate::Estimate;
@@ -24,7 +26,7 @@ pub(crate) fn list<'j>(json: &'j Json, name: &str) -> &'j [Json] {
 /// A change, ref or commit for people: the project's short name and what of it.
 pub(crate) fn subject(subject: &Subject) -> Html {
     let id = ref_id(subject);
-    html!(r#"<b>{}</b> <span class="ref">{}</span>"#, short(&subject.project), name(&id))
+    html! { b { (short(&subject.project)) } " " span class="ref" { (name(&id)) } }
 }
 
 /// A commit's hash is shortened, anything else is not.
@@ -32,15 +34,15 @@ fn name(id: &str) -> Html {
     if id.len() >= 40 && id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         words::shortened(id)
     } else {
-        html!("{}", id)
+        html! { (id) }
     }
 }
 
 /// What an item holds, in a line.
 pub(crate) fn subjects(item: &ItemEntry) -> Html {
-    let mut out = Html::new();
+    let mut out = Html::default();
     for (number, one) in item.subjects.iter().enumerate() {
-        put!(out, "{}{}", if number == 0 { "" } else { " + " }, subject(one));
+        out.add(html! { @if number > 0 { " + " } (subject(one)) });
     }
     out
 }
@@ -58,7 +60,7 @@ pub(crate) fn reference(of: &GitRef) -> Html {
         (Some(change), None) => change.clone(),
         _ => of.newrev.clone().unwrap_or_else(|| of.git_ref.clone()),
     };
-    html!(r#"<b>{}</b> <span class="ref">{}</span>"#, of.project, name(&id))
+    html! { b { (of.project) } " " span class="ref" { (name(&id)) } }
 }
 
 /// The same of a document.
@@ -68,18 +70,21 @@ pub(crate) fn reference_told(json: &Json) -> Html {
         (Some(change), None) => change.to_owned(),
         _ => json["newrev"].as_str().unwrap_or(text(json, "ref")).to_owned(),
     };
-    html!(r#"<b>{}</b> <span class="ref">{}</span>"#, text(json, "project"), name(&id))
+    html! { b { (text(json, "project")) } " " span class="ref" { (name(&id)) } }
 }
 
 /// A bar of how far something is, and what is left of it in words, by how long it took before.
 pub(crate) fn meter(frame: &Frame, name: &str, start_ms: i64, estimate: Option<Estimate>) -> (Html, Html) {
     let ran = crate::leaps::ran_ms(start_ms, frame.clock_ms());
     let Some(basis) = estimate.filter(|estimate| estimate.mean_ms > 0) else {
-        let bar = html!(r#"<progress aria-label="progress of {}: never ran before"></progress>"#, name);
-        let left = html!(
-            r#"<span class="num">{} <span class="muted">first run</span></span>"#,
-            words::since(start_ms, frame.clock_ms())
-        );
+        let bar = html! { progress aria-label={ "progress of " (name) ": never ran before" } {} };
+        let left = html! {
+            span class="num" {
+                (words::since(start_ms, frame.clock_ms()))
+                " "
+                span class="muted" { "first run" }
+            }
+        };
         return (bar, left);
     };
     let estimate = basis.mean_ms;
@@ -89,21 +94,18 @@ pub(crate) fn meter(frame: &Frame, name: &str, start_ms: i64, estimate: Option<E
     } else {
         format!("{} over its mean", words::took(-left))
     };
-    let bar = html!(
-        r#"<progress max="{}" value="{}" data-start="{}" data-estimate="{}" aria-label="progress of {}"></progress>"#,
-        estimate,
-        ran.min(estimate),
-        start_ms,
-        estimate,
-        name
-    );
-    let left = html!(
-        r#"<span class="num" data-left="{}" data-from="{}" title="{}">{}</span>"#,
-        estimate,
-        start_ms,
-        basis.says(),
-        left
-    );
+    let bar = html! {
+        progress
+            max=(estimate)
+            value=(ran.min(estimate))
+            data-start=(start_ms)
+            data-estimate=(estimate)
+            aria-label={ "progress of " (name) }
+        {}
+    };
+    let left = html! {
+        span class="num" data-left=(estimate) data-from=(start_ms) title=(basis.says()) { (left) }
+    };
     (bar, left)
 }
 
@@ -112,7 +114,7 @@ const LONGEST_LINK: usize = 2_000;
 
 /// A text whose web addresses are links.
 pub(crate) fn linked(text: &str) -> Html {
-    let mut out = Html::new();
+    let mut out = Html::default();
     let mut rest = text;
     while let Some(at) = rest.find("http") {
         let (before, from) = rest.split_at(at);
@@ -124,15 +126,15 @@ pub(crate) fn linked(text: &str) -> Html {
             from.get(..end).unwrap_or_default().trim_end_matches(['.', ',', ';', ':', '!', '?', ')', ']', '*', '_']);
         let web = from.starts_with("https://") || from.starts_with("http://");
         if begins && web && address.len() > scheme && address.len() <= LONGEST_LINK {
-            put!(out, "{}{}", before, outside(address, address));
+            out.add(html! { (before) (outside(address, address)) });
             rest = from.get(address.len()..).unwrap_or_default();
         } else {
             let (word, after) = from.split_at("http".len());
-            put!(out, "{}{}", before, word);
+            out.add(html! { (before) (word) });
             rest = after;
         }
     }
-    put!(out, "{}", rest);
+    out.add(rest);
     out
 }
 
@@ -147,74 +149,94 @@ fn in_address(letter: char) -> bool {
 
 /// The refs of an item with all that is known of them.
 pub(crate) fn refs_table(frame: &Frame, item: &ItemEntry) -> Html {
-    let mut rows = Html::new();
+    let mut rows = Html::default();
     for one in &item.subjects {
         let change = one.change.as_deref().unwrap_or(&one.git_ref);
         let builds = frame.to_with("/builds", &[("project", short(&one.project)), ("change", change)]);
-        put!(
-            rows,
-            r#"<tr><th scope="row" data-label="project">{}</th><td data-label="change"><a href="{}">{}</a></td><td data-label="branch">{}</td><td data-label="commit">{}</td><td data-label="review">{}</td></tr>"#,
-            short(&one.project),
-            builds,
-            ref_id(one),
-            one.branch.as_deref().unwrap_or("–"),
-            one.commit.as_deref().map_or_else(Html::new, words::shortened),
-            outside(&one.url, &one.url)
-        );
+        rows.add(html! {
+            tr {
+                th scope="row" data-label="project" { (short(&one.project)) }
+                td data-label="change" { a href=(builds) { (ref_id(one)) } }
+                td data-label="branch" { (one.branch.as_deref().unwrap_or("–")) }
+                td data-label="commit" { (one.commit.as_deref().map_or_else(Html::default, words::shortened)) }
+                td data-label="review" { (outside(&one.url, &one.url)) }
+            }
+        });
     }
-    html!(
-        r#"<table class="rows"><caption>What was tested</caption><thead><tr><th scope="col">Project</th><th scope="col">Change or ref</th><th scope="col">Branch</th><th scope="col">Commit</th><th scope="col">At the review system</th></tr></thead><tbody>{}</tbody></table>"#,
-        rows
-    )
+    html! {
+        table class="rows" {
+            caption { "What was tested" }
+            thead {
+                tr {
+                    th scope="col" { "Project" }
+                    th scope="col" { "Change or ref" }
+                    th scope="col" { "Branch" }
+                    th scope="col" { "Commit" }
+                    th scope="col" { "At the review system" }
+                }
+            }
+            tbody { (rows) }
+        }
+    }
 }
 
 /// What something waited for, oldest first.
 pub(crate) fn waits_table(frame: &Frame, waits: &[WaitHeld], caption: &str) -> Html {
     if waits.is_empty() {
-        return Html::new();
+        return Html::default();
     }
-    let mut rows = Html::new();
+    let mut rows = Html::default();
     for wait in waits {
         let since = wait.since_ms;
         let length = match wait.until_ms {
-            Some(until) => html!(r#"<span class="num">{}</span>"#, words::took(until - since)),
-            None => html!(r#"{} <span class="muted">so far</span>"#, words::since(since, frame.clock_ms())),
+            Some(until) => html! { span class="num" { (words::took(until - since)) } },
+            None => html! { (words::since(since, frame.clock_ms())) " " span class="muted" { "so far" } },
         };
-        put!(
-            rows,
-            r#"<tr><th scope="row" data-label="for"><code>{}</code></th><td data-label="why">{}</td><td data-label="since">{}</td><td data-label="for how long">{}</td><td data-label="until">{}</td></tr>"#,
-            wait.code,
-            wait.detail,
-            words::moment_ms(since),
-            length,
-            wait.unblocks
-        );
+        rows.add(html! {
+            tr {
+                th scope="row" data-label="for" { code { (wait.code) } }
+                td data-label="why" { (wait.detail) }
+                td data-label="since" { (words::moment_ms(since)) }
+                td data-label="for how long" { (length) }
+                td data-label="until" { (wait.unblocks) }
+            }
+        });
     }
-    html!(
-        r#"<table class="rows"><caption>{}</caption><thead><tr><th scope="col">For</th><th scope="col">Why</th><th scope="col">Since</th><th scope="col">How long</th><th scope="col">What ends it</th></tr></thead><tbody>{}</tbody></table>"#,
-        caption,
-        rows
-    )
+    html! {
+        table class="rows" {
+            caption { (caption) }
+            thead {
+                tr {
+                    th scope="col" { "For" }
+                    th scope="col" { "Why" }
+                    th scope="col" { "Since" }
+                    th scope="col" { "How long" }
+                    th scope="col" { "What ends it" }
+                }
+            }
+            tbody { (rows) }
+        }
+    }
 }
 
 /// Name and value pairs.
 pub(crate) fn facts(pairs: &[(&str, Html)]) -> Html {
-    let mut out = Html::new();
+    let mut out = Html::default();
     for (name, value) in pairs {
         if !value.is_empty() {
-            put!(out, "<div><dt>{}</dt><dd>{}</dd></div>", *name, *value);
+            out.add(html! { div { dt { (*name) } dd { (*value) } } });
         }
     }
-    html!(r#"<dl class="facts">{}</dl>"#, out)
+    html! { dl class="facts" { (out) } }
 }
 
 /// The way to here.
 pub(crate) fn crumbs(links: &[(String, Html)]) -> Html {
-    let mut out = Html::new();
+    let mut out = Html::default();
     for (to, name) in links {
-        put!(out, r#"<li><a href="{}">{}</a></li>"#, to, *name);
+        out.add(html! { li { a href=(to) { (*name) } } });
     }
-    html!(r#"<nav class="crumbs" aria-label="Where this is"><ol>{}</ol></nav>"#, out)
+    html! { nav class="crumbs" aria-label="Where this is" { ol { (out) } } }
 }
 
 /// The path of a job's explanation.
@@ -225,6 +247,7 @@ pub(crate) fn why(frame: &Frame, buildset: &str, job: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::linked;
+    use crate::page::Finished;
 
     #[test]
     fn web_addresses_in_a_text_are_links_and_nothing_else_is() {
@@ -242,7 +265,7 @@ mod tests {
             ("https:// http:/x httpx", "https:// http:/x httpx".to_owned()),
             ("javascript:alert(1) data:text/html,x", "javascript:alert(1) data:text/html,x".to_owned()),
         ] {
-            assert_eq!(linked(text).into_string(), shown, "{text}");
+            assert_eq!(Finished::new(linked(text)).text(), shown, "{text}");
         }
     }
 }

@@ -2,8 +2,10 @@
 
 use gatelog_replay::waits::{Standing, TOLD_AFTER_MS, Wait};
 
+use maud::html;
+
 use super::frame::{Content, Frame, Tab};
-use super::html::{Html, html, put, segment};
+use super::html::{Html, Piece, segment};
 use super::words;
 use crate::error::ApiError;
 use crate::query::Query;
@@ -26,20 +28,25 @@ pub(crate) fn page(
     let told = waits::of_reading(reading, then, Some(tenant), Vec::new(), all)?;
     let other = match all {
         true => {
-            html!(r#"<a class="button quiet" href="{}">Only what waits for more than a minute</a>"#, frame.to("/waits"))
+            html! {
+                a class="button quiet" href=(frame.to("/waits")) { "Only what waits for more than a minute" }
+            }
         }
         false => {
-            html!(
-                r#"<a class="button quiet" href="{}">Shorter waits, too</a>"#,
-                frame.to_with("/waits", &[("all", "true")])
-            )
+            html! {
+                a class="button quiet" href=(frame.to_with("/waits", &[("all", "true")])) {
+                    "Shorter waits, too"
+                }
+            }
         }
     };
-    let mut main = html!(
-        r#"<div class="head"><h1>What waits, and why</h1><p class="summary" role="status">{}</p>{}</div>"#,
-        summary(&told),
-        other
-    );
+    let mut main = html! {
+        div class="head" {
+            h1 { "What waits, and why" }
+            p class="summary" role="status" { (summary(&told)) }
+            (other)
+        }
+    };
     if told.waits.is_empty() {
         let minutes = TOLD_AFTER_MS / 60_000;
         let said = if all {
@@ -47,7 +54,7 @@ pub(crate) fn page(
         } else {
             format!("Nothing has waited for more than {minutes} minute.")
         };
-        put!(main, r#"<div class="card empty-state"><p class="lead">{}</p></div>"#, said);
+        main.add(html! { div class="card empty-state" { p class="lead" { (said) } } });
     }
     for (standing, title) in [
         (Standing::HeldUp, "Held up: does not go on by itself"),
@@ -56,11 +63,11 @@ pub(crate) fn page(
     ] {
         let of: Vec<&Wait> = told.waits.iter().filter(|wait| wait.reason.standing == standing).collect();
         if !of.is_empty() {
-            put!(main, r#"<section class="card">{}</section>"#, table(frame, &told, title, &of));
+            main.add(html! { section class="card" { (table(frame, &told, title, &of)) } });
         }
     }
     if told.left_off > 0 {
-        put!(main, r#"<p class="muted">{} more, which have waited less long.</p>"#, told.left_off);
+        main.add(html! { p class="muted" { (told.left_off) " more, which have waited less long." } });
     }
     Ok(Content { title: format!("{tenant} waits"), tab: Tab::Status, kind: "waits", main, item: None, live: true })
 }
@@ -76,33 +83,43 @@ fn summary(told: &Told) -> String {
 }
 
 fn table(frame: &Frame, told: &Told, title: &str, waits: &[&Wait]) -> Html {
-    let mut rows = Html::new();
+    let mut rows = Html::default();
     for wait in waits {
-        put!(
-            rows,
-            r#"<tr><th scope="row" data-label="what">{}</th><td data-label="reason"><code title="{}">{}</code></td><td data-label="why">{}</td><td data-label="since">{}</td><td data-label="for how long">{}</td><td data-label="ends when">{}</td></tr>"#,
-            name(frame, wait),
-            wait.reason.means,
-            wait.reason.code,
-            why(wait),
-            words::moment_ms(ms(wait.since)),
-            words::since(ms(wait.since), ms(told.now)),
-            wait.ends_when.as_str()
-        );
+        rows.add(html! {
+            tr {
+                th scope="row" data-label="what" { (name(frame, wait)) }
+                td data-label="reason" { code title=(wait.reason.means) { (wait.reason.code) } }
+                td data-label="why" { (why(wait)) }
+                td data-label="since" { (words::moment_ms(ms(wait.since))) }
+                td data-label="for how long" { (words::since(ms(wait.since), ms(told.now))) }
+                td data-label="ends when" { (wait.ends_when.as_str()) }
+            }
+        });
     }
-    html!(
-        r#"<table class="rows"><caption>{}</caption><thead><tr><th scope="col">What</th><th scope="col">Reason</th><th scope="col">Why, and the cure</th><th scope="col">Since</th><th scope="col">How long</th><th scope="col">Ends when</th></tr></thead><tbody>{}</tbody></table>"#,
-        title,
-        rows
-    )
+    html! {
+        table class="rows" {
+            caption { (title) }
+            thead {
+                tr {
+                    th scope="col" { "What" }
+                    th scope="col" { "Reason" }
+                    th scope="col" { "Why, and the cure" }
+                    th scope="col" { "Since" }
+                    th scope="col" { "How long" }
+                    th scope="col" { "Ends when" }
+                }
+            }
+            tbody { (rows) }
+        }
+    }
 }
 
 fn name(frame: &Frame, wait: &Wait) -> Html {
     match waits::page_of(wait) {
         Some((kind, id)) => {
-            html!(r#"<a href="{}">{}</a>"#, frame.to(&format!("/{kind}/{}", segment(&id))), wait.name.as_str())
+            html! { a href=(frame.to(&format!("/{kind}/{}", segment(&id)))) { (wait.name.as_str()) } }
         }
-        None => html!("{}", wait.name.as_str()),
+        None => html! { (wait.name.as_str()) },
     }
 }
 
@@ -110,22 +127,22 @@ fn why(wait: &Wait) -> Html {
     let detail = if wait.detail.is_empty() { wait.reason.means } else { wait.detail.as_str() };
     let mut out = coded(detail);
     if wait.reason.standing == Standing::HeldUp && !wait.cure.is_empty() {
-        put!(out, r#"<br><span class="muted">cure: {}</span>"#, coded(&wait.cure));
+        out.add(html! { br; span class="muted" { "cure: " (coded(&wait.cure)) } });
     }
     out
 }
 
 /// A text in which commands and keys stand between backticks.
 fn coded(text: &str) -> Html {
-    let mut out = Html::new();
+    let mut out = Html::default();
     let mut parts = text.split('`').peekable();
     let mut code = false;
     while let Some(part) = parts.next() {
         match (code, parts.peek()) {
-            (true, Some(_)) => put!(out, "<code>{}</code>", part),
+            (true, Some(_)) => out.add(html! { code { (part) } }),
             // Without its end it is none.
-            (true, None) => put!(out, "`{}", part),
-            (false, _) => put!(out, "{}", part),
+            (true, None) => out.add(html! { "`" (part) }),
+            (false, _) => out.add(part),
         }
         code = !code;
     }
@@ -135,30 +152,33 @@ fn coded(text: &str) -> Html {
 /// What of a tenant is held up, for the page of its queues; empty when nothing is.
 pub(crate) fn held_up(reading: &Reading<'_>, frame: &Frame, tenant: &str) -> Result<Html, ApiError> {
     if frame.then {
-        return Ok(Html::new());
+        return Ok(Html::default());
     }
     let told = waits::of_reading(reading, &None, Some(tenant), Vec::new(), false)?;
     let held: Vec<&Wait> = told.waits.iter().filter(|wait| wait.reason.standing == Standing::HeldUp).collect();
     if held.is_empty() {
-        return Ok(Html::new());
+        return Ok(Html::default());
     }
-    let mut rows = Html::new();
+    let mut rows = Html::default();
     for wait in held.iter().take(NAMED) {
-        put!(
-            rows,
-            r#"<li>{} <code>{}</code> {} <span class="muted">· for {}</span></li>"#,
-            name(frame, wait),
-            wait.reason.code,
-            coded(if wait.detail.is_empty() { wait.reason.means } else { wait.detail.as_str() }),
-            words::since(ms(wait.since), ms(told.now))
-        );
+        rows.add(html! {
+            li {
+                (name(frame, wait))
+                " "
+                code { (wait.reason.code) }
+                " "
+                (coded(if wait.detail.is_empty() { wait.reason.means } else { wait.detail.as_str() }))
+                " "
+                span class="muted" { "· for " (words::since(ms(wait.since), ms(told.now))) }
+            }
+        });
     }
-    Ok(html!(
-        r#"<section class="card note bad-edge" data-key="held-up" aria-label="Held up"><p><b>{} held up</b> <a href="{}">what waits, and why</a></p><ul>{}</ul></section>"#,
-        held.len(),
-        frame.to("/waits"),
-        rows
-    ))
+    Ok(html! {
+        section class="card note bad-edge" data-key="held-up" aria-label="Held up" {
+            p { b { (held.len()) " held up" } " " a href=(frame.to("/waits")) { "what waits, and why" } }
+            ul { (rows) }
+        }
+    })
 }
 
 #[cfg(test)]

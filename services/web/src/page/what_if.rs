@@ -11,8 +11,10 @@ use axum::response::{IntoResponse, Redirect, Response};
 use gatelog_replay::what_if::{Answer, Divergence, InputNear, ItemOutcome, OrderDifference};
 use serde_json::Value as Json;
 
+use maud::html;
+
 use super::frame::{Content, Frame, Tab, respond};
-use super::html::{Html, html, put};
+use super::html::{Html, Piece};
 use super::parts::{crumbs, text};
 use super::words::{self, Stand};
 use super::{Segments, Shared, failed, failed_at};
@@ -57,74 +59,185 @@ pub(crate) async fn ask_page(State(app): Shared, uri: Uri) -> Response {
     }
 }
 
-fn form(app: &App, inputs: &[InputNear], at: Option<u64>) -> Html {
-    let mut rows = Html::new();
+/// What came from outside lately, each to be left out.
+fn inputs_near(inputs: &[InputNear]) -> Html {
+    let mut rows = Html::default();
     let mut seen = BTreeSet::new();
     for input in inputs {
         // One event of a forge may have gone to several tenants.
         if !seen.insert(&input.place) {
             continue;
         }
-        put!(
-            rows,
-            r#"<tr><td data-label="leave out"><input type="checkbox" name="without" value="{}" aria-label="leave out {}"></td><th scope="row" data-label="input"><code>{}</code></th><td data-label="says">{}</td><td data-label="tenant">{}</td><td data-label="event" class="num">{}</td><td data-label="when">{}</td></tr>"#,
-            input.place,
-            input.place,
-            input.place,
-            input.says,
-            input.tenant,
-            input.sequence,
-            words::moment(input.at)
-        );
+        rows.add(html! {
+            tr {
+                td data-label="leave out" {
+                    input
+                        type="checkbox"
+                        name="without"
+                        value=(input.place)
+                        aria-label={ "leave out " (input.place) };
+                }
+                th scope="row" data-label="input" { code { (input.place) } }
+                td data-label="says" { (input.says) }
+                td data-label="tenant" { (input.tenant) }
+                td data-label="event" class="num" { (input.sequence) }
+                td data-label="when" { (words::moment(input.at)) }
+            }
+        });
     }
-    let inputs = if rows.is_empty() {
-        html!(r#"<p class="empty">Nothing from outside came up to here lately.</p>"#)
+    if rows.is_empty() {
+        html! { p class="empty" { "Nothing from outside came up to here lately." } }
     } else {
-        html!(
-            r#"<table class="rows"><caption>Had these never come</caption><thead><tr><th scope="col">Leave out</th><th scope="col">Input</th><th scope="col">What it said</th><th scope="col">Tenant</th><th scope="col">Event</th><th scope="col">When</th></tr></thead><tbody>{}</tbody></table>"#,
-            rows
-        )
-    };
-    let mut hidden = Html::new();
-    let mut until = html!("Looked at is everything there is.");
-    if let Some(at) = at {
-        put!(hidden, r#"<input type="hidden" name="at" value="{}">"#, at);
-        until = html!("Looked at is what there was up to event {}.", at);
+        html! {
+            table class="rows" {
+                caption { "Had these never come" }
+                thead {
+                    tr {
+                        th scope="col" { "Leave out" }
+                        th scope="col" { "Input" }
+                        th scope="col" { "What it said" }
+                        th scope="col" { "Tenant" }
+                        th scope="col" { "Event" }
+                        th scope="col" { "When" }
+                    }
+                }
+                tbody { (rows) }
+            }
+        }
     }
-    let token = match app.site.authenticators.is_empty() {
-        true => Html::new(),
-        false => html!(
-            r#"<section class="card"><h2>Who asks</h2><p><label for="token">A token of an operator of every tenant (<code>admin</code>)</label> <input id="token" name="token" type="password" autocomplete="off" size="40"></p></section>"#
-        ),
-    };
-    let mut asked = Html::new();
+}
+
+/// Where it takes a token, one is asked for.
+fn token(app: &App) -> Html {
+    match app.site.authenticators.is_empty() {
+        true => Html::default(),
+        false => html! {
+            section class="card" {
+                h2 { "Who asks" }
+                p {
+                    label for="token" { "A token of an operator of every tenant (" code { "admin" } ")" }
+                    " "
+                    input id="token" name="token" type="password" autocomplete="off" size="40";
+                }
+            }
+        },
+    }
+}
+
+/// The what-ifs there are.
+fn asked(app: &App) -> Html {
+    let mut asked = Html::default();
     for case in app.what_ifs.all() {
-        put!(
-            asked,
-            r#"<tr><th scope="row"><a href="/what-if/{}">{}</a></th><td>{}</td><td>{}</td></tr>"#,
-            case.id,
-            case.question.words(),
-            badge(&case.state()),
-            words::moment(case.asked_at)
-        );
+        asked.add(html! {
+            tr {
+                th scope="row" { a href={ "/what-if/" (case.id) } { (case.question.words()) } }
+                td { (badge(&case.state())) }
+                td { (words::moment(case.asked_at)) }
+            }
+        });
     }
-    let asked = if asked.is_empty() {
+    if asked.is_empty() {
         asked
     } else {
-        html!(
-            r#"<section class="card"><table class="rows"><caption>Asked lately</caption><thead><tr><th scope="col">What if</th><th scope="col">Answer</th><th scope="col">Asked</th></tr></thead><tbody>{}</tbody></table></section>"#,
-            asked
-        )
-    };
-    html!(
-        r##"<h1>What would have been</h1><p class="muted">The record is decided again with something otherwise. Nothing is changed by it: it runs by itself, shut in. {}</p>{}<form class="what-if" method="post" action="/what-if">{}<section class="card">{}<p><label for="more">Or these, by where they stand</label> <input id="more" name="more" placeholder="intake:41, gate.inputs:7" autocomplete="off" size="40"></p></section><section class="card"><h2>Had an input said something else</h2><p><label for="change">Input</label> <input id="change" name="change" placeholder="gate.inputs:7" autocomplete="off"></p><p><label for="said">What of its body would have been otherwise, as JSON</label><textarea id="said" name="said" rows="4" spellcheck="false" placeholder='{}'></textarea></p></section><section class="card"><h2>Had the configuration been another</h2><p><label for="project">Project</label> <input id="project" name="project" placeholder="org/app" autocomplete="off"> <label for="path">File</label> <input id="path" name="path" placeholder=".zuul.yaml" autocomplete="off"></p><p><label for="content">Its text; it stands in place of all configuration of the project</label><textarea id="content" name="content" rows="8" spellcheck="false"></textarea></p></section><section class="card"><h2>Had the tenant file been another</h2><p><label for="tenants">Its text; tenants that it does not have stay as they were</label><textarea id="tenants" name="tenants" rows="6" spellcheck="false"></textarea></p></section>{}<p><button>Ask</button></p></form>"##,
-        until,
-        asked,
-        hidden,
-        inputs,
-        r#"{"result": "Failure"}"#,
-        token
-    )
+        html! {
+            section class="card" {
+                table class="rows" {
+                    caption { "Asked lately" }
+                    thead {
+                        tr {
+                            th scope="col" { "What if" }
+                            th scope="col" { "Answer" }
+                            th scope="col" { "Asked" }
+                        }
+                    }
+                    tbody { (asked) }
+                }
+            }
+        }
+    }
+}
+
+/// What else could be otherwise.
+fn otherwise() -> Html {
+    html! {
+        section class="card" {
+            h2 { "Had an input said something else" }
+            p {
+                label for="change" { "Input" }
+                " "
+                input id="change" name="change" placeholder="gate.inputs:7" autocomplete="off";
+            }
+            p {
+                label for="said" { "What of its body would have been otherwise, as JSON" }
+                textarea
+                    id="said"
+                    name="said"
+                    rows="4"
+                    spellcheck="false"
+                    placeholder=(r#"{"result": "Failure"}"#)
+                {}
+            }
+        }
+        section class="card" {
+            h2 { "Had the configuration been another" }
+            p {
+                label for="project" { "Project" }
+                " "
+                input id="project" name="project" placeholder="org/app" autocomplete="off";
+                " "
+                label for="path" { "File" }
+                " "
+                input id="path" name="path" placeholder=".zuul.yaml" autocomplete="off";
+            }
+            p {
+                label for="content" { "Its text; it stands in place of all configuration of the project" }
+                textarea id="content" name="content" rows="8" spellcheck="false" {}
+            }
+        }
+        section class="card" {
+            h2 { "Had the tenant file been another" }
+            p {
+                label for="tenants" { "Its text; tenants that it does not have stay as they were" }
+                textarea id="tenants" name="tenants" rows="6" spellcheck="false" {}
+            }
+        }
+    }
+}
+
+fn form(app: &App, inputs: &[InputNear], at: Option<u64>) -> Html {
+    let mut hidden = Html::default();
+    let mut until = html! { "Looked at is everything there is." };
+    if let Some(at) = at {
+        hidden.add(html! { input type="hidden" name="at" value=(at); });
+        until = html! { "Looked at is what there was up to event " (at) "." };
+    }
+    html! {
+        h1 { "What would have been" }
+        p class="muted" {
+            "The record is decided again with something otherwise. Nothing is changed by it: it runs by itself, shut in. "
+            (until)
+        }
+        (asked(app))
+        form class="what-if" method="post" action="/what-if" {
+            (hidden)
+            section class="card" {
+                (inputs_near(inputs))
+                p {
+                    label for="more" { "Or these, by where they stand" }
+                    " "
+                    input
+                        id="more"
+                        name="more"
+                        placeholder="intake:41, gate.inputs:7"
+                        autocomplete="off"
+                        size="40";
+                }
+            }
+            (otherwise())
+            (token(app))
+            p { button { "Ask" } }
+        }
+    }
 }
 
 /// The fields of a form.
@@ -275,31 +388,42 @@ pub(crate) async fn answer_page(State(app): Shared, path: Segments<String>, uri:
 fn told(app: &App, case: &Case) -> Html {
     let state = case.state();
     let back = case.question.at.map_or_else(|| "/what-if".to_owned(), |at| format!("/what-if?at={at}"));
-    let mut main = html!(
-        r#"{}<div class="head"><h1>What if: {}</h1>{}</div><p class="muted">asked {}{}; <a href="/api/what-if/{}">as JSON</a>; kept for a day</p>"#,
-        crumbs(&[(back, html!("What would have been"))]),
-        case.question.words(),
-        badge(&state),
-        words::moment(case.asked_at),
-        if case.by.is_empty() { Html::new() } else { html!(" by {}", case.by) },
-        case.id
-    );
+    let mut main = html! {
+        (crumbs(&[(back, html! { "What would have been" })]))
+        div class="head" { h1 { "What if: " (case.question.words()) } (badge(&state)) }
+        p class="muted" {
+            "asked "
+            (words::moment(case.asked_at))
+            @if !case.by.is_empty() { " by " (case.by) }
+            "; "
+            a href={ "/api/what-if/" (case.id) } { "as JSON" }
+            "; kept for a day"
+        }
+    };
     match &state {
         Standing::Waiting | Standing::Running => {
             let token = match app.site.authenticators.is_empty() {
-                true => Html::new(),
-                false => html!(r#"<label>token <input name="token" type="password" autocomplete="off"></label> "#),
+                true => Html::default(),
+                false => html! {
+                    label { "token " input name="token" type="password" autocomplete="off"; }
+                    " "
+                },
             };
-            put!(
-                main,
-                r#"<section class="card"><p>Every recorded input is decided again. That takes a moment; this page is loaded again by itself.</p><form method="post" action="/what-if/{}/cancel">{}<button class="quiet">Cancel</button></form></section>"#,
-                case.id,
-                token
-            );
+            main.add(html! {
+                section class="card" {
+                    p {
+                        "Every recorded input is decided again. That takes a moment; this page is loaded again by itself."
+                    }
+                    form method="post" action={ "/what-if/" (case.id) "/cancel" } {
+                        (token)
+                        button class="quiet" { "Cancel" }
+                    }
+                }
+            });
         }
-        Standing::Failed(why) => put!(main, r#"<p class="card bad-edge">{} {}</p>"#, Stand::Bad.mark(), why),
-        Standing::Cancelled => put!(main, r#"<p class="card">It was ended before there was an answer.</p>"#),
-        Standing::Answered(answer) => put!(main, "{}", answered(answer)),
+        Standing::Failed(why) => main.add(html! { p class="card bad-edge" { (Stand::Bad.mark()) " " (why) } }),
+        Standing::Cancelled => main.add(html! { p class="card" { "It was ended before there was an answer." } }),
+        Standing::Answered(answer) => main.add(answered(answer)),
     }
     main
 }
@@ -307,125 +431,154 @@ fn told(app: &App, case: &Case) -> Html {
 fn answered(answer: &Answer) -> Html {
     let until: Vec<String> = answer.until.iter().map(|(partition, last)| format!("{partition} event {last}")).collect();
     let Some(first) = &answer.divergence else {
-        return html!(
-            r#"<p class="card good-edge">{} Nothing would have been otherwise: all {} decisions are the same. <span class="muted">Looked at up to {}.</span></p>"#,
-            Stand::Good.mark(),
-            answer.same_decisions,
-            until.join(", ")
-        );
+        return html! {
+            p class="card good-edge" {
+                (Stand::Good.mark())
+                " Nothing would have been otherwise: all "
+                (answer.same_decisions)
+                " decisions are the same. "
+                span class="muted" { "Looked at up to " (until.join(", ")) "." }
+            }
+        };
     };
     let mut main = divergence(first, answer.same_decisions, &until.join(", "));
     let of = &answer.difference;
     if of.is_same() {
-        put!(
-            main,
-            r#"<p class="card good-edge">{} Items, jobs, merges and their order would have been the same all the same.</p>"#,
-            Stand::Good.mark()
-        );
+        main.add(html! {
+            p class="card good-edge" {
+                (Stand::Good.mark())
+                " Items, jobs, merges and their order would have been the same all the same."
+            }
+        });
     }
-    put!(
-        main,
-        "{}{}{}{}{}",
-        numbers(answer),
-        items(answer),
-        jobs(answer),
-        order("merges", "Merges", &of.merges, &answer.recorded.merges, &answer.now.merges),
-        order("order", "Order of leaving", &of.order, &answer.recorded.left, &answer.now.left)
-    );
-    let mut rules = Html::new();
+    main.add(html! {
+        (numbers(answer))
+        (items(answer))
+        (jobs(answer))
+        (order("merges", "Merges", &of.merges, &answer.recorded.merges, &answer.now.merges))
+        (order("order", "Order of leaving", &of.order, &answer.recorded.left, &answer.now.left))
+    });
+    let mut rules = Html::default();
     for rule in &answer.rules {
         let used = match answer.assumed.get(rule) {
-            Some(times) => html!(r#" <span class="chip">{} times</span>"#, *times),
-            None => Html::new(),
+            Some(times) => html! { " " span class="chip" { (*times) " times" } },
+            None => Html::default(),
         };
-        put!(rules, "<li>{}{}</li>", rule, used);
+        rules.add(html! { li { (rule) (used) } });
     }
-    put!(
-        main,
-        r#"<details class="card"><summary>How what did not happen is modelled</summary><ul class="plain small">{}</ul></details>"#,
-        rules
-    );
+    main.add(html! {
+        details class="card" {
+            summary { "How what did not happen is modelled" }
+            ul class="plain small" { (rules) }
+        }
+    });
     main
 }
 
 fn kinds(events: &[Json]) -> Html {
-    let mut out = Html::new();
+    let mut out = Html::default();
     for event in events {
-        put!(out, "<li><code>{}</code></li>", text(event, "kind"));
+        out.add(html! { li { code { (text(event, "kind")) } } });
     }
-    if out.is_empty() { html!(r#"<p class="empty">nothing</p>"#) } else { html!(r#"<ol class="plain">{}</ol>"#, out) }
+    if out.is_empty() {
+        html! { p class="empty" { "nothing" } }
+    } else {
+        html! {
+            ol class="plain" { (out) }
+        }
+    }
 }
 
 fn divergence(first: &Divergence, same: u64, until: &str) -> Html {
     let link = if first.partition == "gate/0" {
-        html!(r#"<a href="/?at={}">{} event {}</a>"#, first.sequence, first.partition, first.sequence)
+        html! { a href={ "/?at=" (first.sequence) } { (first.partition) " event " (first.sequence) } }
     } else {
-        html!("{} event {}", first.partition, first.sequence)
+        html! { (first.partition) " event " (first.sequence) }
     };
-    html!(
-        r#"<section class="card warn-edge" id="divergence"><h2>Otherwise from {} on</h2><p>{} <span class="chip">{}</span> <span class="muted">{}; input {} at offset {}. {} decisions before it are the same; looked at up to {}.</span></p><div class="sides"><div><h3>Recorded</h3>{}</div><div><h3>Would have been</h3>{}</div></div></section>"#,
-        link,
-        first.what,
-        first.why,
-        first.at,
-        first.input,
-        first.input_offset,
-        same,
-        until,
-        kinds(&first.recorded),
-        if first.why == "without" {
-            html!(r#"<p class="empty">nothing: it never came</p>"#)
-        } else {
-            kinds(&first.now)
+    html! {
+        section class="card warn-edge" id="divergence" {
+            h2 { "Otherwise from " (link) " on" }
+            p {
+                (first.what)
+                " "
+                span class="chip" { (first.why) }
+                " "
+                span class="muted" {
+                    (first.at)
+                    "; input "
+                    (first.input)
+                    " at offset "
+                    (first.input_offset)
+                    ". "
+                    (same)
+                    " decisions before it are the same; looked at up to "
+                    (until)
+                    "."
+                }
+            }
+            div class="sides" {
+                div { h3 { "Recorded" } (kinds(&first.recorded)) }
+                div {
+                    h3 { "Would have been" }
+                    @if first.why == "without" { p class="empty" { "nothing: it never came" } } @else { (kinds(&first.now)) }
+                }
+            }
         }
-    )
+    }
 }
 
 /// Two numbers beside each other.
 fn pair(name: &str, was: &str, is: &str) -> Html {
     let class = if was == is { "" } else { "other" };
-    html!(
-        r#"<tr class="{}"><th scope="row">{}</th><td class="num">{}</td><td class="num">{}</td></tr>"#,
-        class,
-        name,
-        was,
-        is
-    )
+    html! {
+        tr class=(class) { th scope="row" { (name) } td class="num" { (was) } td class="num" { (is) } }
+    }
 }
 
 fn numbers(answer: &Answer) -> Html {
     let (was, is) = (&answer.recorded, &answer.now);
     let mut rows = pair("items", &was.items.len().to_string(), &is.items.len().to_string());
-    put!(rows, "{}", pair("merges", &was.merges.len().to_string(), &is.merges.len().to_string()));
+    rows.add(pair("merges", &was.merges.len().to_string(), &is.merges.len().to_string()));
     let results: BTreeSet<&String> = was.attempts.keys().chain(is.attempts.keys()).collect();
     for result in results {
         let of = |attempts: &BTreeMap<String, u64>| attempts.get(result).copied().unwrap_or_default().to_string();
-        put!(rows, "{}", pair(&format!("attempts: {}", words::lower(result)), &of(&was.attempts), &of(&is.attempts)));
+        rows.add(pair(&format!("attempts: {}", words::lower(result)), &of(&was.attempts), &of(&is.attempts)));
     }
-    put!(rows, "{}", pair("leases", &was.leases.to_string(), &is.leases.to_string()));
+    rows.add(pair("leases", &was.leases.to_string(), &is.leases.to_string()));
     let hours = |ms: i64| format!("{:.2}", ms as f64 / 3_600_000.0);
-    put!(rows, "{}", pair("node-hours", &hours(was.node_ms), &hours(is.node_ms)));
-    html!(
-        r#"<section class="card"><table class="rows" id="numbers"><caption>In numbers</caption><thead><tr><th scope="col">What</th><th scope="col">Recorded</th><th scope="col">Would have been</th></tr></thead><tbody>{}</tbody></table></section>"#,
-        rows
-    )
+    rows.add(pair("node-hours", &hours(was.node_ms), &hours(is.node_ms)));
+    html! {
+        section class="card" {
+            table class="rows" id="numbers" {
+                caption { "In numbers" }
+                thead {
+                    tr {
+                        th scope="col" { "What" }
+                        th scope="col" { "Recorded" }
+                        th scope="col" { "Would have been" }
+                    }
+                }
+                tbody { (rows) }
+            }
+        }
+    }
 }
 
 /// What became of an item, as a cell.
 fn outcome(item: Option<&ItemOutcome>) -> Html {
-    let Some(item) = item else { return html!(r#"<span class="muted">never came</span>"#) };
+    let Some(item) = item else { return html! { span class="muted" { "never came" } } };
     let mut out = match &item.result {
         Some(result) => words::result_badge(result),
         None => Stand::Waiting.badge("still there"),
     };
     if item.merged {
-        put!(out, r#" <span class="chip">merged</span>"#);
+        out.add(html! { " " span class="chip" { "merged" } });
     }
     if item.resets > 0 {
-        put!(out, r#" <span class="muted small">{}</span>"#, words::many(item.resets as usize, "reset", "resets"));
+        out.add(html! { " " span class="muted small" { (words::many(item.resets as usize, "reset", "resets")) } });
     }
     if !item.code.is_empty() {
-        put!(out, r#" <span class="muted small">{}</span>"#, item.code);
+        out.add(html! { " " span class="muted small" { (item.code) } });
     }
     out
 }
@@ -435,32 +588,40 @@ fn table(id: &str, caption: &str, head: &str, rows: Html, left_out: usize) -> Ht
         return rows;
     }
     let more = match left_out {
-        0 => Html::new(),
-        many => html!(r#"<p class="small muted">and {} more, which the JSON has</p>"#, many),
+        0 => Html::default(),
+        many => html! { p class="small muted" { "and " (many) " more, which the JSON has" } },
     };
-    html!(
-        r#"<section class="card"><table class="rows" id="{}"><caption>{}</caption><thead><tr><th scope="col">{}</th><th scope="col">Recorded</th><th scope="col">Would have been</th></tr></thead><tbody>{}</tbody></table>{}</section>"#,
-        id,
-        caption,
-        head,
-        rows,
-        more
-    )
+    html! {
+        section class="card" {
+            table class="rows" id=(id) {
+                caption { (caption) }
+                thead {
+                    tr {
+                        th scope="col" { (head) }
+                        th scope="col" { "Recorded" }
+                        th scope="col" { "Would have been" }
+                    }
+                }
+                tbody { (rows) }
+            }
+            (more)
+        }
+    }
 }
 
 fn items(answer: &Answer) -> Html {
     let of = &answer.difference;
     let otherwise = of.items.iter().map(|one| &one.item);
     let names: BTreeSet<&String> = of.items_gone.iter().chain(&of.items_come).chain(otherwise).collect();
-    let mut rows = Html::new();
+    let mut rows = Html::default();
     for name in names.iter().take(SHOWN) {
-        put!(
-            rows,
-            r#"<tr><th scope="row">{}</th><td data-label="recorded">{}</td><td data-label="would have been">{}</td></tr>"#,
-            name,
-            outcome(answer.recorded.items.get(*name)),
-            outcome(answer.now.items.get(*name))
-        );
+        rows.add(html! {
+            tr {
+                th scope="row" { (name) }
+                td data-label="recorded" { (outcome(answer.recorded.items.get(*name))) }
+                td data-label="would have been" { (outcome(answer.now.items.get(*name))) }
+            }
+        });
     }
     table("items", "Items", "Tenant, pipeline, change", rows, names.len().saturating_sub(SHOWN))
 }
@@ -468,26 +629,25 @@ fn items(answer: &Answer) -> Html {
 fn jobs(answer: &Answer) -> Html {
     let of = &answer.difference.jobs;
     let cell = |job: &Option<gatelog_replay::what_if::JobOutcome>| match job {
-        None => html!(r#"<span class="muted">no such job</span>"#),
+        None => html! { span class="muted" { "no such job" } },
         Some(job) => {
             let result = job.result.as_deref().map_or_else(|| Stand::Waiting.badge("no result"), words::result_badge);
-            html!(
-                r#"{} <span class="muted small">{}</span>"#,
-                result,
-                words::many(job.attempts as usize, "attempt", "attempts")
-            )
+            html! {
+                (result)
+                " "
+                span class="muted small" { (words::many(job.attempts as usize, "attempt", "attempts")) }
+            }
         }
     };
-    let mut rows = Html::new();
+    let mut rows = Html::default();
     for one in of.iter().take(SHOWN) {
-        put!(
-            rows,
-            r#"<tr><th scope="row">{} <span class="muted small">{}</span></th><td data-label="recorded">{}</td><td data-label="would have been">{}</td></tr>"#,
-            one.job,
-            one.item,
-            cell(&one.recorded),
-            cell(&one.now)
-        );
+        rows.add(html! {
+            tr {
+                th scope="row" { (one.job) " " span class="muted small" { (one.item) } }
+                td data-label="recorded" { (cell(&one.recorded)) }
+                td data-label="would have been" { (cell(&one.now)) }
+            }
+        });
     }
     table("jobs", "Jobs of items in both", "Job", rows, of.len().saturating_sub(SHOWN))
 }
@@ -495,28 +655,30 @@ fn jobs(answer: &Answer) -> Html {
 /// Two orders beside each other, with what is only in one and what stands elsewhere marked.
 fn order(id: &str, head: &str, of: &OrderDifference, recorded: &[String], now: &[String]) -> Html {
     if *of == OrderDifference::default() {
-        return Html::new();
+        return Html::default();
     }
     let list = |names: &[String], only: &[String], moved: &[String], sign: &str| {
         // What is alike at the beginning is passed over.
         let alike = recorded.iter().zip(now).take_while(|(one, other)| one == other).count();
         let from = alike.saturating_sub(2);
-        let mut out = Html::new();
+        let mut out = Html::default();
         for name in names.iter().skip(from).take(SHOWN) {
             let (mark, class) = match () {
                 () if only.contains(name) => (sign, "other"),
                 () if moved.contains(name) => ("~", "other"),
                 () => ("", ""),
             };
-            put!(out, r#"<li class="{}"><span class="sign" aria-hidden="true">{}</span> {}</li>"#, class, mark, name);
+            out.add(html! { li class=(class) { span class="sign" aria-hidden="true" { (mark) } " " (name) } });
         }
-        html!(r#"<ol start="{}">{}</ol>"#, from + 1, out)
+        html! { ol start=(from + 1) { (out) } }
     };
-    html!(
-        r#"<section class="card" id="{}"><h2>{}</h2><div class="sides"><div><h3>Recorded</h3>{}</div><div><h3>Would have been</h3>{}</div></div></section>"#,
-        id,
-        head,
-        list(recorded, &of.only_recorded, &of.recorded, "−"),
-        list(now, &of.only_now, &of.now, "+")
-    )
+    html! {
+        section class="card" id=(id) {
+            h2 { (head) }
+            div class="sides" {
+                div { h3 { "Recorded" } (list(recorded, &of.only_recorded, &of.recorded, "−")) }
+                div { h3 { "Would have been" } (list(now, &of.only_now, &of.now, "+")) }
+            }
+        }
+    }
 }

@@ -4,9 +4,11 @@ use gatelog_rules_config::freeze::story::{JobStory, Look};
 use gatelog_rules_config::freeze::trace::{Action, FreezeTrace, JobFate};
 use serde_json::Value as Json;
 
+use maud::html;
+
 use super::buildset::{find, trace, trace_of};
 use super::frame::{Content, Frame, Tab};
-use super::html::{Html, html, put};
+use super::html::{Html, Piece};
 use super::parts::{self, crumbs, subjects};
 use super::words::Stand;
 use crate::error::ApiError;
@@ -30,34 +32,38 @@ pub(crate) fn page(
         )));
     };
     let (stand, fate) = fate(job.fate);
-    let mut main = html!(
-        r#"{}<div class="head"><h1>Why {}</h1>{}</div>"#,
-        crumbs(&[
+    let mut main = html! {
+        (crumbs(&[
             (frame.to(&format!("/item/{}", row.item)), subjects(&item)),
-            (frame.to(&format!("/buildset/{buildset}")), html!("buildset in {}", row.pipeline)),
-        ]),
-        job.name,
-        stand.badge(fate)
-    );
-    put!(
-        main,
-        r#"<p class="card lead {}">{} <b>{}</b> {} for {} {} in {}: {} <code>{}</code></p>"#,
-        if stand == Stand::Bad { "bad-edge" } else { "note" },
-        stand.mark(),
-        job.name,
-        fate,
-        short(&trace.project),
-        trace.branch,
-        trace.pipeline,
-        job.reason,
-        job.code
-    );
-    put!(main, "{}", looks("1. Who asks for it", "Stanzas and templates of the project", &trace.stanza_looks()));
-    put!(main, "{}", looks("2. Definitions looked at", "Parents first, each with every variant", &job.looks));
-    put!(main, "{}", applied(&job));
-    put!(main, "{}", attributes(&job));
-    put!(main, "{}", looks("5. File matchers", "What the changed files said", &job.files));
-    put!(main, "{}", others(frame, uuid, &trace, name));
+            (frame.to(&format!("/buildset/{buildset}")), html! { "buildset in " (row.pipeline) }),
+        ]))
+        div class="head" { h1 { "Why " (job.name) } (stand.badge(fate)) }
+    };
+    main.add(html! {
+        p class={ "card lead " (if stand == Stand::Bad { "bad-edge" } else { "note" }) } {
+            (stand.mark())
+            " "
+            b { (job.name) }
+            " "
+            (fate)
+            " for "
+            (short(&trace.project))
+            " "
+            (trace.branch)
+            " in "
+            (trace.pipeline)
+            ": "
+            (job.reason)
+            " "
+            code { (job.code) }
+        }
+    });
+    main.add(looks("1. Who asks for it", "Stanzas and templates of the project", &trace.stanza_looks()));
+    main.add(looks("2. Definitions looked at", "Parents first, each with every variant", &job.looks));
+    main.add(applied(&job));
+    main.add(attributes(&job));
+    main.add(looks("5. File matchers", "What the changed files said", &job.files));
+    main.add(others(frame, uuid, &trace, name));
     Ok(Content {
         title: format!("why {name}"),
         tab: Tab::Buildsets,
@@ -78,50 +84,57 @@ fn fate(fate: JobFate) -> (Stand, &'static str) {
 
 fn looks(title: &str, says: &str, looks: &[Look]) -> Html {
     if looks.is_empty() {
-        return Html::new();
+        return Html::default();
     }
-    let mut rows = Html::new();
+    let mut rows = Html::default();
     for look in looks {
         let depth = look.path.len().min(8);
-        put!(
-            rows,
-            r#"<li class="d{}{}">{}<div><b>{}</b> <span class="place">{}</span><br><span>{}</span> <code>{}</code></div></li>"#,
-            depth,
-            if look.matched { "" } else { " minor" },
-            if look.matched { Stand::Good.mark() } else { Stand::Quiet.mark() },
-            look.what,
-            look.place.to_string(),
-            look.reason,
-            look.code
-        );
+        rows.add(html! {
+            li class={ "d" (depth) (if look.matched { "" } else { " minor" }) } {
+                @if look.matched { (Stand::Good.mark()) } @else { (Stand::Quiet.mark()) }
+                div {
+                    b { (look.what) }
+                    " "
+                    span class="place" { (look.place.to_string()) }
+                    br;
+                    span { (look.reason) }
+                    " "
+                    code { (look.code) }
+                }
+            }
+        });
     }
-    html!(
-        r#"<section class="card"><h2>{}</h2><p class="muted small">{}: a tick counted, a dash did not.</p><ol class="looks">{}</ol></section>"#,
-        title,
-        says,
-        rows
-    )
+    html! {
+        section class="card" {
+            h2 { (title) }
+            p class="muted small" { (says) ": a tick counted, a dash did not." }
+            ol class="looks" { (rows) }
+        }
+    }
 }
 
 fn applied(job: &JobStory) -> Html {
     if job.applied.is_empty() {
-        return Html::new();
+        return Html::default();
     }
-    let mut rows = Html::new();
+    let mut rows = Html::default();
     for look in &job.applied {
-        put!(rows, r#"<li><b>{}</b> <span class="place">{}</span></li>"#, look.what, look.place.to_string());
+        rows.add(html! { li { b { (look.what) } " " span class="place" { (look.place.to_string()) } } });
     }
-    html!(
-        r#"<section class="card"><h2>3. Definitions applied, in order</h2><p class="muted small">A later one overrides what an earlier one set.</p><ol>{}</ol></section>"#,
-        rows
-    )
+    html! {
+        section class="card" {
+            h2 { "3. Definitions applied, in order" }
+            p class="muted small" { "A later one overrides what an earlier one set." }
+            ol { (rows) }
+        }
+    }
 }
 
 fn attributes(job: &JobStory) -> Html {
     if job.attributes.is_empty() {
-        return Html::new();
+        return Html::default();
     }
-    let mut rows = Html::new();
+    let mut rows = Html::default();
     for step in &job.attributes {
         let (stand, what) = match step.action {
             Action::Set => (Stand::Good, "set"),
@@ -130,25 +143,39 @@ fn attributes(job: &JobStory) -> Html {
             Action::Refused => (Stand::Bad, "refused"),
             Action::Ruled => (Stand::Quiet, "ruled"),
         };
-        put!(
-            rows,
-            r#"<tr><th scope="row" data-label="attribute"><code>{}</code></th><td data-label="what">{} {}</td><td data-label="value"><code class="value">{}</code></td><td data-label="who"><span class="place">{}</span>{}</td><td data-label="why">{}</td></tr>"#,
-            step.attribute,
-            stand.mark(),
-            what,
-            value(&step.value),
-            step.place.to_string(),
-            step.before.as_ref().map_or_else(Html::new, |before| html!(
-                r#"<br><span class="muted small">before: {}</span>"#,
-                before.to_string()
-            )),
-            step.reason
-        );
+        rows.add(html! {
+            tr {
+                th scope="row" data-label="attribute" { code { (step.attribute) } }
+                td data-label="what" { (stand.mark()) " " (what) }
+                td data-label="value" { code class="value" { (value(&step.value)) } }
+                td data-label="who" {
+                    span class="place" { (step.place.to_string()) }
+                    @if let Some(before) = step.before.as_ref() {
+                        br;
+                        span class="muted small" { "before: " (before.to_string()) }
+                    }
+                }
+                td data-label="why" { (step.reason) }
+            }
+        });
     }
-    html!(
-        r#"<section class="card"><table class="rows"><caption>4. Attributes: who set what</caption><thead><tr><th scope="col">Attribute</th><th scope="col">What</th><th scope="col">Value</th><th scope="col">Who</th><th scope="col">Why</th></tr></thead><tbody>{}</tbody></table></section>"#,
-        rows
-    )
+    html! {
+        section class="card" {
+            table class="rows" {
+                caption { "4. Attributes: who set what" }
+                thead {
+                    tr {
+                        th scope="col" { "Attribute" }
+                        th scope="col" { "What" }
+                        th scope="col" { "Value" }
+                        th scope="col" { "Who" }
+                        th scope="col" { "Why" }
+                    }
+                }
+                tbody { (rows) }
+            }
+        }
+    }
 }
 
 /// JSON text, laid out where it is long.
@@ -161,21 +188,21 @@ fn value(text: &str) -> String {
 
 /// The other jobs of the same freezing.
 fn others(frame: &Frame, uuid: &str, trace: &FreezeTrace, name: &str) -> Html {
-    let mut rows = Html::new();
+    let mut rows = Html::default();
     for job in trace.jobs.iter().filter(|job| job.name != name) {
         let (stand, fate) = fate(job.fate);
-        put!(
-            rows,
-            r#"<li>{} <a href="{}">{}</a> <span class="muted">{}: {}</span></li>"#,
-            stand.mark(),
-            parts::why(frame, uuid, &job.name),
-            job.name,
-            fate,
-            job.reason
-        );
+        rows.add(html! {
+            li {
+                (stand.mark())
+                " "
+                a href=(parts::why(frame, uuid, &job.name)) { (job.name) }
+                " "
+                span class="muted" { (fate) ": " (job.reason) }
+            }
+        });
     }
     if rows.is_empty() {
         return rows;
     }
-    html!(r#"<section class="card"><h2>The other jobs</h2><ul class="plain">{}</ul></section>"#, rows)
+    html! { section class="card" { h2 { "The other jobs" } ul class="plain" { (rows) } } }
 }

@@ -2,7 +2,9 @@
 
 use gatelog_record::{Event, Timestamp};
 
-use super::html::{Html, html};
+use maud::html;
+
+use super::html::Html;
 
 /// How something stands: decides colour and sign, which never stand without the word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,12 +53,14 @@ impl Stand {
 
     /// The sign alone, for beside a word.
     pub(crate) fn mark(self) -> Html {
-        html!(r#"<span class="mark {}" aria-hidden="true">{}</span>"#, self.class(), self.sign())
+        html! { span class={ "mark " (self.class()) } aria-hidden="true" { (self.sign()) } }
     }
 
     /// A sign with its word.
     pub(crate) fn badge(self, word: &str) -> Html {
-        html!(r#"<span class="badge {}"><span aria-hidden="true">{}</span> {}</span>"#, self.class(), self.sign(), word)
+        html! {
+            span class={ "badge " (self.class()) } { span aria-hidden="true" { (self.sign()) } " " (word) }
+        }
     }
 }
 
@@ -86,12 +90,12 @@ pub(crate) fn took(milliseconds: i64) -> String {
 /// A moment: machine-readable, and to the second in UTC for people.
 pub(crate) fn moment(at: Timestamp) -> Html {
     if at == Timestamp::ZERO {
-        return html!("<span>before the first event</span>");
+        return html! { span { "before the first event" } };
     }
     let iso = at.to_string();
     let text = iso.replace('T', " ");
     let text = text.split(['.', 'Z']).next().unwrap_or_default();
-    html!(r#"<time datetime="{}">{} UTC</time>"#, iso, text)
+    html! { time datetime=(iso) { (text) " UTC" } }
 }
 
 /// A moment from a document's milliseconds.
@@ -104,19 +108,19 @@ pub(crate) fn clock(at: Timestamp) -> Html {
     let iso = at.to_string();
     let time = iso.split_once('T').map_or(iso.as_str(), |(_, time)| time);
     let time = time.trim_end_matches('Z').split('.').next().unwrap_or_default();
-    html!(r#"<time datetime="{}" title="{}">{}</time>"#, iso, iso, time)
+    html! { time datetime=(iso) title=(iso) { (time) } }
 }
 
 /// A stretch that still runs: counted on by the page's script when the page is live.
 pub(crate) fn since(from_ms: i64, now_ms: i64) -> Html {
     let from_ms = from_ms.saturating_add(crate::leaps::within(from_ms, now_ms));
-    html!(r#"<span class="num" data-since="{}">{}</span>"#, from_ms, took(now_ms - from_ms))
+    html! { span class="num" data-since=(from_ms) { (took(now_ms - from_ms)) } }
 }
 
 /// The beginning of an id or commit, all of it on hover.
 pub(crate) fn shortened(id: &str) -> Html {
     let head: String = id.chars().take(10).collect();
-    html!(r#"<code title="{}">{}</code>"#, id, head)
+    html! { code title=(id) { (head) } }
 }
 
 /// What an event is called.

@@ -114,7 +114,7 @@ async fn every_page_is_there_now_and_then_and_holds_no_text_of_others_as_markup(
             assert_eq!(page.header("content-security-policy"), policy, "{asked}");
             assert_eq!(page.header("x-content-type-options"), "nosniff", "{asked}");
             assert_eq!(page.header("referrer-policy"), "no-referrer", "{asked}");
-            assert!(page.text.starts_with("<!doctype html><html lang=\"en\">"), "{asked}");
+            assert!(page.text.starts_with("<!DOCTYPE html><html lang=\"en\">"), "{asked}");
             assert_eq!(page.text.matches("<h1>").count(), 1, "{asked}");
             assert_harmless(&page.text, &asked);
             if page.status == 200 {
@@ -676,4 +676,23 @@ async fn hostile_texts_change_no_element_and_no_attribute_of_any_page() {
         assert!(answer.header("content-security-policy").ends_with("sandbox"), "{path}");
         assert_eq!(answer.header("x-content-type-options"), "nosniff", "{path}");
     }
+}
+
+#[test]
+fn no_page_is_put_together_of_texts_past_the_templates() {
+    let mut found = Vec::new();
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/page");
+    for file in std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let code = text.split("#[cfg(test)]").next().unwrap();
+        let begins = |line: &str| {
+            line.split("\"<")
+                .skip(1)
+                .any(|rest| rest.starts_with(|letter: char| letter.is_alphabetic() || "/!".contains(letter)))
+        };
+        let named = file.file_name().unwrap().to_string_lossy().into_owned();
+        found.extend(code.lines().filter(|line| begins(line)).map(|line| format!("{named}: {line}")));
+        assert!(!code.contains("PreEscaped"), "{named} has HTML that nobody escapes: write a template");
+    }
+    assert!(found.is_empty(), "{found:#?}");
 }

@@ -139,6 +139,8 @@ const ONE_PLACE: &[(&str, &[&str])] = &[
     ("cbc", &["services/secrets"]),
     ("rsa", &["services/secrets"]),
     ("jsonwebtoken", &["services/secrets", "services/web"]),
+    ("maud", &["services/web"]),
+    ("schemars", &["services/web"]),
     ("sha1", &["services/secrets"]),
     ("libyaml-safer", &["services/rules/config"]),
     ("clap", &["services/gatelog"]),
