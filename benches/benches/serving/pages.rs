@@ -202,7 +202,11 @@ async fn ask(address: &str, path: &str, accept: &str) -> std::io::Result<Option<
     stream.read_to_end(&mut answer).await?;
     let head = String::from_utf8_lossy(answer.get(..answer.len().min(1_024)).unwrap_or_default()).to_lowercase();
     let position = head.lines().find_map(|line| line.strip_prefix("gatelog-position:")).unwrap_or_default();
-    let sequence = position.rsplit(':').next().and_then(|number| number.trim().parse().ok());
+    let sequence = position
+        .split(',')
+        .next()
+        .and_then(|gate| gate.rsplit(':').next())
+        .and_then(|number| number.trim().parse().ok());
     Ok(sequence.filter(|_| head.get(9..12) == Some("200")))
 }
 

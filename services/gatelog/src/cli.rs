@@ -622,10 +622,13 @@ impl std::fmt::Display for At {
     }
 }
 
-/// Reads a moment.
+/// Reads a moment. Of a position as the API gives it (`gate/0:120,capacity/0:31`) the gate's part counts: where the other
+/// domains stood then follows from it.
 pub fn parse_at(text: &str) -> Result<At, String> {
-    if !text.is_empty() && text.chars().all(|c| c.is_ascii_digit()) {
-        return text.parse().map(At::Sequence).map_err(|_| "no sequence is that large".to_owned());
+    let of_gate = text.split(',').find_map(|part| part.trim().strip_prefix("gate/0:"));
+    let sequence = of_gate.unwrap_or(text);
+    if !sequence.is_empty() && sequence.chars().all(|c| c.is_ascii_digit()) {
+        return sequence.parse().map(At::Sequence).map_err(|_| "no sequence is that large".to_owned());
     }
     match text.parse::<jiff::Timestamp>() {
         Ok(time) => Ok(At::Time(Timestamp(time.as_microsecond()))),

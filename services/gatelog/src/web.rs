@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 
 use gatelog_calendar::Calendar;
 use gatelog_effects::connection::chain;
-use gatelog_replay::Timeline;
 use gatelog_room::{Lack, Trouble};
 use gatelog_secrets::{KeyOwner, SshOwner};
 use gatelog_store::{Layout as StoreLayout, RungDir};
@@ -15,7 +14,7 @@ use gatelog_writer::{Published, WriterState};
 
 use crate::config::SiteConfig;
 use crate::operators::SiteOperators;
-use crate::roles::{CAPACITY, GATE, Process, Role, web};
+use crate::roles::{Process, Role, web};
 use crate::what_ifs::SiteWhatIfs;
 
 /// The site as the API reads it. `writers` are those of this process.
@@ -27,8 +26,7 @@ pub fn site(
     authenticators: Authenticators,
 ) -> Site {
     let rungs = |partition| Some(RungDir::new(StoreLayout::new(&process.paths.projections(), partition).rungs()));
-    let gate = Timeline::new(Arc::clone(&process.log), GATE, rungs(GATE));
-    let capacity = Timeline::new(Arc::clone(&process.log), CAPACITY, rungs(CAPACITY));
+    let past = TimelinePast::new(Arc::clone(&process.log), &process.domains.partitions(), rungs);
     let (signer, needed) = (Arc::clone(&process.signer), process.roles.missing());
     let own: Vec<Role> = process.roles.iter().collect();
     let (refusing, keeping) = (Arc::clone(&process.refusing), Arc::clone(&process.keeping));
@@ -85,7 +83,8 @@ pub fn site(
         capacity: process.capacity.projection.clone(),
         capacity_fold: process.capacity.published.clone(),
         blobs: Arc::clone(&process.blobs),
-        past: Arc::new(TimelinePast::new(gate, capacity)),
+        folds: Arc::clone(&process.folds),
+        past: Arc::new(past),
         consoles,
         job_logs,
         health: Arc::new(health),

@@ -1,14 +1,13 @@
 //! Who is there, and what capacity knows: who offers slots, and what an attempt waited for before it ran.
 //!
-//! Capacity has a history of its own, so these answers carry a position of their own. `at` names one of the gate: the
-//! answer is as of where capacity stood then ([`crate::Past::capacity_beside`]).
+//! `at` names a moment of the gate: the answer is as of where capacity stood then ([`crate::Past::beside`]), or where the
+//! request says that it shall.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::http::HeaderValue;
 use axum::response::{IntoResponse, Response};
 use gatelog_capacity_state::{CapacityRead, LeaseHistoryRow, WorkerRow};
 use gatelog_record::{BuildId, LeaseId};
@@ -18,8 +17,9 @@ use serde::Serialize;
 
 use crate::answers::{Coded, Component as Told, Lease, Pause};
 use crate::builds;
+use crate::cut::Cut;
 use crate::error::ApiError;
-use crate::reading::{AFTER_TIME, App, Needs, POSITION, read};
+use crate::reading::{AFTER_TIME, App, At, Needs, Reading, mark_cut, read_at};
 use crate::shape::ms;
 use crate::site::{Component, ComponentState};
 
@@ -30,25 +30,29 @@ const PAUSED: &str = "paused";
 /// The most leases told of one build.
 const MAX_LEASES: usize = 1_000;
 
-fn respond(position: &str, document: impl Serialize) -> Response {
+fn respond(cut: &Cut, document: impl Serialize) -> Response {
     let mut response = Json(document).into_response();
-    if let Ok(value) = HeaderValue::from_str(position) {
-        response.headers_mut().insert(POSITION, value);
-    }
+    mark_cut(response.headers_mut(), cut);
     response
 }
 
 /// As of which of its events capacity is to be read for a moment of the gate; `None` for the newest.
 pub(crate) async fn beside(app: &Arc<App>, at: Option<u64>) -> Result<Option<u64>, ApiError> {
-    let Some(gate) = at else { return Ok(None) };
-    let wanted = app.blocking(move |app| Ok(app.site.past.capacity_beside(gate)?)).await?;
+    Ok(cut_beside(app, at.map(At::from)).await?.map(|cut| cut.of(app.site.capacity_partition())))
+}
+
+/// Where all are to be read for a moment; `None` for the newest.
+pub(crate) async fn cut_beside(app: &Arc<App>, at: Option<At>) -> Result<Option<Cut>, ApiError> {
+    let Some(at) = at else { return Ok(None) };
+    let cut = app.blocking(move |app| at.cut(app)).await?;
+    let wanted = cut.of(app.site.capacity_partition());
     // The fold here may be a little behind the log.
     let mut fold = app.site.capacity_fold.subscribe();
     match tokio::time::timeout(AFTER_TIME, fold.reached(wanted)).await {
-        Ok(Ok(_)) => Ok(Some(wanted)),
+        Ok(Ok(_)) => Ok(Some(cut)),
         Ok(Err(_)) | Err(_) => {
             let at = app.site.capacity_fold.position().sequence;
-            Err(ApiError::NotYet { wanted, at, position: format!("{}:{at}", app.site.capacity.view().partition()) })
+            Err(ApiError::NotYet { wanted, at, position: app.now().to_string() })
         }
     }
 }
@@ -69,28 +73,31 @@ pub(crate) fn leases_of(
     Ok(found)
 }
 
-/// The workers that had joined when the gate had come to an event, and capacity's own position then.
-pub(crate) async fn workers_then(app: &Arc<App>, at: u64) -> Result<(u64, Vec<(String, WorkerRow)>), ApiError> {
+/// The workers that had joined at a moment, and where all stood then.
+pub(crate) async fn workers_then(
+    app: &Arc<App>,
+    at: impl Into<At>,
+) -> Result<(Cut, Vec<(String, WorkerRow)>), ApiError> {
+    let at = at.into();
     let find = move |app: &App| {
-        let at = app.site.past.capacity_beside(at)?;
-        let live = app.site.past.capacity_at(at)?;
+        let cut = at.cut(app)?;
+        let live = app.site.past.capacity_at(cut.of(app.site.capacity_partition()))?;
         let workers = live.own.workers.all()?.map(|entry| entry.map(|(name, row)| (name, row.into_owned())));
-        Ok((at, workers.collect::<Result<_, _>>()?))
+        Ok((cut, workers.collect::<Result<_, _>>()?))
     };
     app.blocking(find).await
 }
 
 /// `components` of the past: the workers that had joined. Signs of life are no part of the history.
-pub(crate) async fn components_then(app: Arc<App>, at: u64) -> Result<Response, ApiError> {
-    let (at, workers) = workers_then(&app, at).await?;
+pub(crate) async fn components_then(app: Arc<App>, at: At) -> Result<Response, ApiError> {
+    let (cut, workers) = workers_then(&app, at).await?;
     let executor = |(name, row): (String, WorkerRow)| {
         let mut told = Told { hostname: name, state: ComponentState::Running.name().to_owned(), ..Told::default() };
         offers(&mut told, &row);
         told
     };
     let executors: Vec<Told> = workers.into_iter().map(executor).collect();
-    let partition = app.blocking(|app| Ok(app.site.capacity.view().partition())).await?;
-    Ok(respond(&format!("{partition}:{at}"), BTreeMap::from([(EXECUTOR, executors)])))
+    Ok(respond(&cut, BTreeMap::from([(EXECUTOR, executors)])))
 }
 
 /// What capacity knows of a worker.
@@ -105,8 +112,9 @@ fn offers(executor: &mut Told, row: &WorkerRow) {
 /// `components`: who is there, by Zuul's kinds and gatelog's own (`connections`). A process is listed under each of its
 /// roles, as Zuul lists its components; what capacity knows of a worker is told with its `executor`.
 pub(crate) async fn components(app: Arc<App>) -> Result<Response, ApiError> {
-    let (position, document) = app
+    let (cut, document) = app
         .blocking(|app| {
+            let cut = app.now();
             let mut present = app.site.components.present();
             present.sort_by(|a, b| a.name.cmp(&b.name));
             let mut kinds: BTreeMap<String, Vec<Told>> = BTreeMap::new();
@@ -142,11 +150,10 @@ pub(crate) async fn components(app: Arc<App>) -> Result<Response, ApiError> {
                 let since = ms(pause.since);
                 component.pause = Some(Pause { reason: pause.reason.clone(), by, since_ms: since });
             }
-            let position = format!("{}:{}", view.partition(), view.position().sequence);
-            Ok((position, kinds))
+            Ok((cut, kinds))
         })
         .await?;
-    Ok(respond(&position, document))
+    Ok(respond(&cut, document))
 }
 
 /// Zuul: `hostname`, `state`, `version`; the rest is gatelog's.
@@ -168,13 +175,15 @@ fn told(component: &Component) -> Told {
 }
 
 /// `build/{uuid}/leases`: what each attempt asked for, waited for and got.
-pub(crate) async fn leases(app: Arc<App>, tenant: String, uuid: String, at: Option<u64>) -> Result<Response, ApiError> {
-    let then = beside(&app, at).await?;
-    let (position, document) = app
+pub(crate) async fn leases(app: Arc<App>, tenant: String, uuid: String, at: Option<At>) -> Result<Response, ApiError> {
+    let then = cut_beside(&app, at.clone()).await?;
+    let (cut, document) = app
         .blocking(move |app| {
-            let build = read(app, at, Needs::History, |reading| Ok(builds::find(reading, &tenant, &uuid)?.0))?;
+            let cut = then.clone().unwrap_or_else(|| app.now());
+            let find = |reading: &Reading<'_>| Ok((builds::find(reading, &tenant, &uuid)?.0, reading.at));
+            let (build, gate) = read_at(app, at.as_ref(), Needs::History, find)?;
             let view = app.site.capacity.view();
-            let newest = then.unwrap_or(view.position().sequence);
+            let newest = then.map_or(u64::MAX, |cut| cut.of(view.partition()));
             let mut told = Vec::new();
             for (lease, row) in leases_of(view.temporal(), build, newest, MAX_LEASES)? {
                 let granted = row.granted_at;
@@ -190,8 +199,8 @@ pub(crate) async fn leases(app: Arc<App>, tenant: String, uuid: String, at: Opti
                     detail: row.detail,
                 });
             }
-            Ok((format!("{}:{newest}", view.partition()), told))
+            Ok((cut.with(app.gate, gate), told))
         })
         .await?;
-    Ok(respond(&position, document))
+    Ok(respond(&cut, document))
 }

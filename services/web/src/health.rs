@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use gatelog_record::Timestamp;
 use gatelog_room::Lack;
-use gatelog_runner::{Health, Published};
+use gatelog_runner::{Fold, Health};
 
 use crate::answers::{self, Part, Ready};
 use crate::reading::App;
@@ -98,18 +98,16 @@ pub(crate) fn document(app: &App) -> (bool, answers::Health) {
         false if stopped => STOPPED,
         false => "yellow",
     };
-    let folds = [("gate/0", &app.site.gate_fold), ("capacity/0", &app.site.capacity_fold)];
-    let positions = folds.iter().map(|(name, fold)| ((*name).to_owned(), fold.position().sequence.into())).collect();
     let (state, version) = (state.to_owned(), app.site.version.clone());
-    let document = answers::Health { state, version, positions, parts: told(parts) };
+    let document = answers::Health { state, version, positions: app.now().positions(), parts: told(parts) };
     (stopped, document)
 }
 
 /// Whether reads can be answered as of now, and what says so.
 pub(crate) fn ready(app: &App) -> (bool, Ready) {
     let parts = folds(app);
-    let folds = [&app.site.gate_fold, &app.site.capacity_fold];
-    let behind = folds.iter().zip(&parts).find(|(fold, _)| !matches!(fold.health(), Health::Following));
+    let folds = app.site.folds.iter().zip(&parts);
+    let behind = folds.into_iter().find(|(fold, _)| !matches!(fold.published().health(), Health::Following));
     let behind = behind.map(|(_, part)| format!("{} is {}", part.part, part.state));
     let reason = app.site.leaving.why().or(behind);
     (reason.is_none(), Ready { ready: reason.is_none(), reason, parts: told(parts) })
@@ -121,17 +119,17 @@ fn told(parts: Vec<PartHealth>) -> Vec<Part> {
 }
 
 fn folds(app: &App) -> Vec<PartHealth> {
-    vec![fold("fold gate/0", &app.site.gate_fold), fold("fold capacity/0", &app.site.capacity_fold)]
+    app.site.folds.iter().map(|one| fold(&**one)).collect()
 }
 
-fn fold(part: &str, published: &Published) -> PartHealth {
-    let (well, state, detail) = match published.health() {
+fn fold(fold: &dyn Fold) -> PartHealth {
+    let (well, state, detail) = match fold.published().health() {
         Health::CatchingUp => (true, "catching-up", String::new()),
         Health::Following => (true, "following", String::new()),
         Health::Stopped(error) => (false, STOPPED, with_cure(error.to_string())),
         Health::Ended => (false, "ended", "gatelog is going down".to_owned()),
     };
-    PartHealth { part: part.to_owned(), well, state: state.to_owned(), detail }
+    PartHealth { part: format!("fold {}", fold.partition()), well, state: state.to_owned(), detail }
 }
 
 /// What is wrong with a fold, and what helps where that is room. RocksDB goes on once a write buffer of 8 MB fits.

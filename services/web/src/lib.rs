@@ -3,7 +3,7 @@
 //! - [`site`]: [`Site`], what the API reads from; [`Past`] and [`Consoles`], what it asks others for.
 //! - `paths`: what a route is, and the router made of them; `routes`: the table of the API's.
 //! - `answers`: the types of the answers; `openapi`: the document that tells programs of routes and types.
-//! - `reading`: one request: which moment it asks about, which tables answer, how the answer is marked.
+//! - `cut`: positions; `reading`: one request: which moment it asks about, which tables answer, how the answer is marked.
 //! - `status`, `builds`, `buildsets`, `configuration`: the documents.
 //! - `capacity`: workers, and what each attempt of a build waited for, by capacity's own position.
 //! - `newest`, `followed`: the status of now, made once for all who ask or follow; `stream`: events as they come; `console`: what a build says, by bytes, by lines, and where in it; `job_logs`: the files it leaves;
@@ -14,10 +14,10 @@
 //! - `page`: the same for people, as HTML.
 //!
 //! What Zuul calls by the same name means the same here, except:
-//! - an answer is **as of** a position: `Gatelog-Position: gate/0:<sequence>`, also its ETag. `at=` (a
-//!   sequence or an RFC 3339 time) asks for another, `after=` waits for one. Spans that run on
-//!   (`elapsed_time`, `remaining_time`) are counted up to the moment of that position, so that an answer
-//!   is the same whenever it is asked for;
+//! - an answer is **as of** a position of every partition: `Gatelog-Position: gate/0:120,capacity/0:31`, also its ETag.
+//!   `at=` (such a position, a sequence of the gate or an RFC 3339 time) asks for another, `after=` waits for one. Pages,
+//!   streams, consoles and keys name the gate's alone. Spans that run on (`elapsed_time`, `remaining_time`) are counted
+//!   up to the moment of that position, so that an answer is the same whenever it is asked for;
 //! - a build stands for all its attempts; they are listed in `attempts`. `nodeset` names the labels;
 //! - buildsets that were given up for another (a reset) are listed with `complete=false` only;
 //! - `*_ms` are milliseconds since 1970, as Zuul's `enqueue_time` is;
@@ -41,6 +41,7 @@ mod buildsets;
 mod capacity;
 mod configuration;
 mod console;
+mod cut;
 mod error;
 mod estimate;
 mod filter;

@@ -125,16 +125,19 @@ fn since(app: &App, tenant: &str, now: u64) -> Result<Arc<Made>, ApiError> {
 
 /// A tenant's status as of now, as the API says it. Blocks.
 pub(crate) fn said(app: &App, had: &Had, tenant: &str) -> Result<Said, ApiError> {
+    let all = app.now();
     let (now, is_there) = asked(app, tenant)?;
+    let cut = all.with(app.gate, now);
     if let Err(error) = is_there {
-        return Ok((now, Err(error)));
+        return Ok((cut, Err(error)));
     }
-    if had.has(app, now) {
-        return Ok((now, Ok(None)));
+    if had.has(app, &cut) {
+        return Ok((cut, Ok(None)));
     }
     let made = since(app, tenant, now)?;
-    let text = (!had.has(app, made.at)).then(|| made.text());
-    Ok((made.at, Ok(text)))
+    let cut = all.with(app.gate, made.at);
+    let text = (!had.has(app, &cut)).then(|| made.text());
+    Ok((cut, Ok(text)))
 }
 
 /// A page of a tenant's status as of now, and which event that is. `shared`: the one that everybody sees. `read` looks

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use gatelog_capacity_state::{CapacityLive, LeaseRow};
 use gatelog_gate_state::{Gate, GateLive, GateRead};
 use gatelog_record::codec::{self, CodecError};
-use gatelog_record::{BlobHash, LeaseId, Timestamp};
+use gatelog_record::{BlobHash, LeaseId, Partition, Timestamp};
 use gatelog_rules_config::authorization::Authorization;
 use gatelog_rules_config::{Layout, Problem, TenantSettings};
 use gatelog_runner::WaitError;
@@ -22,6 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::auth::Person;
 use crate::console::lines::Indexes;
+use crate::cut::{Cut, Named, named};
 use crate::error::ApiError;
 use crate::followed::Followed;
 use crate::health::Since;
@@ -49,7 +50,8 @@ const ASKS: usize = 32;
 /// The site and what the API keeps of its own.
 pub(crate) struct App {
     pub(crate) site: Site,
-    partition: String,
+    /// The gate's partition.
+    pub(crate) gate: Partition,
     reads: Semaphore,
     streams: Arc<Semaphore>,
     /// Places for those who ask for keys.
@@ -72,11 +74,11 @@ pub(crate) struct App {
 
 impl App {
     pub(crate) fn new(site: Site) -> App {
-        let partition = site.gate.view().partition().to_string();
+        let gate = site.gate.view().partition();
         let streams = site.streams.min(Semaphore::MAX_PERMITS);
         App {
             site,
-            partition,
+            gate,
             reads: Semaphore::new(READS),
             streams: Arc::new(Semaphore::new(streams)),
             keys: Arc::new(Semaphore::new(crate::keys::AT_ONCE)),
@@ -96,14 +98,14 @@ impl App {
         Arc::clone(&self.streams).try_acquire_owned().map_err(|_| ApiError::Full(self.site.streams))
     }
 
-    /// The position as it stands in headers.
+    /// A position of the gate alone.
     pub(crate) fn position(&self, sequence: u64) -> String {
-        format!("{}:{sequence}", self.partition)
+        format!("{}:{sequence}", self.gate)
     }
 
-    /// The tag of a document as of an event: the same document, whenever it is asked for.
-    fn etag(&self, sequence: u64) -> String {
-        format!("\"{};{}\"", self.position(sequence), self.site.version)
+    /// The tag of a document as of a cut: the same document, whenever it is asked for.
+    fn etag(&self, cut: &Cut) -> String {
+        format!("\"{cut};{}\"", self.site.version)
     }
 
     /// A layout by its blob.
@@ -248,12 +250,12 @@ struct Then {
 }
 
 impl Then {
-    /// Those of a moment; takes a while.
-    fn fetch(app: &App, at: u64) -> Result<Then, ApiError> {
+    /// Those of a moment, beside each other as a request names them; takes a while.
+    fn fetch(app: &App, at: &At) -> Result<Then, ApiError> {
         let past = &app.site.past;
-        let gate = past.at(at)?;
+        let gate = past.at(at.gate)?;
         let capacity = match holds::names_leases(&gate)? {
-            true => Some(past.capacity_at(past.capacity_beside(at)?)?),
+            true => Some(past.capacity_at(at.capacity(app)?)?),
             false => None,
         };
         Ok(Then { gate, capacity })
@@ -333,38 +335,84 @@ pub(crate) enum Needs {
     Live,
 }
 
-/// The moment a request asks about: a sequence, or the newest.
-fn asked(app: &App, query: &Query) -> Result<Option<u64>, ApiError> {
+/// A moment that a request asks about.
+#[derive(Clone, Debug)]
+pub(crate) struct At {
+    /// As of which event of the gate.
+    pub(crate) gate: u64,
+    /// What it says of others; they stand beside the gate where it says nothing.
+    named: Named,
+}
+
+impl From<u64> for At {
+    fn from(gate: u64) -> At {
+        At { gate, named: Named::new() }
+    }
+}
+
+impl At {
+    /// Where every partition stands then. Takes a while.
+    pub(crate) fn cut(&self, app: &App) -> Result<Cut, ApiError> {
+        app.then(self.gate, &self.named)
+    }
+
+    /// As of which event of capacity's that is. Takes a while.
+    pub(crate) fn capacity(&self, app: &App) -> Result<u64, ApiError> {
+        Ok(self.cut(app)?.of(app.site.capacity_partition()))
+    }
+}
+
+/// The moment a request asks about: a position, a time, or the newest.
+fn asked(app: &App, query: &Query) -> Result<Option<At>, ApiError> {
     let Some(text) = query.one("at")? else { return Ok(None) };
     let view = app.site.gate.view();
     let newest = view.position().sequence;
-    if text.bytes().all(|byte| byte.is_ascii_digit()) {
-        let beyond = || ApiError::Beyond { wanted: format!("event {text}"), newest: app.position(newest) };
-        let sequence: u64 = text.parse().map_err(|_| beyond())?;
-        return if sequence > newest { Err(beyond()) } else { Ok(Some(sequence)) };
+    if let Some(named) = named(text, app.gate)? {
+        let Some((_, gate)) = named.iter().find(|(partition, _)| *partition == app.gate).copied() else {
+            return Err(ApiError::BadRequest(format!(
+                "at={text:?} says nothing of {}: a moment is one of its",
+                app.gate
+            )));
+        };
+        if gate > newest {
+            let wanted = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| format!("event {text}"));
+            let newest = app.now().with(app.gate, newest).to_string();
+            return Err(ApiError::Beyond { wanted: wanted.unwrap_or_else(|| text.to_owned()), newest });
+        }
+        let named = named.into_iter().filter(|(partition, _)| *partition != app.gate).collect();
+        return Ok(Some(At { gate, named }));
     }
     let moment: jiff::Timestamp = text.parse().map_err(|_| {
         ApiError::BadRequest(format!(
-            "at={text:?} is neither the sequence of an event nor a time such as 2026-01-31T14:03:00Z"
+            "at={text:?} is neither a position (the sequence of an event, or gate/0:120,capacity/0:31) nor a time such as \
+             2026-01-31T14:03:00Z"
         ))
     })?;
-    Ok(Some(view.temporal().sequence_at(Timestamp(moment.as_microsecond()))?))
+    Ok(Some(view.temporal().sequence_at(Timestamp(moment.as_microsecond()))?.into()))
 }
 
-/// Waits until the fold has reached what `after` names.
+/// Waits until the folds have reached what `after` names.
 async fn wait(app: &Arc<App>, query: &Query) -> Result<(), ApiError> {
-    let Some(wanted) = query.number("after", u64::MAX)? else { return Ok(()) };
+    let Some(text) = query.one("after")? else { return Ok(()) };
+    let wrong = || {
+        ApiError::BadRequest(format!("after={text:?} is neither the sequence of an event nor gate/0:120,capacity/0:31"))
+    };
+    let wanted = named(text, app.gate)?.ok_or_else(wrong)?;
     let _place = app.stream()?;
-    let mut fold = app.site.gate_fold.subscribe();
-    let reached = tokio::time::timeout(AFTER_TIME, fold.reached(wanted)).await;
-    let not_yet = |at: u64| ApiError::NotYet { wanted, at, position: app.position(at) };
-    match reached {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(WaitError::NotYet { at, .. } | WaitError::Stopped { at, .. } | WaitError::Ended { at, .. })) => {
-            Err(not_yet(at))
+    let until = tokio::time::Instant::now() + AFTER_TIME;
+    for (partition, sequence) in wanted {
+        let fold = app.site.folds.iter().find(|fold| fold.partition() == partition);
+        let published = fold.ok_or_else(|| app.unknown(partition))?.published();
+        let not_yet = |at: u64| ApiError::NotYet { wanted: sequence, at, position: app.now().to_string() };
+        match tokio::time::timeout_at(until, published.subscribe().reached(sequence)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(WaitError::NotYet { at, .. } | WaitError::Stopped { at, .. } | WaitError::Ended { at, .. })) => {
+                return Err(not_yet(at));
+            }
+            Err(_) => return Err(not_yet(published.position().sequence)),
         }
-        Err(_) => Err(not_yet(app.site.gate_fold.position().sequence)),
     }
+    Ok(())
 }
 
 /// Makes a document as of the moment a request asks about.
@@ -374,28 +422,38 @@ pub(crate) fn read<T>(
     needs: Needs,
     render: impl FnOnce(&Reading<'_>) -> Result<T, ApiError>,
 ) -> Result<T, ApiError> {
-    // The past is fetched before the tables are held: folding waits for whoever holds them.
-    let mut then = None;
-    if let (Some(at), Needs::Live) = (asked, needs)
-        && at != app.site.gate.position().sequence
-    {
-        then = Some(Then::fetch(app, at)?);
-    }
+    read_at(app, asked.map(At::from).as_ref(), needs, render)
+}
+
+/// The same, where the request may say more of the moment than the gate's event.
+pub(crate) fn read_at<T>(
+    app: &App,
+    asked: Option<&At>,
+    needs: Needs,
+    render: impl FnOnce(&Reading<'_>) -> Result<T, ApiError>,
+) -> Result<T, ApiError> {
+    // The past is fetched before the tables are held: folding waits for whoever holds them. Where others are asked for as
+    // of an event of their own, they are not as they are.
+    let then = |newest: u64| match (asked, needs) {
+        (Some(at), Needs::Live) if at.gate != newest || !at.named.is_empty() => Then::fetch(app, at).map(Some),
+        _ => Ok(None),
+    };
+    let mut past = then(app.site.gate.position().sequence)?;
     let mut view = app.site.gate.view();
-    if let (Some(at), Needs::Live, None) = (asked, needs, &then)
-        && at != view.position().sequence
-    {
+    if past.is_none() && asked.is_some_and(|at| at.gate != view.position().sequence) {
+        let newest = view.position().sequence;
         drop(view);
-        then = Some(Then::fetch(app, at)?);
+        past = then(newest)?;
         view = app.site.gate.view();
     }
-    let at = asked.unwrap_or(view.position().sequence);
+    let then = past;
+    let at = asked.map_or(view.position().sequence, |at| at.gate);
     let now = view.temporal().moment(at)?.map_or(Timestamp::ZERO, |moment| moment.at);
     render(&Reading { app, at, now, view: &view, then })
 }
 
-/// What an answer says, as of which event: `None` where who asks has it already.
-pub(crate) type Said = (u64, Result<Option<Bytes>, ApiError>);
+/// What an answer says, and as of where: `None` where who asks has it already.
+pub(crate) type Said = (Cut, Result<Option<Bytes>, ApiError>);
 
 /// Answers a read with a document.
 pub(crate) async fn answer<T: ToString>(
@@ -407,18 +465,24 @@ pub(crate) async fn answer<T: ToString>(
 ) -> Result<Response, ApiError> {
     answer_with(app, headers, query, move |app, had, query| {
         let asked = asked(app, query)?;
+        // Where others stand is seen before their tables are read, and no more is said than is folded here: what comes
+        // meanwhile makes the answer newer than it says, and never older.
+        let now = app.now();
+        let cut = match &asked {
+            Some(at) => at.cut(app)?.at_most(&now).with(app.gate, at.gate),
+            None => now,
+        };
         // The past is not fetched for those who have it.
-        if let Some(at) = asked
-            && had.has(app, at)
-        {
-            return Ok((at, Ok(None)));
+        if asked.is_some() && had.has(app, &cut) {
+            return Ok((cut, Ok(None)));
         }
-        let (at, made) = read(app, asked, needs, |reading| match had.has(app, reading.at) {
-            true => Ok((reading.at, Ok(None))),
-            false => Ok((reading.at, render(reading, query).map(Some))),
+        let (cut, made) = read_at(app, asked.as_ref(), needs, |reading| {
+            let cut = cut.with(app.gate, reading.at);
+            let has = had.has(app, &cut);
+            Ok((cut, if has { Ok(None) } else { render(reading, query).map(Some) }))
         })?;
         // Written down when folding need not wait for it.
-        Ok((at, made.map(|made| made.map(|document| document.to_string().into()))))
+        Ok((cut, made.map(|made| made.map(|document| document.to_string().into()))))
     })
     .await
 }
@@ -432,13 +496,13 @@ pub(crate) async fn answer_with(
 ) -> Result<Response, ApiError> {
     wait(&app, &query).await?;
     let had = Had(headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()).map(str::to_owned));
-    let (at, said) = app.blocking(move |app| say(app, &had, &query)).await?;
+    let (cut, said) = app.blocking(move |app| say(app, &had, &query)).await?;
     let document = match said {
         Ok(document) => document,
         Err(error) => {
             // That there is nothing is an answer too, as of a position.
             let mut response = error.into_response();
-            mark(&app, response.headers_mut(), at);
+            mark_cut(response.headers_mut(), &cut);
             return Ok(response);
         }
     };
@@ -446,8 +510,8 @@ pub(crate) async fn answer_with(
     let mut response = Response::new(document.map_or_else(Body::empty, Body::from));
     *response.status_mut() = status;
     let headers = response.headers_mut();
-    mark(&app, headers, at);
-    headers.insert(ETAG, value(&app.etag(at)));
+    mark_cut(headers, &cut);
+    headers.insert(ETAG, value(&app.etag(&cut)));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     if status == StatusCode::OK {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
@@ -459,13 +523,18 @@ pub(crate) async fn answer_with(
 pub(crate) struct Had(Option<String>);
 
 impl Had {
-    /// Whether the document as of an event is among them.
-    pub(crate) fn has(&self, app: &App, at: u64) -> bool {
-        self.0.as_deref().is_some_and(|had| matches(had, &app.etag(at)))
+    /// Whether the document as of a cut is among them.
+    pub(crate) fn has(&self, app: &App, cut: &Cut) -> bool {
+        self.0.as_deref().is_some_and(|had| matches(had, &app.etag(cut)))
     }
 }
 
-/// Marks an answer with its position.
+/// Marks an answer with where all stood.
+pub(crate) fn mark_cut(headers: &mut HeaderMap, cut: &Cut) {
+    headers.insert(POSITION, value(&cut.to_string()));
+}
+
+/// Marks an answer that is of the gate alone with its position.
 pub(crate) fn mark(app: &App, headers: &mut HeaderMap, at: u64) {
     headers.insert(POSITION, value(&app.position(at)));
 }
@@ -474,14 +543,40 @@ fn value(text: &str) -> HeaderValue {
     HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static(""))
 }
 
-/// Whether one of the tags a client has is this one.
+/// Whether one of the tags a client has is this one. Tags hold commas themselves.
 fn matches(had: &str, tag: &str) -> bool {
-    had.split(',').map(|one| one.trim().trim_start_matches("W/")).any(|one| one == tag)
+    had.match_indices(tag).any(|(at, _)| {
+        let (before, after) = (&had[..at], &had[at + tag.len()..]);
+        let begins = before.trim_end().strip_suffix("W/").unwrap_or(before).trim_end();
+        (begins.is_empty() || begins.ends_with(','))
+            && (after.trim_start().is_empty() || after.trim_start().starts_with(','))
+    })
 }
 
-/// The sequence `at` names, for streams and consoles.
+/// The sequence `at` names, for streams, pages and consoles.
 pub(crate) async fn moment(app: &Arc<App>, query: &Query) -> Result<Option<u64>, ApiError> {
+    Ok(moment_of_all(app, query).await?.map(|at| at.gate))
+}
+
+/// The moment `at` names.
+pub(crate) async fn moment_of_all(app: &Arc<App>, query: &Query) -> Result<Option<At>, ApiError> {
     wait(app, query).await?;
     let query = query.clone();
     app.blocking(move |app| asked(app, &query)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_found_among_others_though_it_holds_commas() {
+        let tag = "\"gate/0:4,capacity/0:1;1.0\"";
+        for had in [tag.to_owned(), format!("\"x\", W/{tag}"), format!("{tag}, \"y\""), format!("W/{tag}")] {
+            assert!(matches(&had, tag), "{had}");
+        }
+        for other in ["\"gate/0:4,capacity/0:2;1.0\"", "", "*", "x\"gate/0:4,capacity/0:1;1.0\""] {
+            assert!(!matches(other, tag), "{other}");
+        }
+    }
 }

@@ -27,7 +27,7 @@ use crate::answers::{self, Connection, Live, Typed};
 use crate::error::ApiError;
 use crate::paths::{About, Listed, Right, Route, delete, get, into_router, post};
 use crate::query::Query;
-use crate::reading::{App, Needs, Reading, answer, answer_with, moment};
+use crate::reading::{App, Needs, Reading, answer, answer_with, moment_of_all};
 use crate::site::Site;
 use crate::status::Pieces;
 use crate::{
@@ -380,7 +380,7 @@ async fn ready(State(app): Shared, RawQuery(query): RawQuery) -> Answered {
 
 async fn components(State(app): Shared, RawQuery(query): RawQuery) -> Answered {
     let query = Query::read(query.as_deref(), &[])?;
-    match moment(&app, &query).await? {
+    match moment_of_all(&app, &query).await? {
         Some(at) => capacity::components_then(app, at).await,
         None => capacity::components(app).await,
     }
@@ -398,7 +398,7 @@ async fn waits_of(State(app): Shared, path: Segments<String>, RawQuery(query): R
 async fn leases_of(State(app): Shared, path: Segments<(String, String)>, RawQuery(query): RawQuery) -> Answered {
     let (tenant, uuid) = segments(path)?;
     let query = Query::read(query.as_deref(), &[])?;
-    let at = moment(&app, &query).await?;
+    let at = moment_of_all(&app, &query).await?;
     capacity::leases(app, tenant, uuid, at).await
 }
 

@@ -10,8 +10,8 @@ use gatelog_capacity_state::Capacity;
 use gatelog_event_log::Blobs;
 use gatelog_gate_state::Gate;
 use gatelog_log_files::{KeptFile, Manifest, Removal, Rules};
-use gatelog_record::{BuildId, Timestamp};
-use gatelog_runner::Published;
+use gatelog_record::{BuildId, Domain, Partition, Timestamp};
+use gatelog_runner::{Fold, Published};
 use gatelog_store::SharedProjection;
 
 use crate::auth::Authenticators;
@@ -30,6 +30,8 @@ pub struct Site {
     pub capacity: SharedProjection<Capacity>,
     /// Where their fold stands.
     pub capacity_fold: Published,
+    /// Every partition that is folded here, these two too, in the order in which positions are told.
+    pub folds: Arc<[Arc<dyn Fold>]>,
     /// Layouts and problems.
     pub blobs: Arc<dyn Blobs>,
     /// The live tables as they were.
@@ -64,6 +66,14 @@ pub struct Site {
     pub websocket_url: Option<String>,
     /// The version told to clients.
     pub version: String,
+}
+
+impl Site {
+    /// Capacity's partition.
+    pub(crate) fn capacity_partition(&self) -> Partition {
+        let capacity = self.folds.iter().map(|fold| fold.partition()).find(|one| one.domain == Domain::Capacity);
+        capacity.unwrap_or(Partition { domain: Domain::Capacity, index: 0 })
+    }
 }
 
 /// What was read from a console.

@@ -14,10 +14,11 @@ use gatelog_tables::Maps;
 
 use crate::answers::{WaitSubject, WaitTold, Waits};
 use crate::capacity;
+use crate::cut::Cut;
 use crate::error::ApiError;
 use crate::health;
 use crate::query::Query;
-use crate::reading::{App, Live, Needs, POSITION, Reading, moment, read};
+use crate::reading::{App, Live, Needs, Reading, mark_cut, moment_of_all, read_at};
 use crate::shape::ms;
 use crate::site::ComponentState;
 
@@ -29,7 +30,6 @@ const MOST: usize = 1_000;
 /// What waits as of a moment.
 pub(crate) struct Told {
     gate: u64,
-    capacity: u64,
     /// What stretches are counted up to.
     pub(crate) now: Timestamp,
     /// Worst first, at most [`MOST`].
@@ -39,12 +39,12 @@ pub(crate) struct Told {
 }
 
 /// Capacity's tables of a moment; `None` for those of now.
-pub(crate) type CapacityThen = Option<(u64, Arc<CapacityLive<Maps>>)>;
+pub(crate) type CapacityThen = Option<Arc<CapacityLive<Maps>>>;
 
 /// Capacity's tables beside a moment of the gate. They are fetched before the gate's are held.
 pub(crate) async fn capacity_then(app: &Arc<App>, at: Option<u64>) -> Result<CapacityThen, ApiError> {
     match capacity::beside(app, at).await? {
-        Some(at) => app.blocking(move |app| Ok(Some((at, app.site.past.capacity_at(at)?)))).await,
+        Some(at) => app.blocking(move |app| Ok(Some(app.site.past.capacity_at(at)?))).await,
         None => Ok(None),
     }
 }
@@ -52,21 +52,26 @@ pub(crate) async fn capacity_then(app: &Arc<App>, at: Option<u64>) -> Result<Cap
 /// `waits` of a tenant, or of the site with all its tenants.
 pub(crate) async fn answer(app: Arc<App>, tenant: Option<String>, query: Query) -> Result<Response, ApiError> {
     let all = query.truth("all")?.unwrap_or(false);
-    let at = moment(&app, &query).await?;
-    let then = capacity_then(&app, at).await?;
-    let (position, document) = app
+    let at = moment_of_all(&app, &query).await?;
+    let cut = capacity::cut_beside(&app, at.clone()).await?;
+    let (cut, document) = app
         .blocking(move |app| {
+            let then = match &cut {
+                Some(cut) => Some(app.site.past.capacity_at(cut.of(app.site.capacity_partition()))?),
+                None => None,
+            };
+            let cut = cut.unwrap_or_else(|| app.now());
             // Parts are looked at before tables are held.
             let parts = if at.is_none() && tenant.is_none() { parts(app) } else { Vec::new() };
             let look = |reading: &Reading<'_>| of_reading(reading, &then, tenant.as_deref(), parts, all);
-            let told = read(app, at, Needs::Live, look)?;
-            Ok((app.position(told.gate), told.answer()))
+            let told = read_at(app, at.as_ref(), Needs::Live, look)?;
+            let cut = cut.with(app.gate, told.gate);
+            let document = told.answer(&cut);
+            Ok((cut, document))
         })
         .await?;
     let mut response = Json(document).into_response();
-    if let Ok(value) = position.parse() {
-        response.headers_mut().insert(POSITION, value);
-    }
+    mark_cut(response.headers_mut(), &cut);
     Ok(response)
 }
 
@@ -84,23 +89,23 @@ pub(crate) fn of_reading(
     }
     let recorded = |sequence| reading.history().moment(sequence).ok().flatten().map(|moment| moment.at);
     // Whoever asks for a moment is told as of that, also where it is the newest.
-    let (mut waits, now, capacity) = match then {
-        Some((at, capacity)) => {
+    let (mut waits, now) = match then {
+        Some(capacity) => {
             let now = reading.now;
             let found = match reading.live() {
                 Live::Now(gate) => waits::waits(gate, &**capacity, tenant, now, &recorded),
                 Live::Then(gate) => waits::waits(&*gate, &**capacity, tenant, now, &recorded),
             };
-            (found?, now, *at)
+            (found?, now)
         }
         None => {
             let capacity = reading.app.site.capacity.view();
-            let (now, at) = (health::now().max(reading.now), capacity.position().sequence);
+            let now = health::now().max(reading.now);
             let found = match reading.live() {
                 Live::Now(gate) => waits::waits(gate, capacity.live(), tenant, now, &recorded),
                 Live::Then(gate) => waits::waits(&*gate, capacity.live(), tenant, now, &recorded),
             };
-            (found?, now, at)
+            (found?, now)
         }
     };
     waits.extend(parts);
@@ -110,7 +115,7 @@ pub(crate) fn of_reading(
     }
     let left_off = waits.len().saturating_sub(MOST);
     waits.truncate(MOST);
-    Ok(Told { gate: reading.at, capacity, now, waits, left_off })
+    Ok(Told { gate: reading.at, now, waits, left_off })
 }
 
 /// Parts of this process, and processes, that hold something up.
@@ -142,11 +147,10 @@ fn parts(app: &App) -> Vec<Wait> {
 }
 
 impl Told {
-    /// The answer of the API.
-    pub(crate) fn answer(&self) -> Waits {
-        let positions = [("gate/0", self.gate), ("capacity/0", self.capacity)];
+    /// The answer of the API, as of where all stood.
+    pub(crate) fn answer(&self, cut: &Cut) -> Waits {
         Waits {
-            positions: positions.into_iter().map(|(name, at)| (name.to_owned(), at.into())).collect(),
+            positions: cut.positions(),
             now_ms: ms(self.now),
             told_after_ms: TOLD_AFTER_MS,
             held_up: self.waits.iter().any(|wait| wait.reason.standing == Standing::HeldUp),

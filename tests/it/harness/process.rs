@@ -140,7 +140,7 @@ impl Server {
         let position = response
             .headers()
             .get("gatelog-position")
-            .and_then(|value| value.to_str().ok()?.rsplit(':').next()?.parse().ok())
+            .and_then(|value| value.to_str().ok()?.split(',').next()?.rsplit(':').next()?.parse().ok())
             .unwrap_or(0);
         Some(Answer { status: response.status().as_u16(), position, body: response.text().ok()? })
     }

@@ -87,7 +87,7 @@ fn every_process_is_replaced_one_after_the_other_and_nothing_is_lost_or_done_twi
     // Nothing twice: each build had one attempt, each change one report, and the branch moved once.
     let again: Vec<Json> = of_kind(site, "gate.events", "gate.lease-wanted")
         .into_iter()
-        .filter(|event| event["body"]["ask"]["attempt"] != 1)
+        .filter(|event| event["body"]["ask"]["owner"]["subject"]["attempt"] != 1)
         .collect();
     assert_eq!(again, Vec::<Json>::new(), "builds began again");
     assert_eq!(of_kind(site, "gate.events", "gate.build-finished").len(), changes.len() + 1);

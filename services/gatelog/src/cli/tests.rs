@@ -39,7 +39,8 @@ fn a_moment_is_a_sequence_or_a_time_with_its_zone() {
     assert_eq!(parse_at("120"), Ok(At::Sequence(120)));
     assert_eq!(parse_at("1970-01-01T01:00:01+01:00"), Ok(At::Time(Timestamp(1_000_000))));
     assert_eq!(parse_at("2024-02-29T00:00:00.000001Z"), Ok(At::Time(Timestamp(1_709_164_800_000_001))));
-    for wrong in ["", "yesterday", "12a", "2024-02-29", "99999999999999999999999"] {
+    assert_eq!(parse_at("gate/0:120,capacity/0:31"), Ok(At::Sequence(120)));
+    for wrong in ["", "yesterday", "12a", "2024-02-29", "99999999999999999999999", "capacity/0:31", "gate/0:"] {
         assert!(parse_at(wrong).is_err(), "{wrong}");
     }
     assert!(parse("gatelog replay state").unwrap_err().contains("--at"));

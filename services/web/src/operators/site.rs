@@ -17,8 +17,8 @@ use gatelog_record::draft::partition::LevelRaiseAsked;
 use gatelog_record::input::{CapacityInput, PartitionInput};
 use gatelog_record::level::{GATELOG, Knows, LEVEL};
 use gatelog_record::{Input, Partition};
-use gatelog_runner::Published;
-use gatelog_tables::{FoldRefused, Table};
+use gatelog_runner::Fold;
+use gatelog_tables::Table;
 
 use super::{Answer, Answered, READ_TIME, Sent, Shared, asking, fields};
 use crate::answers::{Level, LevelBody, LevelComponent, LevelPartition, LevelRaised, Paused, Raised, ReasonBody};
@@ -67,30 +67,17 @@ struct Stands {
 }
 
 fn stands(app: &App) -> Result<Vec<Stands>, ApiError> {
-    let (gate, capacity) = (app.site.gate.view(), app.site.capacity.view());
-    let refused = |error: FoldRefused| ApiError::Internal(error.to_string());
-    Ok(vec![
-        Stands {
-            partition: gate.partition(),
-            level: gate.live().partition.place().map_err(refused)?.level,
-            sequence: gate.position().sequence,
-        },
-        Stands {
-            partition: capacity.partition(),
-            level: capacity.live().partition.place().map_err(refused)?.level,
-            sequence: capacity.position().sequence,
-        },
-    ])
-}
-
-/// Where a partition's fold stands.
-fn fold_of(app: &App, partition: Partition) -> &Published {
-    if app.site.capacity.view().partition() == partition { &app.site.capacity_fold } else { &app.site.gate_fold }
+    let one = |fold: &Arc<dyn Fold>| {
+        let place = fold.place().map_err(|error| ApiError::Internal(error.to_string()))?;
+        Ok(Stands { partition: fold.partition(), level: place.level, sequence: place.sequence })
+    };
+    app.site.folds.iter().map(one).collect()
 }
 
 /// Waits for a while until what was decided can be read here.
 async fn reached(app: &App, partition: Partition, sequence: u64) {
-    let mut fold = fold_of(app, partition).subscribe();
+    let Some(fold) = app.site.folds.iter().find(|fold| fold.partition() == partition) else { return };
+    let mut fold = fold.published().subscribe();
     let _reached = tokio::time::timeout(READ_TIME, fold.reached(sequence)).await;
 }
 

@@ -1,5 +1,6 @@
 //! The API over HTTP, against a gate that says what the tests have it say.
 
+mod cuts;
 mod moments;
 mod newest;
 mod table;
@@ -99,7 +100,7 @@ async fn what_was_answered_live_is_answered_for_at_that_position_with_and_withou
         same(live, &served.get(&then).await, &then);
         same(live, &fresh.get(&then).await, &format!("{then} afresh"));
         assert!(live.status == 200 || live.status == 404, "{then}: {}", live.text);
-        assert_eq!(live.position, Some(format!("gate/0:{sequence}")), "{then}");
+        assert_eq!(live.position, Some(format!("gate/0:{sequence},capacity/0:0")), "{then}");
     }
     assert!(kept.iter().filter(|(_, _, answer)| answer.status == 200).count() > 600);
 }
@@ -331,11 +332,11 @@ async fn the_public_key_of_a_project_is_given_as_pem_and_of_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn workers_and_leases_are_told_by_capacitys_own_position() {
+async fn workers_and_leases_are_told_with_capacitys_position() {
     let site = told(40).await;
     let lease = site.served.worker_gets_a_lease(&site.keeper, UNIT_A).await;
     let components = site.served.get("/api/components").await;
-    assert_eq!(components.position.as_deref(), Some("capacity/0:5"));
+    assert_eq!(components.position.as_deref(), Some("gate/0:40,capacity/0:5"));
     let executor = &components.json()["executor"][0];
     assert_eq!(
         (&executor["hostname"], &executor["slots"], &executor["used"]),
@@ -398,14 +399,14 @@ async fn an_answer_the_client_has_is_not_sent_again() {
     let site = told(40).await;
     let first = site.served.get("/api/tenant/demo/status").await;
     let etag = first.etag.unwrap();
-    assert_eq!(first.position.as_deref(), Some("gate/0:40"));
+    assert_eq!(first.position.as_deref(), Some("gate/0:40,capacity/0:0"));
     let again = site.served.ask("/api/tenant/demo/status", &[("If-None-Match", &etag)]).await;
     assert_eq!((again.status, again.text.as_str()), (304, ""));
     assert_eq!(again.etag.as_ref(), Some(&etag));
     let weak = site.served.ask("/api/tenant/demo/status", &[("If-None-Match", &format!("\"x\", W/{etag}"))]).await;
     assert_eq!(weak.status, 304);
     let other = site.served.ask("/api/tenant/demo/status?at=39", &[("If-None-Match", &etag)]).await;
-    assert_eq!((other.status, other.position.as_deref()), (200, Some("gate/0:39")));
+    assert_eq!((other.status, other.position.as_deref()), (200, Some("gate/0:39,capacity/0:0")));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -414,15 +415,18 @@ async fn moments_are_named_by_sequence_or_time_and_only_those_that_have_come() {
     let by_time = site.served.get("/api/tenant/demo/status?at=2026-01-01T00:00:31Z").await;
     same(&by_time, &site.served.get("/api/tenant/demo/status?at=31").await, "by time");
     let between = site.served.get("/api/tenant/demo/builds?at=2026-01-01T01:00:31.7%2B01:00").await;
-    assert_eq!(between.position.as_deref(), Some("gate/0:31"));
+    assert_eq!(between.position.as_deref(), Some("gate/0:31,capacity/0:0"));
     let before = site.served.get("/api/tenant/demo/builds?at=1999-01-01T00:00:00Z").await;
-    assert_eq!((before.status, before.text.as_str(), before.position.as_deref()), (200, "[]", Some("gate/0:0")));
+    assert_eq!(
+        (before.status, before.text.as_str(), before.position.as_deref()),
+        (200, "[]", Some("gate/0:0,capacity/0:0"))
+    );
     assert_eq!(site.served.json("/api/tenant/demo/status?at=0").await["pipelines"], json!([]));
     assert_eq!(site.served.json("/api/tenants?at=0").await, json!([]));
     for beyond in ["41", "99999999999999999999999999"] {
         let answer = site.served.get(&format!("/api/tenant/demo/status?at={beyond}")).await;
         assert_eq!((answer.status, &answer.json()["error"]), (416, &json!("position-beyond-the-end")), "{beyond}");
-        assert_eq!(answer.position.as_deref(), Some("gate/0:40"));
+        assert_eq!(answer.position.as_deref(), Some("gate/0:40,capacity/0:0"));
     }
     let nonsense = site.served.get("/api/tenant/demo/status?at=yesterday").await;
     assert_eq!(nonsense.status, 400);
@@ -439,7 +443,7 @@ async fn an_answer_after_an_event_waits_for_it() {
         site.keeper.say(event)
     });
     assert_eq!(sequence, 41);
-    assert_eq!((answer.status, answer.position.as_deref()), (200, Some("gate/0:41")));
+    assert_eq!((answer.status, answer.position.as_deref()), (200, Some("gate/0:41,capacity/0:0")));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,7 +10,7 @@ use gatelog_event_log::{Blobs, EventWriter, Log, MemoryBlobs, MemoryLog};
 use gatelog_gate_state::Gate;
 use gatelog_log_files::{Digest, KeptFile, Manifest, Removal, Rules};
 use gatelog_record::draft::capacity::{
-    LeaseAsked, LeaseGranted, LeaseQueued, LeaseWaitChanged, WorkerJoined, WorkerSeen,
+    LeaseAsked, LeaseGranted, LeaseQueued, LeaseWaitChanged, NodeGrant, WorkerJoined, WorkerSeen,
 };
 use gatelog_record::draft::partition::WriterStarted;
 use gatelog_record::event::{CapacityEvent, GateEvent, PartitionEvent};
@@ -18,11 +18,10 @@ use gatelog_record::{
     ActorId, BlobHash, BuildId, Cause, ChainLink, Domain, Event, EventId, EventRecord, LeaseId, Partition, SiteId,
     Timestamp, codec,
 };
-use gatelog_replay::Timeline;
 use gatelog_replay::what_if::{Answer as WhatIfAnswer, Divergence, InputNear, OutcomeDifference};
 use gatelog_rules_config::TenantSettings;
 use gatelog_rules_config::authorization::Access;
-use gatelog_runner::{Runner, RunnerConfig};
+use gatelog_runner::{Fold, Folded, Runner, RunnerConfig};
 use gatelog_store::{Layout, RungDir};
 use gatelog_web::auth::Authenticators;
 use gatelog_web::operators::NoOperators;
@@ -410,10 +409,7 @@ impl Served {
         let capacity = Runner::<Capacity>::start(keeper.log(), CAPACITY, config).unwrap();
         let (consoles, job_logs) = (TestConsoles::default(), TestLogs::default());
         let rungs = |of| (rung_every > 0).then(|| RungDir::new(Layout::new(dir, of).rungs()));
-        let past = TimelinePast::new(
-            Timeline::new(keeper.log(), GATE, rungs(GATE)),
-            Timeline::new(keeper.log(), CAPACITY, rungs(CAPACITY)),
-        );
+        let past = TimelinePast::new(keeper.log(), &[GATE, CAPACITY], rungs);
         let blobs: Arc<dyn Blobs> = Arc::new(blobs.clone());
         let parts = Arc::new(Mutex::new(Vec::<PartHealth>::new()));
         let leaving = Arc::new(Mutex::new(None::<String>));
@@ -423,6 +419,7 @@ impl Served {
             gate_fold: gate.published(),
             capacity: capacity.projection(),
             capacity_fold: capacity.published(),
+            folds: [Arc::new(Folded::of(&gate)) as Arc<dyn Fold>, Arc::new(Folded::of(&capacity))].into(),
             blobs,
             past: Arc::new(past),
             consoles: Arc::new(consoles.clone()),
@@ -477,6 +474,12 @@ impl Served {
     /// Has a worker join, wait for nothing and get the first attempt of a build.
     pub async fn worker_gets_a_lease(&self, keeper: &Gatekeeper, build: BuildId) -> LeaseId {
         let lease = LeaseId([0x1e; 16]);
+        self.worker_gets(keeper, build, lease, Vec::new()).await;
+        lease
+    }
+
+    /// The same by this lease, with these nodes.
+    pub async fn worker_gets(&self, keeper: &Gatekeeper, build: BuildId, lease: LeaseId, nodes: Vec<NodeGrant>) {
         let ask = LeaseAsked {
             owner: GATE,
             owner_key: "demo".into(),
@@ -506,7 +509,7 @@ impl Served {
             owner: GATE,
             owner_key: "demo".into(),
             spec: ask.spec,
-            nodes: Vec::new(),
+            nodes,
             worker: "worker-1".into(),
             incarnation: "1".into(),
             waited_ms: 1_000,
@@ -530,7 +533,6 @@ impl Served {
         }
         let mut fold = self.capacity.published().subscribe();
         tokio::time::timeout(Duration::from_secs(30), fold.reached(last)).await.unwrap().unwrap();
-        lease
     }
 
     pub async fn get(&self, path: &str) -> Answer {

@@ -22,7 +22,7 @@ async fn after_every_event_the_status_of_now_is_what_is_told_of_that_event_for_e
         let last = site.keeper.say(event);
         site.served.reached(last).await;
         let now = site.served.get(STATUS).await;
-        assert_eq!((now.status, now.position.as_deref()), (200, Some(format!("gate/0:{last}").as_str())));
+        assert_eq!((now.status, now.position.as_deref()), (200, Some(format!("gate/0:{last},capacity/0:0").as_str())));
         // Asked for by its number it is made anew, of nothing that was kept.
         let then = site.served.get(&format!("{STATUS}?at={last}")).await;
         assert_eq!((&now.text, &now.etag), (&then.text, &then.etag), "event {last}");
