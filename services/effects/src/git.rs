@@ -3,8 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use gatelog_driver_contract::Credentials;
 use gatelog_event_log::Blobs;
-use gatelog_merging::{FileFilter, MergeError, Mirrors, Moment, ProjectKey, SourceFile};
+use gatelog_merging::{Access, FileFilter, MergeError, Mirrors, Moment, ProjectKey, SourceFile};
 use gatelog_record::BuildsetId;
 use gatelog_record::draft::gate::ConfigFile;
 
@@ -58,11 +61,8 @@ impl Repositories {
         let name = self.connections.local_name(connection, canonical)?;
         let key = ProjectKey::new(connection, name);
         let source = self.connections.review(connection)?.source(name)?;
-        if source.credentials.is_some() {
-            let message = format!("the repository of {canonical} asks for credentials: mirrors fetch without any");
-            return Err(Trouble::new("unsupported-url", message));
-        }
         self.mirrors.set_source(&key, &source.url).map_err(|error| trouble(&error))?;
+        self.mirrors.set_access(&key, source.credentials.as_ref().map(access));
         Ok(key)
     }
 
@@ -75,6 +75,17 @@ impl Repositories {
                 Ok(ConfigFile { path: file.path, blob })
             })
             .collect()
+    }
+}
+
+/// What a mirror is fetched with.
+fn access(credentials: &Credentials) -> Access {
+    match credentials {
+        Credentials::Basic { user, password } => {
+            Access::Header(format!("Basic {}", BASE64.encode(format!("{user}:{}", password.0))))
+        }
+        Credentials::Bearer(token) => Access::Header(format!("Bearer {}", token.0)),
+        Credentials::Ssh { key, known_hosts } => Access::Ssh { key: key.clone(), known_hosts: known_hosts.clone() },
     }
 }
 

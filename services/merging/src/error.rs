@@ -35,7 +35,10 @@ pub enum MergeError {
         detail: String,
     },
     /// A kind of address that this release cannot fetch from.
-    #[error("the repository of {project} is at {url}, which cannot be fetched: use a local path or a file:// address")]
+    #[error(
+        "the repository of {project} is at {url}, which cannot be fetched: use a path, or an address that begins with \
+             file://, https://, http://, ssh:// or git://"
+    )]
     UnsupportedUrl {
         /// The project.
         project: ProjectKey,

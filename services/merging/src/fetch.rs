@@ -10,6 +10,7 @@ use crate::error::MergeError;
 use crate::kept::Open;
 use crate::mirrors::{Locked, Mirrors};
 use crate::names::{ProjectKey, full_ref};
+use crate::remote::{Remote, is_remote};
 use crate::sealed;
 use crate::{objects, store};
 
@@ -64,6 +65,9 @@ impl Mirrors {
     fn fetch_offer(&self, project: &ProjectKey, names: &[String]) -> Result<Offer, MergeError> {
         let url = self.source(project)?;
         let lock = self.lock(project)?;
+        if is_remote(&url) {
+            return self.fetch_remote(project, &url, names, &lock);
+        }
         let source = self.source_of(project, &url)?;
         let offer = read_offer(project, &source, names, self.config.limits.refs)?;
         let missing = names.iter().find(|name| !offer.refs.contains_key(*name));
@@ -93,6 +97,36 @@ impl Mirrors {
             })?;
         }
         Ok(offer)
+    }
+
+    fn fetch_remote(
+        &self,
+        project: &ProjectKey,
+        url: &str,
+        names: &[String],
+        lock: &Locked,
+    ) -> Result<Offer, MergeError> {
+        let remote = Remote::new(project, url, self.access(project));
+        let limit = self.config.limits.refs;
+        let bring = |mirror: &Repository| {
+            let (refs, head) = remote.bring(mirror, names, limit)?;
+            if let Some(name) = names.iter().find(|name| !refs.contains_key(*name)) {
+                return Err(MergeError::MissingRef { project: project.clone(), name: name.clone() });
+            }
+            let offer = Offer { refs, head };
+            update_refs(lock, project, mirror, &offer)?;
+            Ok(offer)
+        };
+        let path = self.path(project)?;
+        if self.is_complete(&path) {
+            return bring(&self.open_mirror(project, &path)?);
+        }
+        let mut made = None;
+        self.create(lock, project, url, |mirror| {
+            made = Some(bring(mirror)?);
+            Ok(())
+        })?;
+        made.ok_or_else(|| MergeError::UnknownProject { project: project.clone() })
     }
 
     /// The repository behind an address, which stays open as a mirror does.
@@ -126,8 +160,8 @@ fn is_up_to_date(project: &ProjectKey, mirror: &Repository, offer: &Offer) -> Re
     Ok(refs == offer.refs && (offer.head.is_none() || head == offer.head))
 }
 
-/// Where the repository of an address is. This, [`open_source`] and [`bring_objects`] are all that knows how
-/// repositories are reached: fetching over the network by the git program belongs here.
+/// Where the repository of an address of this host is. This, [`open_source`] and [`bring_objects`] are all that knows how
+/// repositories of this host are reached; those of others are reached by [`Remote`].
 fn source_path(project: &ProjectKey, url: &str) -> Result<PathBuf, MergeError> {
     match url.split_once("://") {
         None => Ok(PathBuf::from(url)),

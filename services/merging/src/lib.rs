@@ -38,6 +38,7 @@ mod place;
 mod prepare;
 mod program;
 mod rebase;
+mod remote;
 mod sealed;
 mod seen;
 mod state;
@@ -55,6 +56,7 @@ pub use prepare::{
     ChangedFiles, Conflict, FrozenBase, MergeItem, PrepareOutcome, PrepareRequest, Prepared, PreparedBranch,
     PreparedItem,
 };
+pub use remote::Access;
 pub use seen::Moment;
 pub use state::{RefState, RepoState};
 pub use workspace::{BranchState, ObjectSharing, WorkspaceRequest};

@@ -16,6 +16,7 @@ use crate::kept::{Kept, Open};
 use crate::known::Known;
 use crate::names::{ProjectKey, branch_ref, commit_id, directory_name, work_id};
 use crate::pick::Tally;
+use crate::remote::Access;
 use crate::sealed;
 use crate::seen::Seen;
 
@@ -134,6 +135,8 @@ pub struct Openings {
 pub struct Mirrors {
     pub(crate) config: MirrorsConfig,
     sources: Mutex<BTreeMap<ProjectKey, String>>,
+    /// What repositories of other hosts are fetched with.
+    accesses: Mutex<BTreeMap<ProjectKey, Access>>,
     tally: Mutex<Tally>,
     pub(crate) kept: Kept,
     pub(crate) known: Mutex<Known>,
@@ -193,6 +196,7 @@ impl Mirrors {
         Ok(Mirrors {
             config,
             sources: Mutex::default(),
+            accesses: Mutex::default(),
             tally: Mutex::default(),
             kept,
             known: Mutex::default(),
@@ -220,8 +224,8 @@ impl Mirrors {
         tally.asked = tally.asked.saturating_add(more.asked);
     }
 
-    /// Says where a project's repository is: a local path or a `file://` address. Cheap; may be
-    /// repeated and changed at any time.
+    /// Says where a project's repository is: a local path, a `file://` address, or an address of another host without
+    /// credentials. Cheap; may be repeated and changed at any time.
     ///
     /// # Errors
     /// [`MergeError::BadName`] for a name that cannot be a project's.
@@ -232,6 +236,19 @@ impl Mirrors {
             self.seen.lock().forget(project);
         }
         Ok(())
+    }
+
+    /// Says what a project's repository is fetched with. Kept in memory alone.
+    pub fn set_access(&self, project: &ProjectKey, access: Option<Access>) {
+        let mut accesses = self.accesses.lock();
+        match access {
+            Some(access) => accesses.insert(project.clone(), access),
+            None => accesses.remove(project),
+        };
+    }
+
+    pub(crate) fn access(&self, project: &ProjectKey) -> Option<Access> {
+        self.accesses.lock().get(project).cloned()
     }
 
     /// Where a project's repository is, as far as it was said since the process started, or before,
@@ -564,7 +581,7 @@ fn remove(path: &Path, how: impl FnOnce(&Path) -> std::io::Result<()>) -> Result
     }
 }
 
-fn remove_stale_ref_locks(mirror: &Path) -> Result<(), MergeError> {
+pub(crate) fn remove_stale_ref_locks(mirror: &Path) -> Result<(), MergeError> {
     let mut directories = vec![mirror.join("refs")];
     for name in ["HEAD.lock", "packed-refs.lock", "config.lock"] {
         remove(&mirror.join(name), |p| fs::remove_file(p))?;

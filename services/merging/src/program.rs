@@ -134,11 +134,11 @@ struct Place<'a> {
     files: tempfile::TempDir,
 }
 
-struct Answer {
+pub(crate) struct Answer {
     /// `None`: it was killed.
-    code: Option<i32>,
-    text: Vec<u8>,
-    complaint: String,
+    pub(crate) code: Option<i32>,
+    pub(crate) text: Vec<u8>,
+    pub(crate) complaint: String,
 }
 
 impl<'a> Place<'a> {
@@ -163,57 +163,67 @@ impl<'a> Place<'a> {
     }
 
     fn ask<'b>(&self, arguments: impl IntoIterator<Item = &'b str>) -> Result<Answer, git2::Error> {
-        let mut command = Command::new("git");
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("GIT_") {
-                command.env_remove(name);
-            }
-        }
+        let mut command = git();
         let work = self.files.path().join("work");
         command
             .args(["-c", "core.attributesFile=/dev/null", "-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0"])
             .args(["-c", "core.quotePath=false", "-c", "core.fsmonitor=false"])
             .args(arguments)
             .current_dir(&work)
-            .envs([("GIT_CONFIG_NOSYSTEM", "1"), ("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_ATTR_NOSYSTEM", "1")])
-            .envs([("GIT_TERMINAL_PROMPT", "0"), ("GIT_NO_REPLACE_OBJECTS", "1"), ("LC_ALL", "C")])
             .env("GIT_DIR", self.repo.path())
             .env("GIT_WORK_TREE", &work)
-            .env("GIT_INDEX_FILE", self.files.path().join("index"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|e| failed("cannot run git (it has to be installed)", &e))?;
-        let (out, complaint) = (child.stdout.take(), child.stderr.take());
-        let child = Arc::new(Mutex::new(child));
-        let watch = Watch::new(&child);
-        let reader = move || {
-            let mut text = Vec::new();
-            // What is not read of it is of no use, and git must not wait for a reader.
-            if let Some(complaint) = complaint {
-                let mut complaint = complaint.take(COMPLAINT_MAX);
-                let _ = complaint.read_to_end(&mut text);
-                let _ = std::io::copy(&mut complaint.into_inner(), &mut std::io::sink());
-            }
-            String::from_utf8_lossy(&text).trim().to_owned()
-        };
-        let complaint = match std::thread::Builder::new().spawn(reader) {
-            Ok(complaint) => complaint,
-            Err(error) => {
-                // Nobody would read what git says.
-                let _ = child.lock().kill();
-                let _ = child.lock().wait();
-                return Err(failed("cannot start a thread that reads what git says", &error));
-            }
-        };
-        let mut text = Vec::new();
-        let read = out.map_or(Ok(0), |out| out.take(ANSWER_MAX).read_to_end(&mut text));
-        let ended = child.lock().wait();
-        drop(watch);
-        read.map_err(|e| failed("cannot read what git says", &e))?;
-        let code = ended.map_err(|e| failed("cannot wait for git", &e))?.code();
-        Ok(Answer { code, text, complaint: complaint.join().unwrap_or_default() })
+            .env("GIT_INDEX_FILE", self.files.path().join("index"));
+        run(command)
     }
+}
+
+/// The git program, without any configuration of the user's or the host's, and with nobody to ask.
+pub(crate) fn git() -> Command {
+    let mut command = Command::new("git");
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("GIT_") {
+            command.env_remove(name);
+        }
+    }
+    command
+        .envs([("GIT_CONFIG_NOSYSTEM", "1"), ("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_ATTR_NOSYSTEM", "1")])
+        .envs([("GIT_TERMINAL_PROMPT", "0"), ("GIT_NO_REPLACE_OBJECTS", "1"), ("LC_ALL", "C")]);
+    command
+}
+
+/// Runs git to its end, for at most [`LONGEST`], and reads what it says up to a limit.
+pub(crate) fn run(mut command: Command) -> Result<Answer, git2::Error> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|e| failed("cannot run git (it has to be installed)", &e))?;
+    let (out, complaint) = (child.stdout.take(), child.stderr.take());
+    let child = Arc::new(Mutex::new(child));
+    let watch = Watch::new(&child);
+    let reader = move || {
+        let mut text = Vec::new();
+        // What is not read of it is of no use, and git must not wait for a reader.
+        if let Some(complaint) = complaint {
+            let mut complaint = complaint.take(COMPLAINT_MAX);
+            let _ = complaint.read_to_end(&mut text);
+            let _ = std::io::copy(&mut complaint.into_inner(), &mut std::io::sink());
+        }
+        String::from_utf8_lossy(&text).trim().to_owned()
+    };
+    let complaint = match std::thread::Builder::new().spawn(reader) {
+        Ok(complaint) => complaint,
+        Err(error) => {
+            // Nobody would read what git says.
+            let _ = child.lock().kill();
+            let _ = child.lock().wait();
+            return Err(failed("cannot start a thread that reads what git says", &error));
+        }
+    };
+    let mut text = Vec::new();
+    let read = out.map_or(Ok(0), |out| out.take(ANSWER_MAX).read_to_end(&mut text));
+    let ended = child.lock().wait();
+    drop(watch);
+    read.map_err(|e| failed("cannot read what git says", &e))?;
+    let code = ended.map_err(|e| failed("cannot wait for git", &e))?.code();
+    Ok(Answer { code, text, complaint: complaint.join().unwrap_or_default() })
 }
 
 /// Kills a git that takes too long. It is waited for only when its answer has been read whole, so
@@ -239,7 +249,7 @@ impl Watch {
 }
 
 impl Answer {
-    fn trouble(&self, what: &str) -> git2::Error {
+    pub(crate) fn trouble(&self, what: &str) -> git2::Error {
         let code = self.code.map_or_else(|| "a signal".to_owned(), |code| format!("code {code}"));
         let complaint: String = self.complaint.chars().take(500).collect();
         git2::Error::from_str(&format!("git {what} ended with {code} (version 2.38 or later is needed): {complaint}"))
