@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use gatelog_driver_contract::{Driver, DriverSchema, Schemas};
 
 /// The drivers of every gatelog.
-const BUILT_IN: &[Driver] = &[gatelog_driver_git::DRIVER];
+const BUILT_IN: &[Driver] = &[gatelog_driver_git::DRIVER, gatelog_driver_gerrit::DRIVER];
 
 /// What a program made of this library adds.
 static ADDED: OnceLock<Vec<Driver>> = OnceLock::new();
