@@ -124,24 +124,24 @@ pub enum ReplayError {
         message: String,
     },
     /// A record cannot be read.
-    #[error("{stream} offset {offset}: {source}")]
+    #[error("{stream} offset {offset}: {why}")]
     Frame {
         /// The stream.
         stream: Stream,
         /// The offset.
         offset: u64,
         /// What is wrong.
-        source: FrameError,
+        why: FrameError,
     },
     /// A record's body cannot be read.
-    #[error("{stream} offset {offset}: {source}")]
+    #[error("{stream} offset {offset}: {why}")]
     Body {
         /// The stream.
         stream: Stream,
         /// The offset.
         offset: u64,
         /// What is wrong.
-        source: BodyError,
+        why: BodyError,
     },
     /// The shell around the rules cannot go on.
     #[error(transparent)]

@@ -54,10 +54,10 @@ pub(crate) fn envelope_at(
             return Ok(None);
         }
         for record in &batch.records {
-            let (envelope, link) = Envelope::decode(&record.bytes).map_err(|source| ReplayError::Frame {
+            let (envelope, link) = Envelope::decode(&record.bytes).map_err(|why| ReplayError::Frame {
                 stream,
                 offset: record.offset.0,
-                source,
+                why,
             })?;
             if envelope.sequence == sequence {
                 return Ok(Some((envelope, link)));
@@ -86,10 +86,10 @@ pub(crate) fn envelopes(
             return Ok(found);
         }
         for record in &batch.records {
-            let (envelope, _) = Envelope::decode(&record.bytes).map_err(|source| ReplayError::Frame {
+            let (envelope, _) = Envelope::decode(&record.bytes).map_err(|why| ReplayError::Frame {
                 stream,
                 offset: record.offset.0,
-                source,
+                why,
             })?;
             // An old writer's record has a sequence that is taken or will be: the dense ones count.
             if envelope.sequence != found.last().map_or(first, |last| last.sequence + 1) {
@@ -111,7 +111,7 @@ pub(crate) fn event_at(log: &dyn Log, event: EventRef) -> Result<EventRecord, Re
         return Err(ReplayError::NoEvent(event));
     };
     let stream = Stream::Events(event.partition);
-    envelope.open().map_err(|source| ReplayError::Body { stream, offset: event.sequence, source })
+    envelope.open().map_err(|why| ReplayError::Body { stream, offset: event.sequence, why })
 }
 
 /// The bytes of the record at exactly this offset.
@@ -127,9 +127,9 @@ pub(crate) fn bytes_at(log: &dyn Log, stream: Stream, offset: u64) -> Result<Vec
 pub(crate) fn input_at(log: &dyn Log, stream: Stream, offset: u64) -> Result<InputRecord, ReplayError> {
     let bytes = bytes_at(log, stream, offset)?;
     InputFrame::decode(&bytes)
-        .map_err(|source| ReplayError::Frame { stream, offset, source })?
+        .map_err(|why| ReplayError::Frame { stream, offset, why })?
         .open()
-        .map_err(|source| ReplayError::Body { stream, offset, source })
+        .map_err(|why| ReplayError::Body { stream, offset, why })
 }
 
 /// What ids stand for, learnt from the history of every partition of a cut up to its place there.

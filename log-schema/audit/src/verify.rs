@@ -78,7 +78,7 @@ pub enum Fault {
     LongLine,
     /// The bytes of an event are none.
     #[error("the event cannot be read: {0}")]
-    Event(#[from] FrameError),
+    Event(FrameError),
     /// An event stands at another place than it says.
     #[error("an event stands here that says it is event {found}: events were left out, added or exchanged")]
     Sequence {
@@ -576,7 +576,7 @@ impl Open {
 
     fn event(&mut self, rest: &str, selection: &Selection) -> Result<Found, Fault> {
         let bytes = STANDARD.decode(rest).map_err(|_| Fault::Expected { expected: "an event in base64" })?;
-        let (envelope, found) = Envelope::decode(&bytes)?;
+        let (envelope, found) = Envelope::decode(&bytes).map_err(Fault::Event)?;
         if envelope.sequence != self.tree.count().saturating_add(1) {
             return Err(Fault::Sequence { found: envelope.sequence });
         }

@@ -71,12 +71,12 @@ pub enum Broken {
     #[error("{0}")]
     Frame(FrameError),
     /// The event's body cannot be read.
-    #[error("event {sequence}: {source}")]
+    #[error("event {sequence}: {why}")]
     Body {
         /// The event's sequence.
         sequence: u64,
         /// What is wrong.
-        source: BodyError,
+        why: BodyError,
     },
     /// A writer began a term that had begun before.
     #[error("event {sequence} begins term {term} a second time")]
@@ -308,7 +308,7 @@ impl HistoryReader {
         };
         let sequence = envelope.sequence;
         self.check_term(&envelope)?;
-        let opened = envelope.open().map_err(|source| Broken::Body { sequence, source })?;
+        let opened = envelope.open().map_err(|why| Broken::Body { sequence, why })?;
         match &opened.event {
             Event::Partition(PartitionEvent::WriterStarted(started)) if started.term != opened.term => {
                 return Err(Broken::TermUnclear { sequence, envelope: opened.term, body: started.term });
@@ -346,14 +346,14 @@ pub enum VerifyError {
     #[error(transparent)]
     Log(#[from] LogError),
     /// An input cannot be read.
-    #[error("{stream} offset {}: {source}", offset.0)]
+    #[error("{stream} offset {}: {why}", offset.0)]
     Input {
         /// The stream.
         stream: Stream,
         /// Where it stands.
         offset: Offset,
         /// What is wrong.
-        source: FrameError,
+        why: FrameError,
     },
 }
 
@@ -400,10 +400,10 @@ pub fn verify(log: &dyn Log, partition: Partition) -> Report {
 /// not known is no error here: the partition's writer refuses it by name.
 pub fn verify_inputs(log: &dyn Log, stream: Stream) -> Report {
     verify_stream(log, stream, |_, record| {
-        InputFrame::decode(&record.bytes).map(|_| ()).map_err(|source| VerifyError::Input {
+        InputFrame::decode(&record.bytes).map(|_| ()).map_err(|why| VerifyError::Input {
             stream,
             offset: record.offset,
-            source,
+            why,
         })
     })
 }

@@ -237,7 +237,7 @@ impl Envelope {
     /// Opens the body.
     pub fn open(self) -> Result<EventRecord, BodyError> {
         if self.codec != codec::BINCODE_2 {
-            return Err(BodyError::Body { name: "event", source: codec::CodecError::Codec(self.codec) });
+            return Err(BodyError::Body { name: "event", why: codec::CodecError::Codec(self.codec) });
         }
         let event = Event::decode_body(self.kind_version, &self.body)?;
         Ok(EventRecord {

@@ -106,7 +106,7 @@ impl InputFrame {
     /// Opens the body.
     pub fn open(self) -> Result<InputRecord, BodyError> {
         if self.codec != codec::BINCODE_2 {
-            return Err(BodyError::Body { name: "input", source: codec::CodecError::Codec(self.codec) });
+            return Err(BodyError::Body { name: "input", why: codec::CodecError::Codec(self.codec) });
         }
         let input = Input::decode_body(self.kind_version, &self.body)?;
         Ok(InputRecord {

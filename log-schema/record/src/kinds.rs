@@ -61,12 +61,12 @@ pub enum BodyError {
         known: u16,
     },
     /// The bytes do not fit the shape.
-    #[error("{name}: {source}")]
+    #[error("{name}: {why}")]
     Body {
         /// The kind's name.
         name: &'static str,
         /// What is wrong.
-        source: CodecError,
+        why: CodecError,
     },
 }
 
@@ -159,10 +159,10 @@ macro_rules! family {
                         }
                         ($number, $version) => $crate::codec::decode(bytes)
                             .map($family::$variant)
-                            .map_err(|source| $crate::kinds::BodyError::Body { name: $name, source }),
+                            .map_err(|why| $crate::kinds::BodyError::Body { name: $name, why }),
                         $($(($number, $old) => upcast::<$frozen, $body>(bytes)
                             .map($family::$variant)
-                            .map_err(|source| $crate::kinds::BodyError::Body { name: $name, source }),)*)?
+                            .map_err(|why| $crate::kinds::BodyError::Body { name: $name, why }),)*)?
                         ($number, found) => Err($crate::kinds::BodyError::UnknownVersion { name: $name, found, known: $version }),
                     )*
                     _ => Err($crate::kinds::BodyError::UnknownKind(kind_version)),

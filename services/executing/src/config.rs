@@ -276,14 +276,14 @@ pub enum ExecutorError {
         reason: NoCgroup,
     },
     /// A file or directory of the executor's own.
-    #[error("cannot {action} {path}: {source}")]
+    #[error("cannot {action} {path}: {why}")]
     Io {
         /// What was being done.
         action: &'static str,
         /// To what.
         path: PathBuf,
         /// Why it did not work.
-        source: std::io::Error,
+        why: std::io::Error,
     },
     /// The same attempt of the same build is running.
     #[error("attempt {attempt} of build {build} is running already")]
@@ -298,6 +298,6 @@ pub enum ExecutorError {
 impl ExecutorError {
     pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> ExecutorError {
         let path = path.into();
-        move |source| ExecutorError::Io { action, path, source }
+        move |why| ExecutorError::Io { action, path, why }
     }
 }

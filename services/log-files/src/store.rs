@@ -41,25 +41,25 @@ const LOCKS: usize = 64;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The directory cannot be used.
-    #[error("the directory {path} for logs of jobs cannot be used: {source}")]
+    #[error("the directory {path} for logs of jobs cannot be used: {why}")]
     Directory {
         /// The directory.
         path: String,
         /// What the system says.
-        source: io::Error,
+        why: io::Error,
     },
     /// The settings of S3 do not go together.
     #[error("logs of jobs cannot be kept in S3: {0}")]
     Setting(String),
     /// It could not be read or written.
-    #[error("{key} in {place}: {source}")]
+    #[error("{key} in {place}: {why}")]
     Store {
         /// What was asked for.
         key: String,
         /// The store.
         place: String,
         /// What it says.
-        source: object_store::Error,
+        why: object_store::Error,
     },
     /// A document there is damaged.
     #[error("{key} in {place} is damaged: {why}")]
@@ -79,7 +79,7 @@ pub enum StoreError {
 impl StoreError {
     /// Whether it is not there.
     pub fn is_missing(&self) -> bool {
-        matches!(self, StoreError::Store { source: object_store::Error::NotFound { .. }, .. })
+        matches!(self, StoreError::Store { why: object_store::Error::NotFound { .. }, .. })
     }
 }
 
@@ -131,7 +131,7 @@ impl fmt::Debug for LogStore {
 impl LogStore {
     /// The store in a directory, which is made if it is not there. `shared`: other processes of the site read it too.
     pub fn directory(path: &Path, shared: bool) -> Result<LogStore, StoreError> {
-        let failed = |source| StoreError::Directory { path: path.display().to_string(), source };
+        let failed = |why| StoreError::Directory { path: path.display().to_string(), why };
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
         let store = LocalFileSystem::new_with_prefix(path).map_err(|error| failed(io::Error::other(error)))?;
         Ok(LogStore::new(Arc::new(store), path.display().to_string(), shared))
@@ -213,7 +213,7 @@ impl LogStore {
         let place = Arc::clone(&self.place);
         let listed = self.store.list(Some(&Key::from("attempts")));
         let named = move |found: object_store::Result<ObjectMeta>| {
-            let failed = |source| StoreError::Store { key: "attempts/".into(), place: place.to_string(), source };
+            let failed = |why| StoreError::Store { key: "attempts/".into(), place: place.to_string(), why };
             let found = match found.map_err(failed) {
                 Ok(found) => found,
                 Err(error) => return Some(Err(error)),
@@ -341,7 +341,7 @@ impl LogStore {
     }
 
     fn failed(&self, key: &Key, source: object_store::Error) -> StoreError {
-        StoreError::Store { key: key.to_string(), place: self.place.to_string(), source }
+        StoreError::Store { key: key.to_string(), place: self.place.to_string(), why: source }
     }
 
     fn damaged(&self, key: &Key, why: String) -> StoreError {

@@ -6,14 +6,14 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum KeyringError {
     /// A file or the directory could not be read or written.
-    #[error("cannot {doing} {path}: {source}")]
+    #[error("cannot {doing} {path}: {why}")]
     Io {
         /// What was tried, such as `read`.
         doing: &'static str,
         /// On what.
         path: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        why: std::io::Error,
     },
     /// Others than the owner may read the master key.
     #[error(

@@ -36,7 +36,7 @@ impl Identity {
 /// A closure for `map_err` that says what was tried on what.
 pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> KeyringError {
     let path = path.to_owned();
-    move |source| KeyringError::Io { doing, path, source }
+    move |why| KeyringError::Io { doing, path, why }
 }
 
 /// Makes the directory for keys, for its owner alone.

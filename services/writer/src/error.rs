@@ -74,12 +74,12 @@ pub enum WriterError {
         refused: FoldRefused,
     },
     /// The shell cannot go on.
-    #[error("{partition}: {source}")]
+    #[error("{partition}: {why}")]
     Shell {
         /// The partition.
         partition: Partition,
         /// Why not.
-        source: ShellError,
+        why: ShellError,
     },
     /// An append was neither acknowledged nor refused.
     #[error("{partition}: the log gave no answer to an append that ends with event {sequence}")]
@@ -117,7 +117,7 @@ impl WriterError {
     pub fn is_transient(&self) -> bool {
         matches!(
             self,
-            WriterError::Shell { source: ShellError::BlobStore { .. }, .. } | WriterError::Log(LogError::System { .. })
+            WriterError::Shell { why: ShellError::BlobStore { .. }, .. } | WriterError::Log(LogError::System { .. })
         )
     }
 
@@ -141,7 +141,7 @@ impl WriterError {
             | WriterError::Short { .. }
             | WriterError::Link { .. }
             | WriterError::Fold { .. }
-            | WriterError::Shell { source: ShellError::Level { .. }, .. }
+            | WriterError::Shell { why: ShellError::Level { .. }, .. }
             | WriterError::Closed { .. } => true,
             WriterError::Initial { .. }
             | WriterError::Shell { .. }

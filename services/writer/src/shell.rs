@@ -47,12 +47,12 @@ pub type RulesFactory<R> = Arc<dyn Fn() -> R + Send + Sync>;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShellError {
     /// The blob store failed for no fault of the input.
-    #[error("input at offset {offset}: {source}")]
+    #[error("input at offset {offset}: {why}")]
     BlobStore {
         /// The input.
         offset: u64,
         /// What the store said.
-        source: BlobError,
+        why: BlobError,
     },
     /// The writer's own events do not fit the state: the state is not what the log says.
     #[error("the writer's own event {event} does not fit its state: {refused}")]

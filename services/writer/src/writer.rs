@@ -288,7 +288,7 @@ impl<R: Rules> Running<R> {
     }
 
     fn fell(&self, source: crate::shell::ShellError) -> WriterError {
-        WriterError::Shell { partition: self.setup.partition, source }
+        WriterError::Shell { partition: self.setup.partition, why: source }
     }
 
     fn stepped(&self, term: &mut Term<R>, before: Timestamp, times: Times) -> Result<(), WriterError> {

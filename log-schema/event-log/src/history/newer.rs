@@ -11,8 +11,8 @@ impl HistoryError {
     /// The same, with who wrote it where it is a record this gatelog does not know.
     #[must_use]
     pub fn with_writer(self, log: &dyn Log) -> HistoryError {
-        let Broken::Body { sequence, source } = &self.what else { return self };
-        let what = match source {
+        let Broken::Body { sequence, why } = &self.what else { return self };
+        let what = match why {
             BodyError::UnknownKind(kind) => format!("of kind {kind}"),
             BodyError::UnknownVersion { name, found, .. } => format!("version {found} of {name}"),
             BodyError::Body { .. } => return self,

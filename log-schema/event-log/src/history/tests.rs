@@ -102,7 +102,7 @@ fn an_unknown_kind_is_named_and_not_passed_over() {
     envelope.kind_version.kind = 0x7ffe;
     let (bytes, _) = envelope.encode(&link);
     let error = reader.next(&ReadRecord { offset: Offset(1), bytes }).unwrap_err();
-    assert!(matches!(error.what, Broken::Body { sequence: 2, source: BodyError::UnknownKind(_) }), "{error}");
+    assert!(matches!(error.what, Broken::Body { sequence: 2, why: BodyError::UnknownKind(_) }), "{error}");
     assert_eq!(reader.tail().sequence, 1);
 }
 

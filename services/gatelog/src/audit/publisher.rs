@@ -11,12 +11,12 @@ use gatelog_audit::checkpoint::LONGEST;
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
     /// The place cannot be used.
-    #[error("{place}: {source}; see to it that gatelog can write there, or name another [audit] checkpoint-directory")]
+    #[error("{place}: {why}; see to it that gatelog can write there, or name another [audit] checkpoint-directory")]
     Place {
         /// Where.
         place: String,
         /// What the system said.
-        source: std::io::Error,
+        why: std::io::Error,
     },
     /// Something else stands under the name.
     #[error("{place} holds something else than what was published there: somebody changed it")]
@@ -61,7 +61,7 @@ impl Directory {
 
 fn at(path: &Path) -> impl FnOnce(std::io::Error) -> PublishError {
     let place = path.display().to_string();
-    move |source| PublishError::Place { place, source }
+    move |why| PublishError::Place { place, why }
 }
 
 fn read_at_most(path: &Path) -> std::io::Result<Vec<u8>> {

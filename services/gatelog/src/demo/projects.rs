@@ -124,12 +124,12 @@ pub enum GitError {
         message: String,
     },
     /// A file could not be written.
-    #[error("{path}: {source}")]
+    #[error("{path}: {why}")]
     Write {
         /// The file.
         path: PathBuf,
         /// What the system says.
-        source: std::io::Error,
+        why: std::io::Error,
     },
 }
 
@@ -148,7 +148,7 @@ impl Developer {
     /// Makes a project's first commit and pushes it.
     pub fn found(&self, project: &Project) -> Result<(), GitError> {
         let clone = self.clones.join(project.name);
-        std::fs::create_dir_all(&clone).map_err(|source| GitError::Write { path: clone.clone(), source })?;
+        std::fs::create_dir_all(&clone).map_err(|why| GitError::Write { path: clone.clone(), why })?;
         git(&clone, &["init", "--quiet", "--initial-branch=master"])?;
         let url = self.url(project.name);
         git(&clone, &["remote", "add", "origin", &url])?;
@@ -199,7 +199,7 @@ pub fn url_of(project: &str, name: &str) -> String {
 fn write(clone: &Path, files: Files) -> Result<(), GitError> {
     for (path, content) in files {
         let path = clone.join(path);
-        let fail = |source| GitError::Write { path: path.clone(), source };
+        let fail = |why| GitError::Write { path: path.clone(), why };
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(fail)?;
         }

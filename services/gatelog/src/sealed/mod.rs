@@ -111,12 +111,12 @@ pub struct Said {
 #[derive(Debug, thiserror::Error)]
 pub enum Broken {
     /// It was never begun.
-    #[error("{program} cannot be started: {source}")]
+    #[error("{program} cannot be started: {why}")]
     Start {
         /// Which.
         program: PathBuf,
         /// Why.
-        source: io::Error,
+        why: io::Error,
     },
     /// It took too long.
     #[error("it took longer than {} seconds and was stopped", .0.as_secs())]
@@ -129,7 +129,7 @@ pub enum Broken {
     Cancelled,
     /// It could not be waited for.
     #[error("it cannot be waited for: {0}")]
-    Lost(#[from] io::Error),
+    Lost(io::Error),
 }
 
 /// Runs a program to its end, in a sandbox or (without one) as it is, with its limits all the same. Ends it when it takes
@@ -138,7 +138,7 @@ pub enum Broken {
 /// # Errors
 /// Why it did not come to its end.
 pub fn run(sandbox: Option<&Sandbox>, task: &Task<'_>, cancelled: &dyn Fn() -> bool) -> Result<Said, Broken> {
-    let start = |source| Broken::Start { program: task.program.to_owned(), source };
+    let start = |why| Broken::Start { program: task.program.to_owned(), why };
     let program = task.program.canonicalize().map_err(start)?;
     let mut command = match sandbox {
         Some(sandbox) => sandbox.command(task, program),
@@ -162,11 +162,11 @@ pub fn run(sandbox: Option<&Sandbox>, task: &Task<'_>, cancelled: &dyn Fn() -> b
     }
     // Without a sandbox a program's own children may keep its pipes open: what fails is not waited for.
     let status = status?;
-    let output = output?.join().unwrap_or_default();
+    let output = output.map_err(Broken::Lost)?.join().unwrap_or_default();
     if output.len() as u64 > task.limits.answer {
         return Err(Broken::TooLong(task.limits.answer));
     }
-    let complaint = complaint?.join().unwrap_or_default();
+    let complaint = complaint.map_err(Broken::Lost)?.join().unwrap_or_default();
     Ok(Said { status, output, complaint: String::from_utf8_lossy(&complaint).trim().to_owned() })
 }
 
@@ -174,7 +174,7 @@ pub fn run(sandbox: Option<&Sandbox>, task: &Task<'_>, cancelled: &dyn Fn() -> b
 fn wait(child: &mut Child, limits: Limits, cancelled: &dyn Fn() -> bool) -> Result<ExitStatus, Broken> {
     let began = Instant::now();
     loop {
-        if let Some(status) = child.try_wait()? {
+        if let Some(status) = child.try_wait().map_err(Broken::Lost)? {
             return Ok(status);
         }
         if cancelled() {

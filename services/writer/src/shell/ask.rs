@@ -88,7 +88,7 @@ fn fetch_blobs<R: Rules>(
                     return Ok(Err(Refused::new(Outside::BlobDamaged.code(), error)));
                 }
                 Err(source @ (BlobError::TooLarge { .. } | BlobError::Store { .. })) => {
-                    return Err(ShellError::BlobStore { offset, source });
+                    return Err(ShellError::BlobStore { offset, why: source });
                 }
             };
             if let Err(message) = rules.admit(hash, &bytes) {

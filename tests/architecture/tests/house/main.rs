@@ -3,6 +3,7 @@
 
 mod circles;
 mod dependencies;
+mod errors;
 mod features;
 mod manifests;
 mod purity;
