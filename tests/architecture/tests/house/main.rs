@@ -7,4 +7,5 @@ mod errors;
 mod features;
 mod manifests;
 mod purity;
+mod samples;
 mod tidy;
