@@ -21,7 +21,7 @@ use gatelog_record::{
 use gatelog_replay::what_if::{Answer as WhatIfAnswer, Divergence, InputNear, OutcomeDifference};
 use gatelog_rules_config::TenantSettings;
 use gatelog_rules_config::authorization::Access;
-use gatelog_runner::{Fold, Folded, Runner, RunnerConfig};
+use gatelog_runner::{Fold, Folded, Health, Runner, RunnerConfig};
 use gatelog_store::{Layout, RungDir};
 use gatelog_web::auth::Authenticators;
 use gatelog_web::operators::NoOperators;
@@ -461,6 +461,12 @@ impl Served {
         tokio::spawn(gatelog_web::serve(listener, gatelog_web::router(site), async move {
             let _ = stopped.await;
         }));
+        // On a busy machine a fold of an empty log may take a while to say that there is nothing.
+        for fold in [gate.published(), capacity.published()] {
+            while fold.health() == Health::CatchingUp {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         Served { base, http, consoles, job_logs, finger, parts, leaving, present, gate, capacity, _stop: stop }
     }

@@ -6,6 +6,7 @@ mod dependencies;
 mod errors;
 mod features;
 mod manifests;
+mod names;
 mod purity;
 mod samples;
 mod tidy;
