@@ -646,10 +646,11 @@ impl Site {
         let mut begun = Vec::new();
         for row in rows.values() {
             match &row.input {
-                Input::Capacity(CapacityInput::LeaseAsked(ask)) => begun.push((ask.build, ask.attempt)),
+                Input::Capacity(CapacityInput::LeaseAsked(ask)) => begun.extend(ask.owner.build()),
                 Input::Capacity(CapacityInput::LeaseEndAsked(end)) => {
-                    begun.retain(|one| *one != (end.build, end.attempt));
-                    self.running.retain(|(_, build, attempt)| (*build, *attempt) != (end.build, end.attempt));
+                    let ended = end.owner.build();
+                    begun.retain(|one| Some(*one) != ended);
+                    self.running.retain(|(_, build, attempt)| Some((*build, *attempt)) != ended);
                 }
                 other => return Err(format!("capacity is told {other:?}").into()),
             }

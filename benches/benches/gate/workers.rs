@@ -69,7 +69,11 @@ impl Workers {
     /// Ends a build.
     pub fn end(&self, build: BuildId, result: BuildResult) -> Result<(), Failure> {
         let mut state = self.inner.state();
-        let lease = state.running.iter().find(|(_, run)| run.build == build).map(|(lease, _)| *lease);
+        let lease = state
+            .running
+            .iter()
+            .find(|(_, run)| run.owner.build().is_some_and(|(of, _)| of == build))
+            .map(|(lease, _)| *lease);
         let run = lease.and_then(|lease| state.running.remove(&lease)).ok_or("the build does not run")?;
         drop(state);
         self.inner.finish(&run, result);
@@ -125,10 +129,11 @@ impl Inner {
     }
 
     fn begin(&self, run: LeaseGranted) {
+        let Some((build, attempt)) = run.owner.build() else { return };
         let started = AttemptStarted {
-            tenant: run.owner_key.clone(),
-            build: run.build,
-            attempt: run.attempt,
+            tenant: run.owner.key.clone(),
+            build,
+            attempt,
             lease: run.lease,
             worker: NAME.into(),
             started_at: now(),
@@ -145,11 +150,12 @@ impl Inner {
     }
 
     fn finish(&self, run: &LeaseGranted, result: BuildResult) {
+        let Some((build, attempt)) = run.owner.build() else { return };
         let moment: Timestamp = now();
         let finished = AttemptFinished {
-            tenant: run.owner_key.clone(),
-            build: run.build,
-            attempt: run.attempt,
+            tenant: run.owner.key.clone(),
+            build,
+            attempt,
             worker: NAME.into(),
             result,
             started_at: moment,
@@ -172,7 +178,7 @@ impl Inner {
     }
 
     fn tell(&self, run: &LeaseGranted, what: &str, input: GateInput) {
-        self.append(run.owner, format!("build/{}/{}/{what}", run.build, run.attempt), &run.owner_key, input);
+        self.append(run.owner.partition, format!("{}/{what}", run.owner.subject), &run.owner.key, input);
     }
 
     /// Durable by the time anybody reads it; there is nothing here that would have to wait for that.

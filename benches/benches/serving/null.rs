@@ -140,10 +140,11 @@ impl Inner {
     }
 
     fn begin(&self, run: LeaseGranted, held: &mut BTreeMap<LeaseId, LeaseGranted>) {
+        let Some((build, attempt)) = run.owner.build() else { return };
         let started = AttemptStarted {
-            tenant: run.owner_key.clone(),
-            build: run.build,
-            attempt: run.attempt,
+            tenant: run.owner.key.clone(),
+            build,
+            attempt,
             lease: run.lease,
             worker: run.worker.clone(),
             started_at: now(),
@@ -154,9 +155,9 @@ impl Inner {
             return;
         }
         let finished = AttemptFinished {
-            tenant: run.owner_key.clone(),
-            build: run.build,
-            attempt: run.attempt,
+            tenant: run.owner.key.clone(),
+            build,
+            attempt,
             worker: run.worker.clone(),
             result: BuildResult::Success,
             started_at: now(),
@@ -179,7 +180,7 @@ impl Inner {
     }
 
     fn tell(&self, run: &LeaseGranted, what: &str, input: GateInput) {
-        self.append(GATE, format!("build/{}/{}/{what}", run.build, run.attempt), &run.owner_key, input);
+        self.append(GATE, format!("{}/{what}", run.owner.subject), &run.owner.key, input);
     }
 
     /// Nothing here has to wait until it is acknowledged: what is lost is lost for the figures.

@@ -359,7 +359,8 @@ impl OpenDev {
     fn end(&mut self, lease: LeaseId) {
         let Some(run) = self.runs.get(&lease) else { return };
         let granted = run.granted.clone();
-        let item = self.gate.state().gate.builds.rows.get(&granted.build).map(|row| spread_of(&row.item.to_string()));
+        let Some((build, attempt)) = granted.owner.build() else { return };
+        let item = self.gate.state().gate.builds.rows.get(&build).map(|row| spread_of(&row.item.to_string()));
         let result = match life::end(&mut self.chance, &run.pipeline, item.unwrap_or_default()) {
             End::Success => BuildResult::Success,
             End::Failure => BuildResult::Failure,
@@ -368,9 +369,9 @@ impl OpenDev {
             End::Retry => BuildResult::Retry,
         };
         let finished = AttemptFinished {
-            tenant: granted.owner_key.clone(),
-            build: granted.build,
-            attempt: granted.attempt,
+            tenant: granted.owner.key.clone(),
+            build,
+            attempt,
             worker: granted.worker.clone(),
             result,
             started_at: run.started,
@@ -379,11 +380,11 @@ impl OpenDev {
             data: Value::Null,
             secret_data: None,
             artifacts: Vec::new(),
-            log_url: Some(format!("https://storage.opendev.example/{}/{}/", granted.build, granted.attempt)),
+            log_url: Some(format!("https://storage.opendev.example/{build}/{attempt}/")),
             kept: Default::default(),
         };
         self.attempts += 1;
-        self.say(GATE, GateInput::AttemptFinished(finished), &granted.owner_key);
+        self.say(GATE, GateInput::AttemptFinished(finished), &granted.owner.key);
         // Nodes of what failed stay until it is known whether somebody wants to look at them.
         if result == BuildResult::Success || granted.nodes.is_empty() {
             self.release(lease);
@@ -534,16 +535,17 @@ impl OpenDev {
 
     fn begin(&mut self, granted: LeaseGranted) {
         let (lease, started) = (granted.lease, Timestamp(self.now));
-        let (pipeline, job) = self.asked.get(&(granted.build, granted.attempt)).cloned().unwrap_or_default();
+        let Some((build, attempt)) = granted.owner.build() else { return };
+        let (pipeline, job) = self.asked.get(&(build, attempt)).cloned().unwrap_or_default();
         let began = AttemptStarted {
-            tenant: granted.owner_key.clone(),
-            build: granted.build,
-            attempt: granted.attempt,
+            tenant: granted.owner.key.clone(),
+            build,
+            attempt,
             lease,
             worker: granted.worker.clone(),
             started_at: started,
         };
-        self.say(GATE, GateInput::AttemptStarted(began), &granted.owner_key);
+        self.say(GATE, GateInput::AttemptStarted(began), &granted.owner.key);
         let whole = seconds(&job);
         let took = whole * 3 / 4 + self.chance.below(whole / 2);
         self.later(i64::try_from(took).unwrap_or(HOUR) * SECOND, Task::End(lease));
@@ -557,10 +559,12 @@ impl OpenDev {
         for message in &found {
             match &message.input {
                 Input::Capacity(CapacityInput::LeaseAsked(ask)) => {
-                    self.asked.insert((ask.build, ask.attempt), (ask.pipeline.clone(), ask.job.clone()));
+                    let (pipeline, job) = (ask.description.fact("pipeline"), ask.description.fact("job"));
+                    let asked = ask.owner.build().map(|build| (build, (pipeline.to_owned(), job.to_owned())));
+                    self.asked.extend(asked);
                 }
                 Input::Capacity(CapacityInput::LeaseEndAsked(end)) => {
-                    self.asked.remove(&(end.build, end.attempt));
+                    end.owner.build().and_then(|build| self.asked.remove(&build));
                 }
                 _ => {}
             }

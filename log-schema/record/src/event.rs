@@ -85,7 +85,8 @@ family! {
         /// Jobs were frozen.
         0x0115 "gate.frozen" 1 Frozen(gate::Frozen);
         /// An attempt of a build asks for its lease.
-        0x0116 "gate.lease-wanted" 2 LeaseWanted(gate::LeaseWanted) older { 1 => gate::older::LeaseWanted1 };
+        0x0116 "gate.lease-wanted" 3 LeaseWanted(gate::LeaseWanted)
+          older { 1 => gate::older::LeaseWanted1, 2 => gate::older::LeaseWanted2 };
         /// An attempt of a build no longer needs its lease.
         0x0117 "gate.lease-end-wanted" 1 LeaseEndWanted(gate::LeaseEndWanted);
         /// A worker began an attempt.
@@ -140,7 +141,7 @@ family! {
         /// A request to keep nodes of builds that fail is in force.
         0x0130 "gate.autohold-set" 1 AutoholdSet(gate::AutoholdSet);
         /// Nodes of a build that failed are kept.
-        0x0131 "gate.nodes-held" 1 NodesHeld(gate::NodesHeld);
+        0x0131 "gate.nodes-held" 2 NodesHeld(gate::NodesHeld) older { 1 => gate::older::NodesHeld1 };
         /// Nodes of a build are no longer kept.
         0x0132 "gate.hold-ended" 1 HoldEnded(gate::HoldEnded);
         /// A request to keep nodes is in force no longer.
@@ -174,21 +175,21 @@ family! {
         /// A worker is gone.
         0x0202 "capacity.worker-lost" 1 WorkerLost(capacity::WorkerLost);
         /// A lease was asked for and waits.
-        0x0203 "capacity.lease-queued" 1 LeaseQueued(capacity::LeaseQueued);
+        0x0203 "capacity.lease-queued" 2 LeaseQueued(capacity::LeaseQueued) older { 1 => capacity::older::LeaseQueued1 };
         /// A lease was granted, whole.
-        0x0204 "capacity.lease-granted" 1 LeaseGranted(capacity::LeaseGranted);
+        0x0204 "capacity.lease-granted" 2 LeaseGranted(capacity::LeaseGranted) older { 1 => capacity::older::LeaseGranted1 };
         /// A lease was taken back.
-        0x0205 "capacity.lease-revoked" 1 LeaseRevoked(capacity::LeaseRevoked);
+        0x0205 "capacity.lease-revoked" 2 LeaseRevoked(capacity::LeaseRevoked) older { 1 => capacity::older::LeaseRevoked1 };
         /// A lease is over and its resources are free.
         0x0206 "capacity.lease-ended" 1 LeaseEnded(capacity::LeaseEnded);
         /// A lease cannot ever be granted.
-        0x0207 "capacity.lease-refused" 1 LeaseRefused(capacity::LeaseRefused);
+        0x0207 "capacity.lease-refused" 2 LeaseRefused(capacity::LeaseRefused) older { 1 => capacity::older::LeaseRefused1 };
         /// What a lease waits for changed.
         0x0208 "capacity.wait-changed" 1 WaitChanged(capacity::LeaseWaitChanged);
         /// A worker let go of a lease before its owner asked for its end.
         0x0209 "capacity.release-noted" 1 ReleaseNoted(capacity::ReleaseNoted);
         /// A lease's nodes are kept although its attempt is over.
-        0x020a "capacity.lease-held" 1 LeaseHeld(capacity::LeaseHeld);
+        0x020a "capacity.lease-held" 2 LeaseHeld(capacity::LeaseHeld) older { 1 => capacity::older::LeaseHeld1 };
         /// A lease's attempt waits for other jobs: its slot is free.
         0x020b "capacity.lease-paused" 1 LeasePaused(capacity::LeasePaused);
         /// A lease's attempt goes on.

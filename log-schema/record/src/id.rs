@@ -97,6 +97,8 @@ ids! {
     BuildId, "a build id";
     /// The grant of nodes, semaphores and a worker for one attempt of a build.
     LeaseId, "a lease id";
+    /// What a lease is for, in its owner's own counting: only the owner knows what it names.
+    SubjectId, "the id of a lease's subject";
     /// A machine or sandbox a job runs on.
     NodeId, "a node id";
     /// A piece of short work: a merge, a freeze, a report.

@@ -15,6 +15,8 @@ family! {
         0x8002 "in.outbox-delivered" 1 OutboxDelivered(partition::OutboxDelivered);
         /// Somebody asks that the level of what may be written be raised.
         0x8003 "in.level-raise-asked" 2 LevelRaiseAsked(partition::LevelRaiseAsked) older { 1 => partition::LevelRaiseAsked1 };
+        /// A lease of this partition's ended before its owner asked for that, or is refused.
+        0x8004 "in.lease-lost" 1 LeaseLost(capacity::LeaseLost);
     }
 }
 
@@ -41,8 +43,8 @@ family! {
         0x8109 "gate.in.attempt-started" 1 AttemptStarted(gate::AttemptStarted);
         /// A worker ended an attempt.
         0x810a "gate.in.attempt-finished" 2 AttemptFinished(gate::AttemptFinished) older { 1 => gate::older::AttemptFinished1 };
-        /// Capacity lost or refused a lease.
-        0x810b "gate.in.lease-lost" 1 LeaseLost(gate::LeaseLost);
+        /// Capacity lost or refused a lease: only read, from logs older than `in.lease-lost`.
+        0x810b "gate.in.lease-lost" 1 LeaseLost(gate::BuildLeaseLost);
         /// How merging ended.
         0x810c "gate.in.submit-done" 1 SubmitDone(gate::SubmitDone);
         /// How reporting ended.
@@ -84,17 +86,17 @@ family! {
         /// A worker has not been heard of.
         0x8202 "capacity.in.worker-silent" 1 WorkerSilent(capacity::WorkerSilent);
         /// An owner asks for a lease.
-        0x8203 "capacity.in.lease-asked" 1 LeaseAsked(capacity::LeaseAsked);
+        0x8203 "capacity.in.lease-asked" 2 LeaseAsked(capacity::LeaseAsked) older { 1 => capacity::older::LeaseAsked1 };
         /// An owner no longer needs a lease.
-        0x8204 "capacity.in.lease-end-asked" 1 LeaseEndAsked(capacity::LeaseEndAsked);
+        0x8204 "capacity.in.lease-end-asked" 2 LeaseEndAsked(capacity::LeaseEndAsked) older { 1 => capacity::older::LeaseEndAsked1 };
         /// A worker has let go of a lease's nodes.
         0x8205 "capacity.in.lease-released" 1 LeaseReleased(capacity::LeaseReleased);
         /// An owner asks that a lease's nodes be kept.
-        0x8206 "capacity.in.lease-hold-asked" 1 LeaseHoldAsked(capacity::LeaseHoldAsked);
+        0x8206 "capacity.in.lease-hold-asked" 2 LeaseHoldAsked(capacity::LeaseHoldAsked) older { 1 => capacity::older::LeaseHoldAsked1 };
         /// An owner's attempt waits for other jobs and needs no slot.
-        0x8207 "capacity.in.lease-pause-asked" 1 LeasePauseAsked(capacity::LeasePauseAsked);
+        0x8207 "capacity.in.lease-pause-asked" 2 LeasePauseAsked(capacity::LeasePauseAsked) older { 1 => capacity::older::LeasePauseAsked1 };
         /// An owner's attempt that waited goes on.
-        0x8208 "capacity.in.lease-resume-asked" 1 LeaseResumeAsked(capacity::LeaseResumeAsked);
+        0x8208 "capacity.in.lease-resume-asked" 2 LeaseResumeAsked(capacity::LeaseResumeAsked) older { 1 => capacity::older::LeaseResumeAsked1 };
         /// Somebody asks that a component take nothing new, or take it again.
         0x8209 "capacity.in.pause-asked" 1 PauseAsked(capacity::PauseAsked);
     }

@@ -32,7 +32,9 @@ pub use chain::ChainLink;
 pub use envelope::{Cause, DecisionHeader, Envelope, EventRecord, EventRef, Source};
 pub use event::Event;
 pub use frame::{InputFrame, InputRecord};
-pub use id::{ActorId, BlobHash, BuildId, BuildsetId, EventId, InputId, ItemId, LeaseId, NodeId, SiteId, WorkId};
+pub use id::{
+    ActorId, BlobHash, BuildId, BuildsetId, EventId, InputId, ItemId, LeaseId, NodeId, SiteId, SubjectId, WorkId,
+};
 pub use input::Input;
 pub use kinds::BodyError;
 pub use kinds::{KindInfo, KindVersion, Lifecycle};

@@ -3,17 +3,17 @@
 use std::ops::Bound;
 
 use gatelog_record::draft::capacity::{
-    LeaseEnded, LeaseGranted, LeaseHeld, LeasePaused, LeaseQueued, LeaseRefused, LeaseResumed, LeaseRevoked,
-    LeaseWaitChanged, PauseChanged, ReleaseNoted, WorkerJoined, WorkerLost, WorkerSeen,
+    LeaseEnded, LeaseGranted, LeaseHeld, LeaseLost, LeaseOwner, LeasePaused, LeaseQueued, LeaseRefused, LeaseResumed,
+    LeaseRevoked, LeaseWaitChanged, PauseChanged, ReleaseNoted, WorkerJoined, WorkerLost, WorkerSeen,
 };
-use gatelog_record::draft::gate::LeaseLost;
 use gatelog_record::event::CapacityEvent;
-use gatelog_record::input::GateInput;
+use gatelog_record::input::PartitionInput;
 use gatelog_record::{Event, EventRecord, LeaseId};
 use gatelog_tables::{Backing, FoldRefused, LiveTables, Table, TableExt};
 
 use crate::live::{
-    CapacityLive, CapacityTables, Grant, LeaseRow, LeaseState, Pause, PauseRow, TurnRow, Wait, WorkerRow, pause_key,
+    CapacityLive, CapacityTables, Grant, LeaseRow, LeaseState, Pause, PauseRow, TurnRow, Wait, WorkerRow, owner_key,
+    pause_key,
 };
 
 impl<B: Backing> LiveTables<B> for CapacityLive<B> {
@@ -44,41 +44,28 @@ impl<B: Backing> CapacityLive<B> {
             CapacityEvent::LeaseEnded(ended) => {
                 let lease = self.own.ended(ended)?;
                 if ended.tell_owner {
-                    self.tell(record, &lease, false, &ended.reason, &ended.message)?;
+                    self.tell(record, lease.ask.owner, false, &ended.reason, &ended.message)?;
                 }
                 Ok(())
             }
             CapacityEvent::LeaseRefused(LeaseRefused { ask, code, message }) => {
-                let told = LeaseLost {
-                    tenant: ask.tenant.clone(),
-                    build: ask.build,
-                    attempt: ask.attempt,
-                    refused: true,
-                    code: code.clone(),
-                    message: message.clone(),
-                };
-                self.partition.send(record, 0, ask.owner, ask.owner_key.clone(), GateInput::LeaseLost(told))
+                self.tell(record, ask.owner.clone(), true, code, message)
             }
         }
     }
 
+    /// Tells an owner that it has no lease.
     fn tell(
         &mut self,
         record: &EventRecord,
-        lease: &LeaseRow,
+        owner: LeaseOwner,
         refused: bool,
         code: &str,
         message: &str,
     ) -> Result<(), FoldRefused> {
-        let told = LeaseLost {
-            tenant: lease.ask.tenant.clone(),
-            build: lease.ask.build,
-            attempt: lease.ask.attempt,
-            refused,
-            code: code.to_owned(),
-            message: message.to_owned(),
-        };
-        self.partition.send(record, 0, lease.ask.owner, lease.ask.owner_key.clone(), GateInput::LeaseLost(told))
+        let (to, key) = (owner.partition, owner.key.clone());
+        let told = LeaseLost { owner, refused, code: code.to_owned(), message: message.to_owned() };
+        self.partition.send(record, 0, to, key, PartitionInput::LeaseLost(told))
     }
 }
 
@@ -144,8 +131,8 @@ impl<B: Backing> CapacityTables<B> {
 
     fn queued(&mut self, record: &EventRecord, queued: &LeaseQueued) -> Result<(), FoldRefused> {
         let ask = &queued.ask;
-        self.by_build.insert((ask.build, ask.attempt), queued.lease)?;
-        self.queue.insert((ask.priority, ask.tenant.clone(), record.sequence), queued.lease)?;
+        self.by_owner.insert(owner_key(ask.owner.partition, &ask.owner.subject), queued.lease)?;
+        self.queue.insert((ask.priority, ask.share.clone(), record.sequence), queued.lease)?;
         self.leases.insert(
             queued.lease,
             LeaseRow {
@@ -161,9 +148,9 @@ impl<B: Backing> CapacityTables<B> {
                 pause: Pause::None,
             },
         )?;
-        let mut turn = self.turns.get(&ask.tenant)?.map(|row| *row).unwrap_or_default();
+        let mut turn = self.turns.get(&ask.share)?.map(|row| *row).unwrap_or_default();
         turn.queued += 1;
-        Ok(self.turns.put(ask.tenant.clone(), turn)?)
+        Ok(self.turns.put(ask.share.clone(), turn)?)
     }
 
     fn granted(&mut self, record: &EventRecord, granted: &LeaseGranted) -> Result<(), FoldRefused> {
@@ -180,11 +167,11 @@ impl<B: Backing> CapacityTables<B> {
         }
         self.workers.put(granted.worker.clone(), WorkerRow { used: worker.used + 1, ..worker })?;
         self.by_worker.insert((granted.worker.clone(), granted.lease), granted.incarnation.clone())?;
-        self.queue.remove(&(row.ask.priority, row.ask.tenant.clone(), row.queued))?;
+        self.queue.remove(&(row.ask.priority, row.ask.share.clone(), row.queued))?;
         for semaphore in &row.ask.semaphores {
             self.semaphores.put((semaphore.name.clone(), granted.lease), 1)?;
         }
-        self.turns.update(&row.ask.tenant, |turn| {
+        self.turns.update(&row.ask.share, |turn| {
             turn.last_grant = record.sequence;
             turn.queued = turn.queued.saturating_sub(1);
             turn.held += 1;
@@ -290,11 +277,11 @@ impl<B: Backing> CapacityTables<B> {
 
     fn ended(&mut self, ended: &LeaseEnded) -> Result<LeaseRow, FoldRefused> {
         let row = self.leases.remove(&ended.lease)?;
-        self.by_build.remove(&(row.ask.build, row.ask.attempt))?;
-        let mut turn: TurnRow = *self.turns.need(&row.ask.tenant)?;
+        self.by_owner.remove(&owner_key(row.ask.owner.partition, &row.ask.owner.subject))?;
+        let mut turn: TurnRow = *self.turns.need(&row.ask.share)?;
         match &row.grant {
             None => {
-                self.queue.remove(&(row.ask.priority, row.ask.tenant.clone(), row.queued))?;
+                self.queue.remove(&(row.ask.priority, row.ask.share.clone(), row.queued))?;
                 turn.queued = turn.queued.saturating_sub(1);
             }
             Some(grant) => {
@@ -310,9 +297,9 @@ impl<B: Backing> CapacityTables<B> {
             }
         }
         if turn.queued == 0 && turn.held == 0 {
-            self.turns.remove(&row.ask.tenant)?;
+            self.turns.remove(&row.ask.share)?;
         } else {
-            self.turns.put(row.ask.tenant.clone(), turn)?;
+            self.turns.put(row.ask.share.clone(), turn)?;
         }
         Ok(row)
     }

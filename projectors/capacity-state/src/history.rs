@@ -3,13 +3,14 @@
 
 use std::ops::Bound;
 
+use gatelog_record::draft::capacity::{LeaseDescription, LeaseOwner, LeaseSubject};
 use gatelog_record::event::CapacityEvent;
-use gatelog_record::{BuildId, Event, EventRecord, LeaseId, Timestamp};
+use gatelog_record::{Event, EventRecord, LeaseId, Partition, SubjectId, Timestamp};
 use gatelog_tables::table::Life;
 use gatelog_tables::{Backing, FoldRefused, ReadTables, Table, TableDef, TableError};
 use serde::{Deserialize, Serialize};
 
-use crate::live::CapacityLive;
+use crate::live::{CapacityLive, OwnerKey, owner_key};
 
 /// What became of leases: lease, the event from which the row holds.
 #[derive(Debug)]
@@ -50,16 +51,12 @@ pub struct LeaseHistoryRow {
     pub until: Option<u64>,
     /// How far it was.
     pub phase: LeasePhase,
-    /// The tenant.
-    pub tenant: String,
-    /// The pipeline.
-    pub pipeline: String,
-    /// The job.
-    pub job: String,
-    /// The build.
-    pub build: BuildId,
-    /// Which attempt.
-    pub attempt: u32,
+    /// Whose it was.
+    pub owner: LeaseOwner,
+    /// Whose share it was of, such as a tenant's.
+    pub share: String,
+    /// What people read of it.
+    pub description: LeaseDescription,
     /// When it was asked for.
     pub asked_at: Timestamp,
     /// When it was granted, once it was.
@@ -74,14 +71,14 @@ pub struct LeaseHistoryRow {
     pub detail: String,
 }
 
-/// The leases of an attempt of a build: one, unless it was asked for again after its end.
+/// The leases of an owner's subject: one, unless it was asked for again after its end. By the event that queued them.
 #[derive(Debug)]
-pub struct LeaseOfBuild;
-impl TableDef for LeaseOfBuild {
-    const ID: u16 = 41;
-    const NAME: &'static str = "lease-of-build";
+pub struct LeaseOfOwner;
+impl TableDef for LeaseOfOwner {
+    const ID: u16 = 42;
+    const NAME: &'static str = "lease-of-owner";
     const LIFE: Life = Life::Temporal;
-    type Key = (BuildId, u32, u64);
+    type Key = (OwnerKey, u64);
     type Row = LeaseId;
 }
 
@@ -90,8 +87,15 @@ gatelog_tables::tables! {
     pub struct CapacityRead {
         /// What became of leases.
         history: LeaseHistory,
-        /// By build, attempt and the event that queued them.
-        of_build: LeaseOfBuild,
+        /// By their owners, and the event that queued them.
+        of_owner: LeaseOfOwner,
+    }
+}
+
+impl LeaseHistoryRow {
+    /// Which attempt of its owner's it is for.
+    pub fn attempt(&self) -> u32 {
+        self.owner.subject.attempt
     }
 }
 
@@ -103,18 +107,17 @@ impl<B: Backing> ReadTables<B> for CapacityRead<B> {
         match event {
             CapacityEvent::LeaseQueued(queued) => {
                 let ask = &queued.ask;
-                self.of_build.put((ask.build, ask.attempt, record.sequence), queued.lease)?;
+                let key = owner_key(ask.owner.partition, &ask.owner.subject);
+                self.of_owner.put((key, record.sequence), queued.lease)?;
                 self.history.put(
                     (queued.lease, record.sequence),
                     LeaseHistoryRow {
                         from: record.sequence,
                         until: None,
                         phase: LeasePhase::Queued,
-                        tenant: ask.tenant.clone(),
-                        pipeline: ask.pipeline.clone(),
-                        job: ask.job.clone(),
-                        build: ask.build,
-                        attempt: ask.attempt,
+                        owner: ask.owner.clone(),
+                        share: ask.share.clone(),
+                        description: ask.description.clone(),
                         asked_at: record.recorded_at,
                         granted_at: None,
                         ended_at: None,
@@ -171,6 +174,24 @@ impl<B: Backing> CapacityRead<B> {
         let (from, to) = ((lease, 0), (lease, sequence));
         let mut rows = self.history.range_back(Bound::Included(&from), Bound::Included(&to))?;
         Ok(rows.next().transpose()?.map(|(_, row)| row.into_owned()))
+    }
+
+    /// The leases of every attempt at something of an owner's, in their order, as of an event; at most so many.
+    pub fn leases_of(
+        &self,
+        partition: Partition,
+        (kind, id): (&str, SubjectId),
+        sequence: u64,
+        most: usize,
+    ) -> Result<Vec<(LeaseId, LeaseHistoryRow)>, TableError> {
+        let at = |attempt| owner_key(partition, &LeaseSubject { kind: kind.to_owned(), id, attempt });
+        let (first, last) = ((at(0), 0), (at(u32::MAX), u64::MAX));
+        let mut found = Vec::new();
+        for entry in self.of_owner.range(Bound::Included(&first), Bound::Included(&last))?.take(most) {
+            let lease = *entry?.1;
+            found.extend(self.lease_at(lease, sequence)?.map(|row| (lease, row)));
+        }
+        Ok(found)
     }
 
     /// Closes the row that holds and opens the next.

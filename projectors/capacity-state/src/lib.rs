@@ -8,10 +8,10 @@ mod fold;
 pub mod history;
 pub mod live;
 
-pub use history::{CapacityRead, LeaseHistory, LeaseHistoryRow, LeaseOfBuild, LeasePhase};
+pub use history::{CapacityRead, LeaseHistory, LeaseHistoryRow, LeaseOfOwner, LeasePhase};
 pub use live::{
-    ByBuild, ByWorker, CapacityLive, CapacityTables, Grant, LeaseRow, LeaseState, Leases, Pause, PauseRow, Pauses,
-    Queue, SemaphoreHolders, TurnRow, Turns, Wait, WorkerRow, Workers, pause_key,
+    ByOwner, ByWorker, CapacityLive, CapacityTables, Grant, LeaseRow, LeaseState, Leases, OwnerKey, Pause, PauseRow,
+    Pauses, Queue, SemaphoreHolders, TurnRow, Turns, Wait, WorkerRow, Workers, owner_key, pause_key,
 };
 
 use gatelog_partition_state::{PartitionState, PartitionTables};
@@ -24,8 +24,8 @@ pub struct Capacity;
 
 impl DomainState for Capacity {
     const DOMAIN: Domain = Domain::Capacity;
-    const LIVE_SCHEMA: u32 = 4;
-    const READ_SCHEMA: u32 = 3;
+    const LIVE_SCHEMA: u32 = 5;
+    const READ_SCHEMA: u32 = 4;
     type Live<B: Backing> = CapacityLive<B>;
     type Read<B: Backing> = CapacityRead<B>;
 

@@ -3,8 +3,10 @@
 use std::ops::Bound;
 
 use gatelog_partition_state::PartitionTables;
-use gatelog_record::draft::capacity::{LeaseAsked, LeaseHoldAsked, NodeGrant, Pausable, WorkerSeen};
-use gatelog_record::{ActorId, BuildId, LeaseId, Timestamp};
+use gatelog_record::draft::capacity::{
+    LeaseAsked, LeaseHoldAsked, LeaseOwner, LeaseSubject, NodeGrant, Pausable, WorkerSeen,
+};
+use gatelog_record::{ActorId, LeaseId, Partition, SubjectId, Timestamp};
 use gatelog_tables::table::Life;
 use gatelog_tables::{Backing, Factory, Maps, Overlay, TableDef, TableError, TableSet, TableVisitor, TableVisitorMut};
 use serde::{Deserialize, Serialize};
@@ -100,7 +102,7 @@ pub struct Grant {
 pub struct LeaseRow {
     /// What was asked.
     pub ask: LeaseAsked,
-    /// The event by which it was queued: its place within tenant and priority.
+    /// The event by which it was queued: its place within share and priority.
     pub queued: u64,
     /// When it was asked for.
     pub asked_at: Timestamp,
@@ -132,7 +134,7 @@ pub enum Pause {
     Over,
 }
 
-/// Queued leases in order: priority, tenant, the event that queued them.
+/// Queued leases in order: priority, share, the event that queued them.
 #[derive(Debug)]
 pub struct Queue;
 impl TableDef for Queue {
@@ -143,14 +145,22 @@ impl TableDef for Queue {
     type Row = LeaseId;
 }
 
-/// The lease of an attempt of a build.
+/// An owner's subject, as a key: the domain and index of its partition, and what it counts.
+pub type OwnerKey = (u8, u32, (String, SubjectId, u32));
+
+/// The key of an owner's subject. A subject is one thing in its partition, under whatever key answers come.
+pub fn owner_key(partition: Partition, subject: &LeaseSubject) -> OwnerKey {
+    (partition.domain as u8, partition.index, (subject.kind.clone(), subject.id, subject.attempt))
+}
+
+/// The lease of an owner's subject.
 #[derive(Debug)]
-pub struct ByBuild;
-impl TableDef for ByBuild {
-    const ID: u16 = 23;
-    const NAME: &'static str = "leases-by-build";
+pub struct ByOwner;
+impl TableDef for ByOwner {
+    const ID: u16 = 28;
+    const NAME: &'static str = "leases-by-owner";
     const LIFE: Life = Life::Live;
-    type Key = (BuildId, u32);
+    type Key = OwnerKey;
     type Row = LeaseId;
 }
 
@@ -165,7 +175,7 @@ impl TableDef for SemaphoreHolders {
     type Row = u32;
 }
 
-/// Whose turn it is: one row for each tenant that has a lease which is not over.
+/// Whose turn it is: one row for each share that has a lease which is not over.
 #[derive(Debug)]
 pub struct Turns;
 impl TableDef for Turns {
@@ -176,7 +186,7 @@ impl TableDef for Turns {
     type Row = TurnRow;
 }
 
-/// A tenant's turn.
+/// A share's turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnRow {
     /// The event that granted it a lease last; 0 if none has. The lowest is next.
@@ -231,11 +241,11 @@ gatelog_tables::tables! {
         leases: Leases,
         /// Those that wait, in order.
         queue: Queue,
-        /// By build and attempt.
-        by_build: ByBuild,
+        /// By their owners.
+        by_owner: ByOwner,
         /// Semaphores held.
         semaphores: SemaphoreHolders,
-        /// The tenants' turns.
+        /// The turns of those who share.
         turns: Turns,
         /// By worker.
         by_worker: ByWorker,
@@ -286,6 +296,11 @@ pub fn pause_key(role: Pausable, component: &str) -> (String, String) {
 }
 
 impl CapacityTables<Overlay<'_>> {
+    /// The lease of an owner.
+    pub fn lease_of(&self, owner: &LeaseOwner) -> Option<LeaseId> {
+        self.by_owner.row(&owner_key(owner.partition, &owner.subject)).copied()
+    }
+
     /// Those who hold a semaphore.
     pub fn holders<'s>(&'s self, semaphore: &str) -> impl Iterator<Item = LeaseId> + use<'s> {
         let from = (semaphore.to_owned(), LeaseId([0; 16]));

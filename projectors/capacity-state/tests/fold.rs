@@ -4,13 +4,14 @@
 
 use gatelog_capacity_state::{CapacityLive, CapacityRead, LeasePhase};
 use gatelog_record::draft::capacity::{
-    LeaseAsked, LeaseEnded, LeaseGranted, LeaseQueued, LeaseRefused, LeaseReleased, LeaseRevoked, LeaseWaitChanged,
-    ReleaseNoted, SemaphoreWanted, WorkerJoined, WorkerLost, WorkerSeen,
+    LeaseAsked, LeaseDescription, LeaseEnded, LeaseGranted, LeaseOwner, LeaseQueued, LeaseRefused, LeaseReleased,
+    LeaseRevoked, LeaseSubject, LeaseWaitChanged, ReleaseNoted, SemaphoreWanted, WorkerJoined, WorkerLost, WorkerSeen,
 };
 use gatelog_record::event::CapacityEvent;
-use gatelog_record::input::GateInput;
+use gatelog_record::input::PartitionInput;
 use gatelog_record::{
-    ActorId, BlobHash, BuildId, Cause, Domain, Event, EventId, EventRecord, Input, LeaseId, Partition, Timestamp,
+    ActorId, BlobHash, BuildId, Cause, Domain, Event, EventId, EventRecord, Input, LeaseId, Partition, SubjectId,
+    Timestamp,
 };
 use gatelog_tables::digest::StateDigest;
 use gatelog_tables::{FoldRefused, LiveTables, Maps, ReadTables, TableSet};
@@ -87,13 +88,13 @@ fn lost(incarnation: &str) -> CapacityEvent {
 
 fn ask() -> LeaseAsked {
     LeaseAsked {
-        owner: Partition { domain: Domain::Gate, index: 3 },
-        owner_key: "tenant".to_owned(),
-        build: BuildId([2; 16]),
-        attempt: 1,
-        tenant: "tenant".to_owned(),
-        pipeline: "gate".to_owned(),
-        job: "unit".to_owned(),
+        owner: LeaseOwner {
+            partition: Partition { domain: Domain::Images, index: 3 },
+            key: "debian".to_owned(),
+            subject: LeaseSubject { kind: "image".to_owned(), id: SubjectId([2; 16]), attempt: 1 },
+        },
+        share: "images".to_owned(),
+        description: LeaseDescription::default(),
         spec: BlobHash::of(b"spec"),
         nodes: Vec::new(),
         semaphores: vec![SemaphoreWanted { name: "db".to_owned(), max: 1 }],
@@ -119,10 +120,7 @@ fn waits() -> CapacityEvent {
 fn granted(incarnation: &str) -> CapacityEvent {
     CapacityEvent::LeaseGranted(LeaseGranted {
         lease: LEASE,
-        build: ask().build,
-        attempt: 1,
         owner: ask().owner,
-        owner_key: ask().owner_key,
         spec: ask().spec,
         nodes: Vec::new(),
         worker: "w1".to_owned(),
@@ -134,8 +132,7 @@ fn granted(incarnation: &str) -> CapacityEvent {
 fn revoked() -> CapacityEvent {
     CapacityEvent::LeaseRevoked(LeaseRevoked {
         lease: LEASE,
-        build: ask().build,
-        attempt: 1,
+        owner: ask().owner,
         worker: "w1".to_owned(),
         reason: "canceled".to_owned(),
     })
@@ -163,7 +160,7 @@ fn what_does_not_fit_is_refused_by_name() {
     }
     assert!(folded.refuses(lost("1")).starts_with("table workers has no row"));
     folded.fold(queued());
-    assert!(folded.refuses(queued()).starts_with("table leases-by-build has a row"));
+    assert!(folded.refuses(queued()).starts_with("table leases-by-owner has a row"));
     assert!(folded.refuses(granted("1")).starts_with("table workers has no row"));
     folded.fold(joined("1"));
     assert!(folded.refuses(joined("2")).contains("joins as 2 while 1 is not lost"));
@@ -213,7 +210,10 @@ fn an_ended_lease_leaves_only_history() {
     let last = folded.read.lease_at(LEASE, 6).unwrap().unwrap();
     assert_eq!((last.asked_at, last.granted_at, last.ended_at), (Timestamp(1), Some(Timestamp(3)), Some(Timestamp(5))));
     assert_eq!((last.worker.as_str(), last.from, last.until), ("w1", 6, None));
-    assert_eq!(folded.read.of_build.rows[&(ask().build, 1, 2)], LEASE);
+    let owner = ask().owner;
+    let of = |kind| folded.read.leases_of(owner.partition, (kind, owner.subject.id), 6, 9).unwrap();
+    assert_eq!(of("image").into_iter().map(|(lease, row)| (lease, row.attempt())).collect::<Vec<_>>(), [(LEASE, 1)]);
+    assert_eq!(of("build"), []);
 }
 
 #[test]
@@ -229,10 +229,10 @@ fn the_owner_is_told_of_a_loss_and_of_a_refusal() {
     let told: Vec<_> = folded.live.partition.outbox.rows.iter().collect();
     assert_eq!(told.len(), 2);
     for ((key, row), (sequence, refused)) in told.into_iter().zip([(5, false), (6, true)]) {
-        assert_eq!(*key, (Domain::Gate as u8, 3, sequence, 0));
-        assert_eq!(row.key, "tenant");
-        let Input::Gate(GateInput::LeaseLost(lost)) = &row.input else { unreachable!("{row:?}") };
-        assert_eq!((lost.build, lost.attempt, lost.refused), (ask().build, 1, refused));
+        assert_eq!(*key, (Domain::Images as u8, 3, sequence, 0));
+        assert_eq!(row.key, "debian");
+        let Input::Partition(PartitionInput::LeaseLost(lost)) = &row.input else { unreachable!("{row:?}") };
+        assert_eq!((&lost.owner, lost.refused), (&ask().owner, refused));
         assert!(!lost.message.is_empty());
     }
 }
@@ -243,7 +243,7 @@ fn events_of_another_domain_are_refused() {
     let mut folded = Folded::new();
     folded.fold(joined("1"));
     let event = gatelog_record::event::GateEvent::LeaseEndWanted(gatelog_record::draft::gate::LeaseEndWanted {
-        build: ask().build,
+        build: BuildId([2; 16]),
         attempt: 1,
         reason: "finished".to_owned(),
     });

@@ -24,7 +24,7 @@ pub struct Gate;
 
 impl DomainState for Gate {
     const DOMAIN: Domain = Domain::Gate;
-    const LIVE_SCHEMA: u32 = 11;
+    const LIVE_SCHEMA: u32 = 12;
     const READ_SCHEMA: u32 = 4;
     type Live<B: Backing> = GateLive<B>;
     type Read<B: Backing> = GateRead<B>;

@@ -1,6 +1,6 @@
 //! Keys, whose order is the order of their bytes.
 
-use gatelog_record::{BlobHash, BuildId, BuildsetId, EventId, ItemId, LeaseId, NodeId, WorkId};
+use gatelog_record::{BlobHash, BuildId, BuildsetId, EventId, ItemId, LeaseId, NodeId, SubjectId, WorkId};
 
 /// Why bytes are not a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -71,7 +71,7 @@ macro_rules! id_keys {
         }
     )*};
 }
-id_keys!(ItemId, BuildsetId, BuildId, LeaseId, NodeId, WorkId, EventId, BlobHash);
+id_keys!(ItemId, BuildsetId, BuildId, LeaseId, NodeId, SubjectId, WorkId, EventId, BlobHash);
 
 impl TableKey for gatelog_record::Timestamp {
     fn write(&self, out: &mut Vec<u8>) {

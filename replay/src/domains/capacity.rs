@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use gatelog_record::draft::gate::BUILD;
 use gatelog_record::event::CapacityEvent;
 use gatelog_record::input::CapacityInput;
 use gatelog_record::{BuildId, Event, Input};
@@ -47,9 +48,13 @@ impl Words for CapacityWords {
         if change.table != "leases" {
             return None;
         }
-        let ask = change.row()?.get("ask")?;
-        let build: BuildId = text(ask, "build").parse().ok()?;
-        Some(format!("{} attempt {} ({})", names.build(build), ask.get("attempt")?, short(&change.key)))
+        let subject = change.row()?.get("ask")?.get("owner")?.get("subject")?;
+        let (kind, id, attempt) = (text(subject, "kind"), text(subject, "id"), subject.get("attempt")?);
+        let what = match id.parse::<BuildId>() {
+            Ok(build) if kind == BUILD => names.build(build),
+            _ => format!("{kind} {}", short(&id)),
+        };
+        Some(format!("{what} attempt {attempt} ({})", short(&change.key)))
     }
 
     /// Which nodes are given out: what leases say together.
@@ -83,12 +88,7 @@ fn event(names: &Names, event: &CapacityEvent) -> String {
         CapacityEvent::WorkerLost(lost) => format!("worker {} is gone [{}]", lost.worker, lost.reason),
         CapacityEvent::LeaseQueued(queued) => {
             let ask = &queued.ask;
-            match names.knows(ask.build) {
-                true => format!("attempt {} of {} waits for a lease", ask.attempt, names.build(ask.build)),
-                false => {
-                    format!("attempt {} of {} (build {}) waits for a lease", ask.attempt, ask.job, short(&ask.build))
-                }
-            }
+            format!("{} waits for a lease", names.described(&ask.owner.subject, &ask.description))
         }
         CapacityEvent::LeaseGranted(granted) => format!(
             "{} got worker {} and {} after {}",
@@ -104,10 +104,9 @@ fn event(names: &Names, event: &CapacityEvent) -> String {
             format!("{}: the lease is over [{}]", names.lease(ended.lease), ended.reason)
         }
         CapacityEvent::LeaseRefused(refused) => {
-            format!(
-                "attempt {} of {} gets no lease: {} [{}]",
-                refused.ask.attempt, refused.ask.job, refused.message, refused.code
-            )
+            let (ask, subject) = (&refused.ask, &refused.ask.owner.subject);
+            let what = if subject.build().is_some() { ask.description.fact("job") } else { &ask.description.title };
+            format!("attempt {} of {what} gets no lease: {} [{}]", subject.attempt, refused.message, refused.code)
         }
         CapacityEvent::WaitChanged(changed) => {
             format!("{} waits for {}: {}", names.lease(changed.lease), changed.code, changed.detail)
@@ -140,24 +139,19 @@ fn input(names: &Names, input: &CapacityInput) -> String {
             format!("worker {} is silent for {}", silent.worker, span(silent.silent_ms))
         }
         CapacityInput::LeaseAsked(ask) => {
-            format!("attempt {} of {} asks for a lease", ask.attempt, names.build(ask.build))
+            format!("{} asks for a lease", names.subject(&ask.owner.subject))
         }
         CapacityInput::LeaseEndAsked(asked) => {
-            format!(
-                "attempt {} of {} needs its lease no longer [{}]",
-                asked.attempt,
-                names.build(asked.build),
-                asked.reason
-            )
+            format!("{} needs its lease no longer [{}]", names.subject(&asked.owner.subject), asked.reason)
         }
         CapacityInput::LeaseHoldAsked(asked) => {
-            format!("the nodes of attempt {} of {} are to be kept", asked.attempt, names.build(asked.build))
+            format!("the nodes of {} are to be kept", names.subject(&asked.owner.subject))
         }
         CapacityInput::LeasePauseAsked(asked) => {
-            format!("attempt {} of {} waits for other jobs", asked.attempt, names.build(asked.build))
+            format!("{} waits for other jobs", names.subject(&asked.owner.subject))
         }
         CapacityInput::LeaseResumeAsked(asked) => {
-            format!("attempt {} of {} need not wait any more", asked.attempt, names.build(asked.build))
+            format!("{} need not wait any more", names.subject(&asked.owner.subject))
         }
         CapacityInput::PauseAsked(asked) => {
             let what = if asked.paused { "is to be paused" } else { "is to go on" };

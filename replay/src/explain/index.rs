@@ -230,7 +230,9 @@ impl Index {
     fn capacity(&mut self, at: EventRef, event: &CapacityEvent) {
         match event {
             CapacityEvent::LeaseQueued(queued) => {
-                self.leases.insert(queued.lease, queued.ask.build);
+                if let Some((build, _)) = queued.ask.owner.build() {
+                    self.leases.insert(queued.lease, build);
+                }
             }
             CapacityEvent::LeaseGranted(granted) => {
                 self.granted.insert(granted.lease, at);
@@ -259,13 +261,14 @@ impl Index {
 
     /// The build an event of capacity is about.
     pub fn build_of_capacity(&self, event: &CapacityEvent) -> Option<BuildId> {
-        match event {
-            CapacityEvent::LeaseQueued(queued) => Some(queued.ask.build),
-            CapacityEvent::LeaseGranted(granted) => Some(granted.build),
-            CapacityEvent::LeaseRevoked(revoked) => Some(revoked.build),
-            CapacityEvent::LeaseRefused(refused) => Some(refused.ask.build),
-            other => self.leases.get(&lease_of(other)?).copied(),
-        }
+        let owner = match event {
+            CapacityEvent::LeaseQueued(queued) => &queued.ask.owner,
+            CapacityEvent::LeaseGranted(granted) => &granted.owner,
+            CapacityEvent::LeaseRevoked(revoked) => &revoked.owner,
+            CapacityEvent::LeaseRefused(refused) => &refused.ask.owner,
+            other => return self.leases.get(&lease_of(other)?).copied(),
+        };
+        owner.build().map(|(build, _)| build)
     }
 
     /// Every event that tells of what was found, in the order of the log; `None` when nothing is known of it.
@@ -374,7 +377,7 @@ fn lease_of(event: &CapacityEvent) -> Option<LeaseId> {
 /// The build an event of the gate is about, if it is about one.
 pub(crate) fn build_of(event: &GateEvent) -> Option<BuildId> {
     match event {
-        GateEvent::LeaseWanted(wanted) => Some(wanted.ask.build),
+        GateEvent::LeaseWanted(wanted) => Some(wanted.build),
         GateEvent::LeaseEndWanted(wanted) => Some(wanted.build),
         GateEvent::BuildStarted(started) => Some(started.started.build),
         GateEvent::BuildFinished(finished) => Some(finished.finished.build),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use gatelog_record::draft::capacity::LeaseOwner;
 use gatelog_record::draft::gate::{FreezeOutcome, PrepareOutcome, WaitSubject};
 use gatelog_record::event::{CapacityEvent, GateEvent};
 use gatelog_record::{ActorId, BuildId, BuildsetId, Event, EventRecord, EventRef, ItemId, LeaseId, Timestamp};
@@ -154,7 +155,7 @@ impl Telling<'_, '_> {
                 }
             }),
             GateEvent::LeaseWanted(wanted) => {
-                self.build(wanted.ask.build, |build| build.attempts.push(attempt(wanted.ask.attempt, spot)));
+                self.build(wanted.build, |build| build.attempts.push(attempt(wanted.attempt, spot)));
             }
             GateEvent::BuildStarted(started) => {
                 self.attempt(started.started.build, started.started.attempt, |attempt| {
@@ -254,14 +255,21 @@ impl Telling<'_, '_> {
         }
     }
 
+    /// The attempt a lease is for, if it is for one of a build.
+    fn attempt_of(&mut self, owner: &LeaseOwner, change: impl FnOnce(&mut AttemptStory)) {
+        if let Some((build, number)) = owner.build() {
+            self.attempt(build, number, change);
+        }
+    }
+
     fn capacity(&mut self, at: EventRef, record: &EventRecord, event: &CapacityEvent, spot: Spot) {
         let note = self.note(at, record);
         let now = record.recorded_at;
         match event {
             CapacityEvent::LeaseQueued(queued) => {
-                let ask = &queued.ask;
-                self.leases.insert(queued.lease, (ask.build, ask.attempt));
-                self.attempt(ask.build, ask.attempt, |attempt| {
+                let Some((build, number)) = queued.ask.owner.build() else { return };
+                self.leases.insert(queued.lease, (build, number));
+                self.attempt(build, number, |attempt| {
                     attempt.queued = Some(spot);
                     attempt.lease = Some(queued.lease);
                 });
@@ -281,7 +289,7 @@ impl Telling<'_, '_> {
             }
             CapacityEvent::LeaseGranted(granted) => {
                 self.ends(Waiter::Lease(granted.lease), now);
-                self.attempt(granted.build, granted.attempt, |attempt| {
+                self.attempt_of(&granted.owner, |attempt| {
                     attempt.granted = Some(spot);
                     attempt.waited_millis = Some(granted.waited_ms);
                     attempt.worker = Some(granted.worker.clone());
@@ -289,12 +297,12 @@ impl Telling<'_, '_> {
             }
             CapacityEvent::LeaseRefused(refused) => {
                 let note = Note { text: format!("no lease: {} [{}]", refused.message, refused.code), ..note };
-                self.attempt(refused.ask.build, refused.ask.attempt, |attempt| attempt.ended.push(note));
+                self.attempt_of(&refused.ask.owner, |attempt| attempt.ended.push(note));
             }
             CapacityEvent::LeaseRevoked(revoked) => {
                 self.ends(Waiter::Lease(revoked.lease), now);
                 let note = Note { text: format!("lease taken back [{}]", revoked.reason), ..note };
-                self.attempt(revoked.build, revoked.attempt, |attempt| attempt.ended.push(note));
+                self.attempt_of(&revoked.owner, |attempt| attempt.ended.push(note));
             }
             CapacityEvent::LeaseEnded(ended) => {
                 self.ends(Waiter::Lease(ended.lease), now);
@@ -306,7 +314,7 @@ impl Telling<'_, '_> {
             }
             CapacityEvent::LeaseHeld(held) => {
                 let note = Note { text: "its nodes are kept".to_owned(), ..note };
-                self.attempt(held.hold.build, held.hold.attempt, |attempt| attempt.ended.push(note));
+                self.attempt_of(&held.hold.owner, |attempt| attempt.ended.push(note));
             }
             CapacityEvent::LeasePaused(_) | CapacityEvent::LeaseResumed(_) => {}
             CapacityEvent::ReleaseNoted(_)

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use gatelog_record::draft::capacity::{LeaseDescription, LeaseSubject};
 use gatelog_record::draft::gate::{
     AccessTold, ChangesWanted, ConfigScope, EnqueueAsked, FactsPurpose, FreezeOutcome, Frozen, Given, ItemEnqueued,
     LayoutMade, LayoutOutcome, Prepared, ReturnedChange, ReturnedStep, Subject, Submitted, TriggerCause, TriggerIntake,
@@ -27,7 +28,7 @@ pub struct Names {
     items: BTreeMap<ItemId, String>,
     buildsets: BTreeMap<BuildsetId, ItemId>,
     builds: BTreeMap<BuildId, (String, ItemId)>,
-    leases: BTreeMap<LeaseId, (BuildId, u32, String)>,
+    leases: BTreeMap<LeaseId, (LeaseSubject, LeaseDescription)>,
 }
 
 /// The beginning of an id: enough for people, and for `gatelog explain`.
@@ -106,7 +107,7 @@ impl Names {
             }
             Event::Capacity(CapacityEvent::LeaseQueued(queued)) => {
                 let ask = &queued.ask;
-                put(&mut self.leases, queued.lease, (ask.build, ask.attempt, ask.job.clone()));
+                put(&mut self.leases, queued.lease, (ask.owner.subject.clone(), ask.description.clone()));
             }
             _ => {}
         }
@@ -115,11 +116,6 @@ impl Names {
     /// An item by what it holds.
     pub fn item(&self, item: ItemId) -> String {
         self.items.get(&item).cloned().unwrap_or_else(|| format!("item {}", short(&item)))
-    }
-
-    /// Whether it is known what a build stands for.
-    pub(crate) fn knows(&self, build: BuildId) -> bool {
-        self.builds.contains_key(&build)
     }
 
     /// A build by its job and item.
@@ -133,11 +129,30 @@ impl Names {
     /// A lease by the attempt it is of.
     pub(crate) fn lease(&self, lease: LeaseId) -> String {
         match self.leases.get(&lease) {
-            Some((build, attempt, job)) => match self.builds.get(build) {
-                Some((_, item)) => format!("attempt {attempt} of {job} of {}", self.item(*item)),
-                None => format!("attempt {attempt} of {job} (build {})", short(build)),
-            },
+            Some((subject, description)) => self.described(subject, description),
             None => format!("lease {}", short(&lease)),
+        }
+    }
+
+    /// What a lease is for, with what its owner says of it.
+    pub(crate) fn described(&self, subject: &LeaseSubject, description: &LeaseDescription) -> String {
+        match subject.build().filter(|(build, _)| self.builds.contains_key(build)) {
+            Some((build, attempt)) => format!("attempt {attempt} of {}", self.build(build)),
+            None => format!(
+                "attempt {} of {} ({} {})",
+                subject.attempt,
+                if subject.build().is_some() { description.fact("job") } else { &description.title },
+                subject.kind,
+                short(&subject.id)
+            ),
+        }
+    }
+
+    /// What a lease is for.
+    pub(crate) fn subject(&self, subject: &LeaseSubject) -> String {
+        match subject.build() {
+            Some((build, attempt)) => format!("attempt {attempt} of {}", self.build(build)),
+            None => format!("attempt {} of {} {}", subject.attempt, subject.kind, short(&subject.id)),
         }
     }
 
@@ -281,9 +296,9 @@ impl Names {
                 let nodes = list(ask.nodes.iter().map(|node| node.label.as_str()));
                 format!(
                     "{} of {} asks for a worker (attempt {}; nodes: {})",
-                    ask.job,
+                    ask.description.fact("job"),
                     self.item(wanted.item),
-                    ask.attempt,
+                    wanted.attempt,
                     or(&nodes, "none")
                 )
             }
@@ -376,7 +391,7 @@ impl Names {
             }
             GateEvent::NodesHeld(held) => {
                 let until = held.hold.until.map(|until| format!(" until {until}")).unwrap_or_default();
-                format!("the nodes of {} are kept{until} by request {}", self.build(held.hold.build), held.request)
+                format!("the nodes of {} are kept{until} by request {}", self.build(held.build), held.request)
             }
             GateEvent::HoldEnded(ended) => {
                 format!("the nodes of {} are no longer kept [{}]", self.build(ended.build), ended.code)
@@ -473,6 +488,9 @@ impl Names {
             Input::Partition(PartitionInput::TimerDue(due)) => format!("timer {} came due", due.timer),
             Input::Partition(PartitionInput::OutboxDelivered(told)) => {
                 format!("{} took what it was sent up to event {}", told.to, told.up_to.0)
+            }
+            Input::Partition(PartitionInput::LeaseLost(lost)) => {
+                format!("{} lost its lease: {} [{}]", self.subject(&lost.owner.subject), lost.message, lost.code)
             }
             Input::Partition(PartitionInput::LevelRaiseAsked(asked)) => {
                 let reason = after_colon(&asked.reason);

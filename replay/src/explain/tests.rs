@@ -4,6 +4,8 @@ use gatelog_event_log::{EventWriter, MemoryBlobs, MemoryLog};
 use gatelog_record::draft::capacity::{
     LeaseAsked, LeaseEnded, LeaseGranted, LeaseQueued, LeaseWaitChanged, NodeGrant, NodeWanted,
 };
+use gatelog_record::draft::gate::build_owner;
+use gatelog_record::draft::gate::described;
 use gatelog_record::draft::gate::*;
 use gatelog_record::draft::intake::ForgeEvent;
 use gatelog_record::draft::partition::WriterStarted;
@@ -379,13 +381,9 @@ fn test_once(
     let frozen = Frozen { item: ITEM, buildset, done: done.clone(), builds: vec![build] };
     let node = NodeWanted { names: vec!["worker".into()], label: "sandbox".into() };
     let ask = LeaseAsked {
-        owner: GATE,
-        owner_key: "demo".into(),
-        build,
-        attempt: 1,
-        tenant: "demo".into(),
-        pipeline: "gate".into(),
-        job: "tests".into(),
+        owner: build_owner("demo", build, 1),
+        share: "demo".into(),
+        description: described("demo", "gate", "tests"),
         spec: BlobHash([9; 32]),
         nodes: vec![node.clone()],
         semaphores: Vec::new(),
@@ -400,7 +398,7 @@ fn test_once(
         None,
         vec![
             gate(frozen),
-            gate(LeaseWanted { item: ITEM, buildset, ask: ask.clone(), taken: Some(Vec::new()) }),
+            gate(LeaseWanted { item: ITEM, buildset, build, attempt: 1, ask: ask.clone(), taken: Some(Vec::new()) }),
             waits(WaitSubject::Item(ITEM), Some(WaitCode::Jobs), "its jobs run", now),
             waits(WaitSubject::Build(build), Some(WaitCode::Lease), "nodes and a worker are asked for", now),
         ],
@@ -423,10 +421,7 @@ fn test_once(
     );
     let granted = LeaseGranted {
         lease,
-        build,
-        attempt: 1,
-        owner: GATE,
-        owner_key: "demo".into(),
+        owner: build_owner("demo", build, 1),
         spec: BlobHash([9; 32]),
         nodes: vec![NodeGrant { node: NodeId([4; 16]), wanted: node }],
         worker: "local".into(),
@@ -478,7 +473,10 @@ fn test_once(
     let input = GateInput::AttemptFinished(finished);
     script.after(1_800).decide(GATE, input, None, None, vec![gate(done)]);
     let ended = LeaseEnded { lease, reason: "finished".into(), tell_owner: false, message: String::new() };
-    let asked = gatelog_record::draft::capacity::LeaseEndAsked { build, attempt: 1, reason: "finished".into() };
+    let asked = gatelog_record::draft::capacity::LeaseEndAsked {
+        owner: build_owner("demo", build, 1),
+        reason: "finished".into(),
+    };
     script.after(1).decide(CAPACITY, CapacityInput::LeaseEndAsked(asked), None, None, vec![capacity(ended)]);
 }
 

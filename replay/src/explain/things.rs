@@ -98,13 +98,18 @@ impl Explainer<'_> {
 
     fn of_ask(&self, ask: &LeaseAsked) -> Vec<(String, String)> {
         let labels: Vec<&str> = ask.nodes.iter().map(|node| node.label.as_str()).collect();
+        let subject = &ask.owner.subject;
+        let what = match subject.build() {
+            Some((build, _)) => self.index.names.build(build),
+            None => ask.description.title.clone(),
+        };
         let mut facts = vec![
-            ("for".to_owned(), format!("{} attempt {}", self.index.names.build(ask.build), ask.attempt)),
-            ("build".to_owned(), ask.build.to_string()),
-            ("tenant".to_owned(), ask.tenant.clone()),
-            ("pipeline".to_owned(), ask.pipeline.clone()),
-            ("asked for".to_owned(), labels.join(", ")),
+            ("for".to_owned(), format!("{what} attempt {}", subject.attempt)),
+            (subject.kind.clone(), subject.id.to_string()),
         ];
+        // The name of a build says which job it is of.
+        facts.extend(ask.description.facts.iter().filter(|(name, _)| name != "job").cloned());
+        facts.push(("asked for".to_owned(), labels.join(", ")));
         if !ask.semaphores.is_empty() {
             let names: Vec<&str> = ask.semaphores.iter().map(|semaphore| semaphore.name.as_str()).collect();
             facts.push(("semaphores".to_owned(), names.join(", ")));

@@ -9,10 +9,10 @@ mod reasons;
 
 use std::collections::BTreeSet;
 
-use gatelog_capacity_state::{CapacityLive, LeaseState};
+use gatelog_capacity_state::{CapacityLive, LeaseState, OwnerKey, owner_key};
 use gatelog_gate_state::GateLive;
 use gatelog_gate_state::live::{ItemRow, PendingRow, WaitRow, subject_name};
-use gatelog_record::draft::gate::{WaitCode, WaitSubject};
+use gatelog_record::draft::gate::{WaitCode, WaitSubject, build_owner};
 use gatelog_record::{BuildId, ItemId, Timestamp, WorkId};
 use gatelog_tables::{Backing, Table, TableError, TableExt};
 
@@ -249,7 +249,7 @@ impl<G: Backing, C: Backing> Gathered<'_, G, C> {
         let name = format!("{}{of}", row.job.name);
         let mut told = self.by_code(wait, true);
         if wait.code == WaitCode::Lease
-            && let Some(lease) = self.capacity.own.by_build.get(&(build, row.attempt))?
+            && let Some(lease) = self.capacity.own.by_owner.get(&lease_of(&row.tenant, build, row.attempt))?
             && let Some(lease) = self.capacity.own.leases.get(&lease)?
         {
             told = match (&lease.wait, lease.state) {
@@ -336,12 +336,12 @@ impl<G: Backing, C: Backing> Gathered<'_, G, C> {
                 continue;
             }
             for held in &row.held {
-                let name = format!("nodes of build {} ({})", held.hold.build, row.asked.job);
+                let name = format!("nodes of build {} ({})", held.build, row.asked.job);
                 let worker = held.worker.as_deref().unwrap_or("a worker");
                 let detail = format!("{worker} keeps them for request {request:010}: {}", row.asked.reason);
                 let why = Why { detail, since: held.since };
                 let mut wait =
-                    Wait::new(Subject::Nodes(held.hold.build), name, Some(&tenant), by_word(reasons::NODES_HELD), why);
+                    Wait::new(Subject::Nodes(held.build), name, Some(&tenant), by_word(reasons::NODES_HELD), why);
                 if let Some(until) = held.hold.until {
                     wait.ends_when = format!("{until} comes, or the request is deleted");
                 }
@@ -380,6 +380,12 @@ fn trouble(row: &PendingRow, now: Timestamp) -> Option<(&'static Reason, Why)> {
     }
     (now.millis_since(since) > TOLD_AFTER_MS)
         .then(|| (by_word(reasons::NO_ANSWER), Why { detail: format!("{kind} was sent and is not answered"), since }))
+}
+
+/// The key of the lease of an attempt of a build.
+fn lease_of(tenant: &str, build: BuildId, attempt: u32) -> OwnerKey {
+    let owner = build_owner(tenant, build, attempt);
+    owner_key(owner.partition, &owner.subject)
 }
 
 fn key(subject: WaitSubject) -> gatelog_gate_state::live::WaitKey {

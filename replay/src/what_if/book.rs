@@ -211,7 +211,9 @@ impl Book {
         let (now, at) = (record.recorded_at, EventRef { partition, sequence: record.sequence });
         match &record.event {
             Event::Capacity(CapacityEvent::LeaseGranted(granted)) => {
-                open.granted.insert((granted.build, granted.attempt), now);
+                if let Some(attempt) = granted.owner.build() {
+                    open.granted.insert(attempt, now);
+                }
             }
             Event::Gate(event) => self.gate(open, at, now, event),
             _ => {}

@@ -177,15 +177,17 @@ impl<'a> Sim<'a> {
         for (partition, capacity) in &self.capacities {
             for (lease, row) in &capacity.state().own.leases.rows {
                 let Some(grant) = &row.grant else { continue };
+                // Of what owns leases only builds are modelled.
+                let Some((build, attempt)) = row.ask.owner.build() else { continue };
                 runs.push((
                     *lease,
                     row.state,
                     Run {
                         capacity: *partition,
-                        owner: row.ask.owner,
-                        build: row.ask.build,
-                        attempt: row.ask.attempt,
-                        tenant: row.ask.tenant.clone(),
+                        owner: row.ask.owner.partition,
+                        build,
+                        attempt,
+                        tenant: row.ask.owner.key.clone(),
                         worker: grant.worker.clone(),
                         incarnation: grant.incarnation.clone(),
                         started: None,
@@ -414,12 +416,13 @@ impl<'a> Sim<'a> {
                 }
             }
             Event::Capacity(CapacityEvent::LeaseGranted(granted)) => {
+                let Some((build, attempt)) = granted.owner.build() else { return };
                 let run = Run {
                     capacity: partition,
-                    owner: granted.owner,
-                    build: granted.build,
-                    attempt: granted.attempt,
-                    tenant: granted.owner_key.clone(),
+                    owner: granted.owner.partition,
+                    build,
+                    attempt,
+                    tenant: granted.owner.key.clone(),
                     worker: granted.worker.clone(),
                     incarnation: granted.incarnation.clone(),
                     started: None,

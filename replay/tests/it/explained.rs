@@ -34,7 +34,7 @@ fn a_lease_a_node_its_build_and_its_worker_are_explained_across_domains() {
     let worker = told(&explainer, &granted.worker);
     assert!(worker.contains("slots") && worker.contains("capacity event"), "{worker}");
     // A build's way goes through both domains, from its freezing to its end.
-    let build = told(&explainer, &granted.build.to_string());
+    let build = told(&explainer, &granted.owner.subject.id.to_string());
     let places: Vec<usize> = ["gate.frozen", "capacity.lease-granted", "gate.build-finished", "capacity.lease-ended"]
         .iter()
         .map(|kind| build.find(kind).unwrap_or_else(|| panic!("{kind}: {build}")))

@@ -153,12 +153,14 @@ impl LeaseSource for WorkerLeases {
                 if grant.worker != worker || grant.incarnation != incarnation || row.released {
                     return None;
                 }
+                // Whatever else owns leases is followed by those who do that.
+                let (build, attempt) = row.ask.owner.build()?;
                 Some(Held {
                     lease,
-                    build: row.ask.build,
-                    attempt: row.ask.attempt,
-                    owner: row.ask.owner,
-                    tenant: row.ask.owner_key.clone(),
+                    build,
+                    attempt,
+                    owner: row.ask.owner.partition,
+                    tenant: row.ask.owner.key.clone(),
                     spec: row.ask.spec,
                     nodes: grant.nodes.clone(),
                     revoked: row.state == LeaseState::Revoked,

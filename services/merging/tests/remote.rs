@@ -1,4 +1,5 @@
 //! Mirrors of repositories on other hosts: a real git server over HTTP that asks for a password.
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up shall fail")]
 
 mod support;
 

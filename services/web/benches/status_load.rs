@@ -10,13 +10,15 @@ use std::time::{Duration, Instant};
 
 use gatelog_event_log::{Blobs, MemoryBlobs};
 use gatelog_record::draft::capacity::LeaseAsked;
+use gatelog_record::draft::gate::build_owner;
+use gatelog_record::draft::gate::described;
 use gatelog_record::draft::gate::*;
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BlobHash, BuildId, BuildsetId, ItemId, LeaseId, Timestamp, WorkId, codec};
 use gatelog_rules_config::load::{ConfigFile, LoadInput, load};
 use gatelog_rules_config::parse_tenant_file;
 use gatelog_rules_config::tenant::ProjectFacts;
-use site::{BEGAN, GATE, Gatekeeper, Messages, Served};
+use site::{BEGAN, Gatekeeper, Messages, Served};
 
 fn id(kind: u8, number: usize, job: usize) -> [u8; 16] {
     let mut id = [kind; 16];
@@ -158,14 +160,12 @@ fn item(number: usize, jobs: usize, layout: BlobHash) -> Vec<GateEvent> {
         events.push(GateEvent::LeaseWanted(LeaseWanted {
             item,
             buildset: set,
+            build,
+            attempt: 1,
             ask: LeaseAsked {
-                owner: GATE,
-                owner_key: "demo".into(),
-                build,
-                attempt: 1,
-                tenant: "demo".into(),
-                pipeline: "gate".into(),
-                job: format!("library-job-{job}"),
+                owner: build_owner("demo", build, 1),
+                share: "demo".into(),
+                description: described("demo", "gate", &format!("library-job-{job}")),
                 spec: BlobHash::of(b"spec"),
                 nodes: vec![],
                 semaphores: vec![],

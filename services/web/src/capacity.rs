@@ -4,15 +4,15 @@
 //! request says that it shall.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use gatelog_capacity_state::{CapacityRead, LeaseHistoryRow, WorkerRow};
+use gatelog_record::draft::gate::build_owner;
 use gatelog_record::{BuildId, LeaseId};
 use gatelog_store::RocksBacking;
-use gatelog_tables::{Table, TableExt};
+use gatelog_tables::TableExt;
 use serde::Serialize;
 
 use crate::answers::{Coded, Component as Told, Lease, Pause};
@@ -64,13 +64,9 @@ pub(crate) fn leases_of(
     at: u64,
     most: usize,
 ) -> Result<Vec<(LeaseId, LeaseHistoryRow)>, ApiError> {
-    let (first, last) = ((build, 0, 0), (build, u32::MAX, u64::MAX));
-    let mut found = Vec::new();
-    for entry in history.of_build.range(Bound::Included(&first), Bound::Included(&last))?.take(most) {
-        let lease = *entry?.1;
-        found.extend(history.lease_at(lease, at)?.map(|row| (lease, row)));
-    }
-    Ok(found)
+    // One partition has every tenant's builds.
+    let owner = build_owner("", build, 0);
+    Ok(history.leases_of(owner.partition, (&owner.subject.kind, owner.subject.id), at, most)?)
 }
 
 /// The workers that had joined at a moment, and where all stood then.
@@ -189,7 +185,7 @@ pub(crate) async fn leases(app: Arc<App>, tenant: String, uuid: String, at: Opti
                 let granted = row.granted_at;
                 told.push(Lease {
                     lease: lease.to_string(),
-                    attempt: row.attempt,
+                    attempt: row.attempt(),
                     phase: format!("{:?}", row.phase).to_lowercase(),
                     asked_ms: ms(row.asked_at),
                     granted_ms: granted.map(ms),

@@ -22,7 +22,8 @@ use gatelog_capacity_state::{Capacity, CapacityLive};
 use gatelog_deciding::{Context, Refusal, Rules};
 use gatelog_event_log::{HistoryReader, Log, MemoryBlobs, Offset, ReadLimit, ReadRecord, Step};
 use gatelog_log_embedded::{EmbeddedLog, Options, ReaderOptions};
-use gatelog_record::draft::capacity::LeaseAsked;
+use gatelog_record::draft::capacity::{LeaseAsked, LeaseDescription};
+use gatelog_record::draft::gate::build_owner;
 use gatelog_record::draft::partition::{LevelRaiseAsked, SampleBegun, SampleEnded, SampleNoted};
 use gatelog_record::event::PartitionEvent;
 use gatelog_record::input::{CapacityInput, PartitionInput};
@@ -57,8 +58,8 @@ impl Rules for Newest {
 
     fn decide(&self, state: &CapacityLive<Maps>, input: &InputRecord, context: Context) -> Result<Vec<Event>, Refusal> {
         match &input.input {
-            Input::Capacity(CapacityInput::LeaseAsked(ask)) if ask.tenant == "sample" => {
-                let name = ask.job.clone();
+            Input::Capacity(CapacityInput::LeaseAsked(ask)) if ask.share == "sample" => {
+                let name = ask.description.title.clone();
                 let begun = PartitionEvent::SampleBegun(SampleBegun { name: name.clone() });
                 let note = "a note".to_owned();
                 let noted = PartitionEvent::SampleNoted(SampleNoted { name: name.clone(), note });
@@ -136,13 +137,9 @@ fn asked(line: &str) -> Option<InputRecord> {
             let mut build = [0; 16];
             build.copy_from_slice(BlobHash::of(rest.as_bytes()).0.first_chunk::<16>()?);
             let asked = LeaseAsked {
-                owner: Partition { domain: Domain::Gate, index: 0 },
-                owner_key: verb.to_owned(),
-                build: BuildId(build),
-                attempt: 1,
-                tenant: verb.to_owned(),
-                pipeline: "check".to_owned(),
-                job: rest.to_owned(),
+                owner: build_owner(verb, BuildId(build), 1),
+                share: verb.to_owned(),
+                description: LeaseDescription { title: rest.to_owned(), facts: Vec::new() },
                 spec: BlobHash::of(rest.as_bytes()),
                 nodes: Vec::new(),
                 semaphores: Vec::new(),

@@ -351,7 +351,10 @@ impl<R: Rules> Shell<R> {
         }
         // Timers and deliveries are told apart by the rows they are about: a timer may be set again to
         // the moment at which it came due before.
-        if matches!(input.input, Input::Partition(_)) {
+        if let Input::Partition(
+            PartitionInput::TimerDue(_) | PartitionInput::OutboxDelivered(_) | PartitionInput::LevelRaiseAsked(_),
+        ) = input.input
+        {
             return None;
         }
         known().map(|of| duplicate(Some(of)))

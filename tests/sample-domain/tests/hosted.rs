@@ -1,5 +1,6 @@
 //! The domain in a real server, through the lists that gatelog's own domains are in: positions, past moments, `explain`,
 //! differences, the debugger, deciding again, slices.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot set itself up shall fail")]
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -160,7 +160,7 @@ impl Observer {
         match event {
             GateEvent::LeaseWanted(wanted) => {
                 let gate = &live.gate;
-                let Some(build) = gate.builds.rows.get(&wanted.ask.build) else { return };
+                let Some(build) = gate.builds.rows.get(&wanted.build) else { return };
                 let Some(steps) = gate.chains.rows.get(&wanted.buildset) else { return };
                 let Some(item) = gate.items.rows.get(&wanted.item) else { return };
                 let (changes, key) = self.tested(steps);
@@ -168,9 +168,9 @@ impl Observer {
                 let primary = build.job.traits.changes.first().and_then(|at| item.subjects.get(*at as usize));
                 let project = primary.or(item.subjects.first()).map(|subject| local(&subject.project).to_owned());
                 self.builds.push(Build {
-                    id: (wanted.ask.build, wanted.ask.attempt),
-                    job: wanted.ask.job.clone(),
-                    pipeline: wanted.ask.pipeline.clone(),
+                    id: (wanted.build, wanted.attempt),
+                    job: build.job.name.clone(),
+                    pipeline: item.pipeline.clone(),
                     project: project.unwrap_or_default(),
                     for_members: if item.subjects.len() > 1 { self.names_of(members) } else { Vec::new() },
                     changes,

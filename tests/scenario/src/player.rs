@@ -191,15 +191,16 @@ impl Player<'_> {
     }
 
     fn begin(&mut self, ask: &LeaseAsked) -> Result<(), String> {
-        let waits = self.shell.live.gate.builds.rows.get(&ask.build);
-        if waits.is_none_or(|row| row.state != BuildState::Leased || row.attempt != ask.attempt) {
+        let (build, attempt) = ask.owner.build().ok_or("a lease is asked for that is for no build")?;
+        let waits = self.shell.live.gate.builds.rows.get(&build);
+        if waits.is_none_or(|row| row.state != BuildState::Leased || row.attempt != attempt) {
             return Ok(());
         }
         let started = AttemptStarted {
             tenant: TENANT.into(),
-            build: ask.build,
-            attempt: ask.attempt,
-            lease: LeaseId(ask.build.0),
+            build,
+            attempt,
+            lease: LeaseId(build.0),
             worker: "worker".into(),
             started_at: self.shell.now,
         };

@@ -130,11 +130,8 @@ impl World {
             lines.push(format!("work {id} {} attempt {}", row.work.kind(), row.attempt));
         }
         for (id, lease) in &capacity.leases.rows {
-            let (build, attempt) = (lease.ask.build, lease.ask.attempt);
-            lines.push(format!(
-                "lease {id} of {build} attempt {attempt} {:?} {:?} {:?}",
-                lease.state, lease.wait, lease.grant
-            ));
+            let subject = &lease.ask.owner.subject;
+            lines.push(format!("lease {id} of {subject} {:?} {:?} {:?}", lease.state, lease.wait, lease.grant));
         }
         for row in capacity.workers.rows.values() {
             lines.push(format!("worker {} has {} of {} taken", row.offer.incarnation, row.used, row.offer.slots));

@@ -3,12 +3,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gatelog_capacity_state::{Capacity, CapacityLive};
+use gatelog_capacity_state::{Capacity, CapacityLive, owner_key};
 use gatelog_deciding::{Context, Refusal, Rules};
 use gatelog_gate_state::{Gate, GateLive};
 use gatelog_record::draft::gate::BuildResult;
 use gatelog_record::input::{CapacityInput, GateInput};
-use gatelog_record::{BlobHash, BuildId, Event, Input, InputRecord};
+use gatelog_record::{BlobHash, Event, Input, InputRecord, SubjectId};
 use gatelog_rules_capacity::CapacityRules;
 use gatelog_rules_gate::GateRules;
 use gatelog_tables::Maps;
@@ -134,10 +134,10 @@ impl Rules for Marked<CapacityRules> {
                 seen.started_at = context.now;
             }
             (Input::Capacity(CapacityInput::LeaseEndAsked(end)), Some(Plant::QueuedEndsAreLost)) => {
-                let lease = state.own.by_build.rows.get(&(end.build, end.attempt));
+                let lease = state.own.by_owner.rows.get(&owner_key(end.owner.partition, &end.owner.subject));
                 let row = lease.and_then(|lease| state.own.leases.rows.get(lease));
                 if row.is_some_and(|row| row.grant.is_none()) {
-                    end.build = BuildId::default();
+                    end.owner.subject.id = SubjectId::default();
                 }
             }
             _ => {}

@@ -286,18 +286,20 @@ impl Worker {
             return Err(format!("worker {} is to run more than the {} attempts it offers", self.name, self.slots));
         }
         let row = around.capacity.own.leases.rows.get(&lease).ok_or("a lease is gone")?;
+        let (build, attempt) = row.ask.owner.build().ok_or("a lease is for no build")?;
+        let job = row.ask.description.fact("job");
         let longest = if random.chance(50) { 900 } else { 120 };
         let long = random.between(1, longest);
         let run = Run {
-            build: row.ask.build,
-            attempt: row.ask.attempt,
-            tenant: row.ask.tenant.clone(),
+            build,
+            attempt,
+            tenant: row.ask.owner.key.clone(),
             spec: row.ask.spec,
             began: around.wall,
             ends: around.monotonic + long * 1_000_000,
             stopped: false,
             // Only a job that holds no semaphore: what needs it may want the same one.
-            pauses: match around.noisy && row.ask.job == "tests" && random.chance(80) {
+            pauses: match around.noisy && job == "tests" && random.chance(80) {
                 true => Pausing::Soon,
                 false => Pausing::Never,
             },
@@ -311,7 +313,7 @@ impl Worker {
             started_at: around.wall,
         };
         let id = format!("build/{}/{}/started", run.build, run.attempt);
-        let told = format!("{} begins {} ({}) attempt {}", self.name, run.build, row.ask.job, run.attempt);
+        let told = format!("{} begins {} ({}) attempt {}", self.name, run.build, job, run.attempt);
         let said = vec![(id, run.tenant.clone(), GateInput::AttemptStarted(started).into())];
         self.runs.insert(lease, run);
         Ok((told, said))

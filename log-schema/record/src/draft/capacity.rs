@@ -1,8 +1,13 @@
-//! Leases: nodes, semaphores and a worker slot for one attempt, granted together or not at all.
+//! Leases: nodes, semaphores and a worker slot for one attempt at something, granted together or not at all. Any domain may
+//! own one ([`LeaseOwner`]).
+
+pub mod older;
+
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{BlobHash, BuildId, LeaseId, NodeId};
+use crate::id::{BlobHash, LeaseId, NodeId, SubjectId};
 use crate::time::Timestamp;
 use crate::topic::Partition;
 
@@ -19,7 +24,7 @@ pub struct WorkerSeen {
     pub started_at: Timestamp,
     /// Where its console and files can be had.
     pub address: String,
-    /// How many builds it runs at once.
+    /// How many attempts it runs at once.
     pub slots: u32,
     /// The labels of nodes it can make; empty means any.
     pub labels: Vec<String>,
@@ -54,23 +59,59 @@ pub struct SemaphoreWanted {
     pub max: u32,
 }
 
+/// What a lease is for, in its owner's own counting. Nobody but the owner knows what it names.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct LeaseSubject {
+    /// What sort of thing it is, such as `build`; one word of the owner's.
+    pub kind: String,
+    /// Which one.
+    pub id: SubjectId,
+    /// Which attempt at it, from 1.
+    pub attempt: u32,
+}
+
+impl fmt::Display for LeaseSubject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} attempt {}", self.kind, self.id, self.attempt)
+    }
+}
+
+/// Whose a lease is. Any domain may own one: what becomes of it is told to the partition, under the key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct LeaseOwner {
+    /// The owner's partition: answers go there.
+    pub partition: Partition,
+    /// The key under which they come.
+    pub key: String,
+    /// What the lease is for.
+    pub subject: LeaseSubject,
+}
+
+/// What people read of what a lease is for: its owner says it, and nothing is decided by it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseDescription {
+    /// In a few words, such as the name of a job.
+    pub title: String,
+    /// More of it, name and value, in the order in which it is read.
+    pub facts: Vec<(String, String)>,
+}
+
+impl LeaseDescription {
+    /// A fact by its name; empty where there is none.
+    pub fn fact(&self, name: &str) -> &str {
+        self.facts.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+    }
+}
+
 /// An owner asks for a lease for one attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LeaseAsked {
-    /// Whose build it is; answers go there.
-    pub owner: Partition,
-    /// The owner's key, for answers.
-    pub owner_key: String,
-    /// The build.
-    pub build: BuildId,
-    /// Which attempt, from 1.
-    pub attempt: u32,
-    /// The tenant: fairness is between tenants.
-    pub tenant: String,
-    /// The pipeline, for people.
-    pub pipeline: String,
-    /// The job, for people.
-    pub job: String,
+    /// Whose it will be; answers go there.
+    pub owner: LeaseOwner,
+    /// Who gets their share: leases are given in turn to those of each share, such as a tenant.
+    pub share: String,
+    /// What people read of it.
+    pub description: LeaseDescription,
     /// What is to be run.
     pub spec: BlobHash,
     /// The nodes, together.
@@ -87,10 +128,8 @@ pub struct LeaseAsked {
 /// An owner no longer needs a lease, or never will.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LeaseEndAsked {
-    /// The build.
-    pub build: BuildId,
-    /// Which attempt.
-    pub attempt: u32,
+    /// Whose lease.
+    pub owner: LeaseOwner,
     /// A code: `finished`, `canceled`, …
     pub reason: String,
 }
@@ -98,10 +137,8 @@ pub struct LeaseEndAsked {
 /// An owner asks that a lease's nodes be kept although its attempt is over; its end is asked for later.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseHoldAsked {
-    /// The build.
-    pub build: BuildId,
-    /// Which attempt.
-    pub attempt: u32,
+    /// Whose lease.
+    pub owner: LeaseOwner,
     /// Until when, for people; `None` means until somebody lets it go.
     pub until: Option<Timestamp>,
     /// For whom: the number of the owner's request.
@@ -110,23 +147,32 @@ pub struct LeaseHoldAsked {
     pub reason: String,
 }
 
-/// An owner's attempt waits for other jobs: it keeps its nodes and needs no slot. Zuul: an executor does not count what
-/// is paused.
+/// An owner's attempt waits for others: it keeps its nodes and needs no slot. Zuul: an executor does not count what is
+/// paused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeasePauseAsked {
-    /// The build.
-    pub build: BuildId,
-    /// Which attempt.
-    pub attempt: u32,
+    /// Whose lease.
+    pub owner: LeaseOwner,
 }
 
 /// An owner's attempt that waited goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseResumeAsked {
-    /// The build.
-    pub build: BuildId,
-    /// Which attempt.
-    pub attempt: u32,
+    /// Whose lease.
+    pub owner: LeaseOwner,
+}
+
+/// Input of the owner: its lease ended before it asked for that, or is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseLost {
+    /// Whose it was.
+    pub owner: LeaseOwner,
+    /// Whether it is refused for good: asking again as it was asked is in vain.
+    pub refused: bool,
+    /// A code: `worker-lost`, `over-limit`, …
+    pub code: String,
+    /// A sentence.
+    pub message: String,
 }
 
 /// A worker has let go of everything a lease gave it.
@@ -221,14 +267,8 @@ pub struct NodeGrant {
 pub struct LeaseGranted {
     /// The lease.
     pub lease: LeaseId,
-    /// The build.
-    pub build: BuildId,
-    /// Which attempt.
-    pub attempt: u32,
-    /// Whose build it is.
-    pub owner: Partition,
-    /// The owner's key.
-    pub owner_key: String,
+    /// Whose it is.
+    pub owner: LeaseOwner,
     /// What is to be run.
     pub spec: BlobHash,
     /// The nodes.
@@ -246,10 +286,8 @@ pub struct LeaseGranted {
 pub struct LeaseRevoked {
     /// The lease.
     pub lease: LeaseId,
-    /// The build.
-    pub build: BuildId,
-    /// Which attempt.
-    pub attempt: u32,
+    /// Whose it is.
+    pub owner: LeaseOwner,
     /// The worker that holds it.
     pub worker: String,
     /// A code, from the owner: `finished`, `canceled`, …

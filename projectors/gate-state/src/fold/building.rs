@@ -6,6 +6,7 @@ use gatelog_record::draft::capacity::{LeaseEndAsked, LeasePauseAsked, LeaseResum
 use gatelog_record::draft::gate::{
     ArtifactsNoted, BuildFailing, BuildFinished, BuildPaused, BuildReady, BuildResumed, BuildSettled, BuildStarted,
     LeaseEndWanted, LeasePauseWanted, LeaseResumeWanted, LeaseWanted, NodesetChanged, SemaphoreFreed, WaitSubject,
+    build_owner,
 };
 use gatelog_record::input::CapacityInput;
 use gatelog_record::{BuildId, Domain, EventRecord, Partition, Value};
@@ -24,29 +25,30 @@ impl<B: Backing> GateLive<B> {
     }
 
     pub(super) fn end_lease(&mut self, record: &EventRecord, event: &LeaseEndWanted) -> Result<(), FoldRefused> {
-        let asked = LeaseEndAsked { build: event.build, attempt: event.attempt, reason: event.reason.clone() };
+        let owner = build_owner(&record.key, event.build, event.attempt);
+        let asked = LeaseEndAsked { owner, reason: event.reason.clone() };
         self.partition.send(record, 0, CAPACITY, MAIN, CapacityInput::LeaseEndAsked(asked))
     }
 
     pub(super) fn pause_lease(&mut self, record: &EventRecord, event: &LeasePauseWanted) -> Result<(), FoldRefused> {
-        let asked = LeasePauseAsked { build: event.build, attempt: event.attempt };
+        let asked = LeasePauseAsked { owner: build_owner(&record.key, event.build, event.attempt) };
         self.partition.send(record, 0, CAPACITY, MAIN, CapacityInput::LeasePauseAsked(asked))
     }
 
     pub(super) fn resume_lease(&mut self, record: &EventRecord, event: &LeaseResumeWanted) -> Result<(), FoldRefused> {
-        let asked = LeaseResumeAsked { build: event.build, attempt: event.attempt };
+        let asked = LeaseResumeAsked { owner: build_owner(&record.key, event.build, event.attempt) };
         self.partition.send(record, 0, CAPACITY, MAIN, CapacityInput::LeaseResumeAsked(asked))
     }
 }
 
 impl<B: Backing> GateTables<B> {
     pub(super) fn lease_wanted(&mut self, event: &LeaseWanted) -> Result<(), FoldRefused> {
-        let build = event.ask.build;
+        let build = event.build;
         let row = self.builds.need(&build)?;
-        if row.state != BuildState::Waiting || event.ask.attempt <= row.attempt {
+        if row.state != BuildState::Waiting || event.attempt <= row.attempt {
             return Err(FoldRefused::Illegal(format!(
                 "build {build} asks for the lease of attempt {} while it is {:?} with attempt {}",
-                event.ask.attempt, row.state, row.attempt
+                event.attempt, row.state, row.attempt
             )));
         }
         let at_once = |name: &&String| !row.job.traits.resources_first.contains(name);
@@ -59,7 +61,7 @@ impl<B: Backing> GateTables<B> {
         self.builds.update(&build, |row| {
             row.state = BuildState::Leased;
             row.ready = None;
-            row.attempt = event.ask.attempt;
+            row.attempt = event.attempt;
             row.lease = None;
             row.worker = None;
             row.started_at = None;

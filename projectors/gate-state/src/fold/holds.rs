@@ -1,7 +1,7 @@
 //! Requests to keep nodes, and what they keep.
 
 use gatelog_record::draft::capacity::LeaseEndAsked;
-use gatelog_record::draft::gate::{AutoholdEnded, AutoholdSet, HoldEnded, NodesHeld};
+use gatelog_record::draft::gate::{AutoholdEnded, AutoholdSet, HoldEnded, NodesHeld, build_owner};
 use gatelog_record::input::CapacityInput;
 use gatelog_record::{BuildId, EventRecord};
 use gatelog_tables::{Backing, FoldRefused, Table, TableExt};
@@ -15,7 +15,8 @@ impl<B: Backing> GateLive<B> {
     }
 
     pub(super) fn end_hold(&mut self, record: &EventRecord, event: &HoldEnded) -> Result<(), FoldRefused> {
-        let asked = LeaseEndAsked { build: event.build, attempt: event.attempt, reason: event.code.clone() };
+        let owner = build_owner(&event.tenant, event.build, event.attempt);
+        let asked = LeaseEndAsked { owner, reason: event.code.clone() };
         self.partition.send(record, 0, CAPACITY, MAIN, CapacityInput::LeaseEndAsked(asked))
     }
 }
@@ -34,19 +35,20 @@ impl<B: Backing> GateTables<B> {
 
     pub(super) fn nodes_held(&mut self, record: &EventRecord, event: &NodesHeld) -> Result<(), FoldRefused> {
         let key = (event.tenant.clone(), event.request);
-        let hold = &event.hold;
-        if self.autoholds.need(&key)?.held.iter().any(|one| is(one, hold.build, hold.attempt)) {
+        if self.autoholds.need(&key)?.held.iter().any(|one| is(one, event.build, event.attempt)) {
             return Err(FoldRefused::Illegal(format!(
                 "request {} keeps attempt {} of build {} already",
-                event.request, hold.attempt, hold.build
+                event.request, event.attempt, event.build
             )));
         }
-        let build = self.builds.get(&hold.build)?.map(|row| (row.lease, row.worker.clone()));
+        let build = self.builds.get(&event.build)?.map(|row| (row.lease, row.worker.clone()));
         let (lease, worker) = build.unwrap_or_default();
         self.autoholds.update(&key, |row| {
             row.count = event.count;
             row.held.push(HeldBuild {
-                hold: hold.clone(),
+                build: event.build,
+                attempt: event.attempt,
+                hold: event.hold.clone(),
                 lease,
                 worker: worker.clone(),
                 item: event.item,
@@ -76,5 +78,5 @@ impl<B: Backing> GateTables<B> {
 }
 
 fn is(held: &HeldBuild, build: BuildId, attempt: u32) -> bool {
-    held.hold.build == build && held.hold.attempt == attempt
+    held.build == build && held.attempt == attempt
 }

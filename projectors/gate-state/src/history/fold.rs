@@ -501,14 +501,13 @@ impl<B: Backing> GateRead<B> {
     // ---- builds ----
 
     fn lease_wanted(&mut self, record: &EventRecord, event: &LeaseWanted) -> Result<(), FoldRefused> {
-        let ask = &event.ask;
-        next(&mut self.builds, ask.build, record.sequence, |row| {
+        next(&mut self.builds, event.build, record.sequence, |row| {
             open(row, "asks for a lease")?;
-            if row.attempt().is_some_and(|newest| newest.attempt >= ask.attempt) {
-                return Err(illegal(format!("build {} has attempt {} already", ask.build, ask.attempt)));
+            if row.attempt().is_some_and(|newest| newest.attempt >= event.attempt) {
+                return Err(illegal(format!("build {} has attempt {} already", event.build, event.attempt)));
             }
             row.attempts.push(AttemptEntry {
-                attempt: ask.attempt,
+                attempt: event.attempt,
                 requested_at: record.recorded_at,
                 lease: None,
                 worker: None,
@@ -609,7 +608,7 @@ impl<B: Backing> GateRead<B> {
     }
 
     fn nodes_held(&mut self, record: &EventRecord, event: &NodesHeld) -> Result<(), FoldRefused> {
-        next(&mut self.builds, event.hold.build, record.sequence, |row| {
+        next(&mut self.builds, event.build, record.sequence, |row| {
             row.held = true;
             Ok(())
         })
@@ -732,7 +731,7 @@ fn about(event: &GateEvent) -> (Option<ItemId>, Option<gatelog_record::BuildId>)
         GateEvent::Prepared(event) => (Some(event.item), None),
         GateEvent::FreezeWanted(event) => (Some(event.item), None),
         GateEvent::Frozen(event) => (Some(event.item), None),
-        GateEvent::LeaseWanted(event) => (Some(event.item), Some(event.ask.build)),
+        GateEvent::LeaseWanted(event) => (Some(event.item), Some(event.build)),
         GateEvent::LeaseEndWanted(event) => (None, Some(event.build)),
         GateEvent::LeasePauseWanted(event) => (None, Some(event.build)),
         GateEvent::LeaseResumeWanted(event) => (None, Some(event.build)),
@@ -750,7 +749,7 @@ fn about(event: &GateEvent) -> (Option<ItemId>, Option<gatelog_record::BuildId>)
         GateEvent::ReportersStarted(event) => (Some(event.item), None),
         GateEvent::ItemMoved(event) => (Some(event.item), None),
         GateEvent::NodesetChanged(event) => (Some(event.item), Some(event.build)),
-        GateEvent::NodesHeld(event) => (Some(event.item), Some(event.hold.build)),
+        GateEvent::NodesHeld(event) => (Some(event.item), Some(event.build)),
         GateEvent::HoldEnded(event) => (None, Some(event.build)),
         GateEvent::ReturnedChanged(event) => (None, Some(event.build)),
         GateEvent::WaitChanged(event) => match &event.subject {

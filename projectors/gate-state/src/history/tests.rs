@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 
 use gatelog_record::draft::capacity::LeaseAsked;
+use gatelog_record::draft::gate::build_owner;
+use gatelog_record::draft::gate::described;
 use gatelog_record::draft::gate::*;
 use gatelog_record::event::{GateEvent, PartitionEvent};
 use gatelog_record::{
-    ActorId, BlobHash, BuildId, BuildsetId, Cause, Domain, Event, EventId, EventRecord, ItemId, LeaseId, Partition,
-    SiteId, Timestamp, Value, WorkId,
+    ActorId, BlobHash, BuildId, BuildsetId, Cause, Event, EventId, EventRecord, ItemId, LeaseId, SiteId, Timestamp,
+    Value, WorkId,
 };
 use gatelog_tables::{FoldRefused, LiveTables, Maps, TableExt};
 use proptest::prelude::*;
 
 use super::{GateRead, List};
 use crate::live::GateLive;
-
-const GATE: Partition = Partition { domain: Domain::Gate, index: 0 };
 
 fn id(kind: u8, number: u64) -> [u8; 16] {
     let mut bytes = [kind; 16];
@@ -307,20 +307,23 @@ impl Walk {
                 build.doing = Doing::Leased;
                 build.attempt += 1;
                 let ask = LeaseAsked {
-                    owner: GATE,
-                    owner_key: "demo".into(),
-                    build: build.id,
-                    attempt: build.attempt,
-                    tenant: "demo".into(),
-                    pipeline: "gate".into(),
-                    job: "job".into(),
+                    owner: build_owner("demo", build.id, build.attempt),
+                    share: "demo".into(),
+                    description: described("demo", "gate", "job"),
                     spec: BlobHash::of(b"spec"),
                     nodes: Vec::new(),
                     semaphores: Vec::new(),
                     priority: 200,
                     or_others: false,
                 };
-                self.say(GateEvent::LeaseWanted(LeaseWanted { item: item.id, buildset, ask, taken: Some(Vec::new()) }));
+                self.say(GateEvent::LeaseWanted(LeaseWanted {
+                    item: item.id,
+                    buildset,
+                    build: build.id,
+                    attempt: build.attempt,
+                    ask,
+                    taken: Some(Vec::new()),
+                }));
             }
             Doing::Leased => {
                 let started = started();

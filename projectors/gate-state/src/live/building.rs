@@ -181,7 +181,11 @@ impl AutoholdRow {
 /// A build whose nodes are kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldBuild {
-    /// What capacity was asked: which attempt's nodes, until when, why.
+    /// The build.
+    pub build: BuildId,
+    /// Which attempt.
+    pub attempt: u32,
+    /// What capacity was asked: whose nodes, until when, why.
     pub hold: LeaseHoldAsked,
     /// The lease that has them.
     pub lease: Option<LeaseId>,

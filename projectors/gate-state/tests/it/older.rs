@@ -285,9 +285,9 @@ fn what_does_not_say_what_it_frees_or_takes_keeps_what_it_has_and_takes_what_com
 fn a_lease_that_does_not_say_what_is_taken_takes_all_but_what_comes_with_the_nodes() {
     let GateEvent::LeaseWanted(told) = golden("gate.lease-wanted") else { panic!("it is another kind") };
     assert_eq!(told.taken, None);
-    let own = told.ask.build;
+    let own = told.build;
     let waiting = || {
-        let mut live = with_leased(own, told.buildset, told.ask.attempt - 1);
+        let mut live = with_leased(own, told.buildset, told.attempt - 1);
         let row = live.gate.builds.rows[&own].clone();
         live.gate.builds.put(own, BuildRow { state: BuildState::Waiting, ..row }).unwrap();
         live.gate.semaphores.rows.clear();

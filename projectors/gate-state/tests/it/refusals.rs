@@ -8,13 +8,13 @@ use gatelog_record::draft::gate::{
     ConfigScope, FactsPurpose, FreezeDone, FreezeOutcome, Frozen, ItemDequeued, ItemEnqueued, ItemFailing, ItemReset,
     ItemResult, LayoutActivated, LayoutMade, LayoutOutcome, LeaseWanted, PrepareDone, PrepareOutcome, PrepareRequested,
     Prepared, ReportDelivered, ReportDone, ReturnedBlob, ReturnedChange, ReturnedChanged, SubmitDone, SubmitOutcome,
-    SubmitRequested, Submitted, TriggerSettled, WaitChanged, WaitSubject, WindowChanged,
+    SubmitRequested, Submitted, TriggerSettled, WaitChanged, WaitSubject, WindowChanged, build_owner, described,
 };
 use gatelog_record::draft::partition::WorkResent;
 use gatelog_record::event::GateEvent;
 use gatelog_record::{
-    ActorId, BlobHash, BuildId, BuildsetId, Cause, Domain, Event, EventId, EventRecord, ItemId, LeaseId, Partition,
-    Timestamp, Value, WorkId,
+    ActorId, BlobHash, BuildId, BuildsetId, Cause, Event, EventId, EventRecord, ItemId, LeaseId, Timestamp, Value,
+    WorkId,
 };
 use gatelog_tables::{LiveTables, Maps};
 
@@ -65,13 +65,9 @@ fn strangers() -> Vec<GateEvent> {
         kept: Default::default(),
     };
     let ask = LeaseAsked {
-        owner: Partition { domain: Domain::Gate, index: 0 },
-        owner_key: tenant(),
-        build: BUILD,
-        attempt,
-        tenant: tenant(),
-        pipeline: text("check"),
-        job: text("tests"),
+        owner: build_owner(&tenant(), BUILD, attempt),
+        share: tenant(),
+        description: described(&tenant(), "check", "tests"),
         spec: BlobHash::default(),
         nodes: Vec::new(),
         semaphores: Vec::new(),
@@ -195,7 +191,7 @@ fn strangers() -> Vec<GateEvent> {
         ReportDelivered { item: None, done: ReportDone { work, attempt, tenant: tenant(), failed: None } }.into(),
         ItemDequeued { item: ITEM, result: ItemResult::Success, code: text("x"), detail: text(""), merged: true }
             .into(),
-        LeaseWanted { item: ITEM, buildset: SET, ask, taken: Some(Vec::new()) }.into(),
+        LeaseWanted { item: ITEM, buildset: SET, build: BUILD, attempt, ask, taken: Some(Vec::new()) }.into(),
         BuildStarted { started, item: ITEM, buildset: SET, taken: Some(Vec::new()) }.into(),
         BuildFinished {
             finished,

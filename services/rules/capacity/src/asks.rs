@@ -14,7 +14,7 @@ use crate::{Limits, Making, nothing};
 
 /// An owner asks for a lease. Asking again for the same attempt changes nothing.
 pub(crate) fn asked(making: &mut Making<'_>, limits: &Limits, ask: &LeaseAsked) -> Result<(), Refusal> {
-    if making.state.own.by_build.row(&(ask.build, ask.attempt)).is_some() {
+    if making.state.own.lease_of(&ask.owner).is_some() {
         return nothing(making, "already-had");
     }
     if let Some((code, message)) = cannot_be(making, limits, ask) {
@@ -30,7 +30,7 @@ pub(crate) fn asked(making: &mut Making<'_>, limits: &Limits, ask: &LeaseAsked) 
 fn cannot_be(making: &Making<'_>, limits: &Limits, ask: &LeaseAsked) -> Option<(&'static str, String)> {
     if ask.nodes.len() > limits.per_lease || ask.semaphores.len() > limits.per_lease {
         let message = format!(
-            "the job asks for {} nodes and {} semaphores, more than {} of either: use a smaller nodeset",
+            "it asks for {} nodes and {} semaphores, more than {} of either: use a smaller nodeset",
             ask.nodes.len(),
             ask.semaphores.len(),
             limits.per_lease
@@ -47,7 +47,7 @@ fn cannot_be(making: &Making<'_>, limits: &Limits, ask: &LeaseAsked) -> Option<(
         let labels = || ask.nodes.iter().map(|node| node.label.as_str());
         if workers.peek().is_some() && !workers.any(|row| row.makes(labels())) {
             let wanted = labels().collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ");
-            let message = format!("no worker makes nodes with label {wanted}, and the job has others to choose from");
+            let message = format!("no worker makes nodes with label {wanted}, and others are to choose from");
             return Some(("no-worker", message));
         }
     }
@@ -61,7 +61,7 @@ fn cannot_be(making: &Making<'_>, limits: &Limits, ask: &LeaseAsked) -> Option<(
 /// An owner no longer needs a lease. What waits ends at once; what a worker holds is taken back and
 /// ends when the worker has let go.
 pub(crate) fn end_asked(making: &mut Making<'_>, limits: &Limits, end: &LeaseEndAsked) -> Result<(), Refusal> {
-    let Some(lease) = making.state.own.by_build.row(&(end.build, end.attempt)).copied() else {
+    let Some(lease) = making.state.own.lease_of(&end.owner) else {
         return nothing(making, "unknown-lease");
     };
     let Some(row) = making.state.own.leases.row(&lease) else { return nothing(making, "unknown-lease") };
@@ -72,8 +72,7 @@ pub(crate) fn end_asked(making: &mut Making<'_>, limits: &Limits, end: &LeaseEnd
         {
             let revoked = LeaseRevoked {
                 lease,
-                build: end.build,
-                attempt: end.attempt,
+                owner: row.ask.owner.clone(),
                 worker: held.worker.clone(),
                 reason: end.reason.clone(),
             };
@@ -93,7 +92,7 @@ pub(crate) fn end_asked(making: &mut Making<'_>, limits: &Limits, end: &LeaseEnd
 /// An owner asks that a lease's nodes be kept although its attempt is over. That holds neither the worker's slot nor
 /// semaphores. If the worker has let go of them already, the owner is told that there is nothing to keep.
 pub(crate) fn hold_asked(making: &mut Making<'_>, limits: &Limits, hold: &LeaseHoldAsked) -> Result<(), Refusal> {
-    let Some(lease) = making.state.own.by_build.row(&(hold.build, hold.attempt)).copied() else {
+    let Some(lease) = making.state.own.lease_of(&hold.owner) else {
         return nothing(making, "unknown-lease");
     };
     let Some(row) = making.state.own.leases.row(&lease) else { return nothing(making, "unknown-lease") };
@@ -117,7 +116,7 @@ pub(crate) fn hold_asked(making: &mut Making<'_>, limits: &Limits, hold: &LeaseH
 /// worker whose every slot is taken by attempts that wait could never run what they wait for. Zuul: an executor counts
 /// what starts, not what is paused.
 pub(crate) fn pause_asked(making: &mut Making<'_>, limits: &Limits, asked: &LeasePauseAsked) -> Result<(), Refusal> {
-    let Some(lease) = making.state.own.by_build.row(&(asked.build, asked.attempt)).copied() else {
+    let Some(lease) = making.state.own.lease_of(&asked.owner) else {
         return nothing(making, "unknown-lease");
     };
     let Some(row) = making.state.own.leases.row(&lease) else { return nothing(making, "unknown-lease") };
@@ -130,7 +129,7 @@ pub(crate) fn pause_asked(making: &mut Making<'_>, limits: &Limits, asked: &Leas
 
 /// An attempt that waited goes on, at once: only its end is left to do, and what took its slot is not stopped for it.
 pub(crate) fn resume_asked(making: &mut Making<'_>, asked: &LeaseResumeAsked) -> Result<(), Refusal> {
-    let Some(lease) = making.state.own.by_build.row(&(asked.build, asked.attempt)).copied() else {
+    let Some(lease) = making.state.own.lease_of(&asked.owner) else {
         return nothing(making, "unknown-lease");
     };
     match making.state.own.leases.row(&lease) {

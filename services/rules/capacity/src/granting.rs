@@ -1,7 +1,7 @@
 //! Giving away what is free, in order, and saying what the rest waits for.
 //!
-//! Order: the lower priority number first; within a priority the tenant whose last grant lies
-//! furthest back; within a tenant whoever asked first. A lease that cannot be granted is passed over,
+//! Order: the lower priority number first; within a priority the share (a tenant's, say) whose last grant lies
+//! furthest back; within a share whoever asked first. A lease that cannot be granted is passed over,
 //! but what it could have of its semaphores is kept for it: so one that needs two is not starved by
 //! those that need one. Slots need no keeping, since each lease takes exactly one.
 
@@ -40,18 +40,18 @@ pub(crate) fn grant(making: &mut Making<'_>, limits: &Limits, newest: Option<Lea
     let paused = paused(making);
     let mut ahead = 0_u64;
     let mut told = 0;
-    for (_, tenants) in considered(making, limits) {
-        let mut waiting: BTreeMap<String, VecDeque<LeaseId>> = tenants;
+    for (_, shares) in considered(making, limits) {
+        let mut waiting: BTreeMap<String, VecDeque<LeaseId>> = shares;
         let mut turns: BTreeSet<(u64, String)> =
-            waiting.keys().map(|tenant| (last_grant(making, tenant), tenant.clone())).collect();
-        while let Some((turn, tenant)) = turns.pop_first() {
-            let Some(lease) = waiting.get_mut(&tenant).and_then(VecDeque::pop_front) else { continue };
+            waiting.keys().map(|share| (last_grant(making, share), share.clone())).collect();
+        while let Some((turn, share)) = turns.pop_first() {
+            let Some(lease) = waiting.get_mut(&share).and_then(VecDeque::pop_front) else { continue };
             let Some(row) = making.state.own.leases.row(&lease) else { continue };
             match choose(making, &paused, &kept, row, ahead) {
                 Ok(worker) => {
                     let row = row.clone();
                     give(making, lease, &row, &worker)?;
-                    turns.insert((last_grant(making, &tenant), tenant));
+                    turns.insert((last_grant(making, &share), share));
                 }
                 Err(waits) => {
                     // What no worker makes, or none that takes it, holds nothing up.
@@ -66,7 +66,7 @@ pub(crate) fn grant(making: &mut Making<'_>, limits: &Limits, newest: Option<Lea
                         say(making, lease, waits)?;
                         told += 1;
                     }
-                    turns.insert((turn, tenant));
+                    turns.insert((turn, share));
                 }
             }
         }
@@ -75,35 +75,35 @@ pub(crate) fn grant(making: &mut Making<'_>, limits: &Limits, newest: Option<Lea
         && let Some(row) = making.state.own.leases.row(&lease).filter(|row| row.grant.is_none() && row.wait.is_none())
     {
         let detail = format!(
-            "tenant {} has {} requests of this priority before it, and no more are looked at",
-            row.ask.tenant, limits.considered
+            "share {} has {} requests of this priority before it, and no more are looked at",
+            row.ask.share, limits.considered
         );
         say(making, lease, Waits { code: "fair-share", subject: String::new(), detail })?;
     }
     Ok(())
 }
 
-/// By priority and tenant, those that are looked at.
+/// By priority and share, those that are looked at.
 fn considered(making: &Making<'_>, limits: &Limits) -> BTreeMap<u32, BTreeMap<String, VecDeque<LeaseId>>> {
     let queue = &making.state.own.queue;
     let mut found: BTreeMap<u32, BTreeMap<String, VecDeque<LeaseId>>> = BTreeMap::new();
     let mut after: Option<(u32, String, u64)> = None;
     loop {
         let from = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-        let Some(((priority, tenant, _), _)) = queue.rows(from, Bound::Unbounded).next() else { return found };
-        let (first, last) = ((*priority, tenant.clone(), 0), (*priority, tenant.clone(), u64::MAX));
+        let Some(((priority, share, _), _)) = queue.rows(from, Bound::Unbounded).next() else { return found };
+        let (first, last) = ((*priority, share.clone(), 0), (*priority, share.clone(), u64::MAX));
         let leases = queue
             .rows(Bound::Included(&first), Bound::Included(&last))
             .take(limits.considered)
             .map(|(_, lease)| *lease)
             .collect();
-        found.entry(*priority).or_default().insert(tenant.clone(), leases);
+        found.entry(*priority).or_default().insert(share.clone(), leases);
         after = Some(last);
     }
 }
 
-fn last_grant(making: &Making<'_>, tenant: &String) -> u64 {
-    making.state.own.turns.row(tenant).map_or(0, |turn| turn.last_grant)
+fn last_grant(making: &Making<'_>, share: &String) -> u64 {
+    making.state.own.turns.row(share).map_or(0, |turn| turn.last_grant)
 }
 
 /// The executors that are paused, and why. Asked once for all leases that are looked at: there may be hundreds.
@@ -163,8 +163,11 @@ fn choose(
         let holder = own.holders(&semaphore.name).find_map(|lease| own.leases.row(&lease));
         let detail = match holder {
             Some(holder) => format!(
-                "semaphore {} is held by build {} ({} of tenant {})",
-                semaphore.name, holder.ask.build, holder.ask.job, holder.ask.tenant
+                "semaphore {} is held by {} {} ({})",
+                semaphore.name,
+                holder.ask.owner.subject.kind,
+                holder.ask.owner.subject.id,
+                holder.ask.description.title
             ),
             None => format!("semaphore {} is kept for a request that was here before", semaphore.name),
         };
@@ -193,10 +196,7 @@ fn give(making: &mut Making<'_>, lease: LeaseId, row: &LeaseRow, worker: &Worker
     let waited_ms = making.now.millis_since(row.asked_at);
     making.emit(CapacityEvent::LeaseGranted(LeaseGranted {
         lease,
-        build: ask.build,
-        attempt: ask.attempt,
-        owner: ask.owner,
-        owner_key: ask.owner_key.clone(),
+        owner: ask.owner.clone(),
         spec: ask.spec,
         nodes,
         worker: worker.offer.worker.clone(),

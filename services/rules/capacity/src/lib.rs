@@ -1,6 +1,6 @@
 //! Who gets a lease, and when. Pure.
 //!
-//! A lease gives one attempt of a build all it needs, together or not at all: a slot of a worker that
+//! A lease gives one attempt of its owner's, whoever that is, all it needs, together or not at all: a slot of a worker that
 //! can make its nodes, and its semaphores. [`CapacityRules`] is the domain's `Rules`; each kind of
 //! input has its function in [`asks`] or [`workers`], and every one of them ends in [`granting`],
 //! which gives away what is free in order and says of every lease left what it waits for.
@@ -13,14 +13,14 @@ use gatelog_capacity_state::{Capacity, CapacityLive};
 use gatelog_deciding::{Context, Deciding, Refusal, Rules};
 use gatelog_record::draft::partition::InputTaken;
 use gatelog_record::event::PartitionEvent;
-use gatelog_record::input::CapacityInput;
+use gatelog_record::input::{CapacityInput, PartitionInput};
 use gatelog_record::{BlobHash, Event, Input, InputRecord};
 use gatelog_tables::Maps;
 
 /// What the rules hold back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How many waiting leases of one tenant and priority are looked at; those behind wait with reason
+    /// How many waiting leases of one share and priority are looked at; those behind wait with reason
     /// `fair-share`.
     pub considered: usize,
     /// How many leases may wait in all.
@@ -77,7 +77,9 @@ impl Rules for CapacityRules {
             Input::Capacity(CapacityInput::LeaseResumeAsked(asked)) => asks::resume_asked(&mut making, asked)?,
             Input::Capacity(CapacityInput::LeaseReleased(released)) => asks::released(&mut making, limits, released)?,
             Input::Capacity(CapacityInput::PauseAsked(asked)) => workers::pause_asked(&mut making, limits, asked)?,
-            Input::Partition(_) => {}
+            Input::Partition(
+                PartitionInput::TimerDue(_) | PartitionInput::OutboxDelivered(_) | PartitionInput::LevelRaiseAsked(_),
+            ) => {}
             other => return Err(Refusal::NotOurs(other.name())),
         }
         Ok(making.finish())

@@ -84,11 +84,7 @@ impl<'a> Decision<'a> {
             // Of the site, and of no tenant's queues.
             Input::Gate(GateInput::AccessTold(told)) => decision.access_told(told)?,
             Input::Gate(body) if tenant_named(body).is_some_and(|tenant| tenant != input.key) => {
-                let message = format!(
-                    "the input came under key {:?} but is for tenant {:?}: send it under the tenant's name",
-                    input.key,
-                    tenant_named(body).unwrap_or_default()
-                );
+                let message = wrong_key(&input.key, tenant_named(body).unwrap_or_default());
                 decision.refuse("wrong-key", message, input.input.name())?;
             }
             Input::Gate(body) => {
@@ -99,6 +95,13 @@ impl<'a> Decision<'a> {
                 // Now and then everything is looked at: other rules may have been in force when it was last.
                 decision.touched.all = true;
                 decision.timer_due(&input.key, due)?;
+                decision.settle(&input.key)?;
+            }
+            Input::Partition(PartitionInput::LeaseLost(lost)) if lost.owner.key != input.key => {
+                decision.refuse("wrong-key", wrong_key(&input.key, &lost.owner.key), input.input.name())?;
+            }
+            Input::Partition(PartitionInput::LeaseLost(lost)) => {
+                decision.lease_lost(lost)?;
                 decision.settle(&input.key)?;
             }
             Input::Partition(PartitionInput::OutboxDelivered(delivered)) => decision.outbox_delivered(delivered)?,
@@ -135,7 +138,7 @@ impl<'a> Decision<'a> {
             GateInput::FreezeDone(done) => self.freeze_done(done),
             GateInput::AttemptStarted(started) => self.attempt_started(started),
             GateInput::AttemptFinished(finished) => self.attempt_finished(finished),
-            GateInput::LeaseLost(lost) => self.lease_lost(lost),
+            GateInput::LeaseLost(lost) => self.lease_lost(&lost.clone().into()),
             GateInput::SubmitDone(done) => self.submit_done(done),
             GateInput::ReportDone(done) => self.report_done(done),
         }
@@ -261,6 +264,10 @@ impl<'a> Decision<'a> {
             None => Err(Refusal::Blob { hash: row.layout, message: "the layout in force was not admitted".into() }),
         }
     }
+}
+
+fn wrong_key(key: &str, tenant: &str) -> String {
+    format!("the input came under key {key:?} but is for tenant {tenant:?}: send it under the tenant's name")
 }
 
 /// The tenant an input says it is for.

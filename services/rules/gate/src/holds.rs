@@ -5,9 +5,9 @@ use std::ops::Bound;
 use gatelog_deciding::Refusal;
 use gatelog_gate_state::live::{AutoholdRow, BuildRow};
 use gatelog_record::BuildId;
-use gatelog_record::draft::capacity::LeaseHoldAsked;
+use gatelog_record::draft::capacity::{LeaseHoldAsked, LeaseLost};
 use gatelog_record::draft::gate::{
-    AutoholdAsked, AutoholdDeleteAsked, AutoholdEnded, AutoholdSet, BuildResult, HoldEnded, LeaseLost, NodesHeld,
+    AutoholdAsked, AutoholdDeleteAsked, AutoholdEnded, AutoholdSet, BuildResult, HoldEnded, NodesHeld, build_owner,
 };
 use gatelog_record::event::GateEvent;
 use gatelog_rules_config::regexes::{Anchor, Pattern, Verdict};
@@ -92,7 +92,7 @@ impl Decision<'_> {
             return self.nothing("no-such-request");
         };
         for one in row.held.clone() {
-            self.end_hold(tenant, request, (one.hold.build, one.hold.attempt), "hold-deleted", true)?;
+            self.end_hold(tenant, request, (one.build, one.attempt), "hold-deleted", true)?;
         }
         let detail = if asked.reason.is_empty() { "Deleted on request." } else { asked.reason.as_str() };
         self.emit(GateEvent::AutoholdEnded(AutoholdEnded {
@@ -137,8 +137,9 @@ impl Decision<'_> {
         let seconds = i64::try_from(by.asked.node_expiration).unwrap_or(i64::MAX);
         let until = (seconds > 0).then(|| self.now().plus_seconds(seconds));
         let (count, reason) = (by.count.saturating_add(1), by.asked.reason.clone());
-        let hold = LeaseHoldAsked { build, attempt, until, request, reason };
-        self.emit(GateEvent::NodesHeld(NodesHeld { tenant: tenant.clone(), request, item, buildset, hold, count }))?;
+        let hold = LeaseHoldAsked { owner: build_owner(&tenant, build, attempt), until, request, reason };
+        let held = NodesHeld { tenant: tenant.clone(), request, item, buildset, build, attempt, hold, count };
+        self.emit(GateEvent::NodesHeld(held))?;
         if let Some(until) = until {
             self.set_timer(hold_timer(&tenant), until)?;
         }
@@ -151,7 +152,7 @@ impl Decision<'_> {
         let held: Vec<_> = self
             .requests(tenant)
             .flat_map(|(request, row)| row.held.iter().map(move |one| (request, one)))
-            .filter_map(|(request, one)| Some((request, one.hold.until?, (one.hold.build, one.hold.attempt))))
+            .filter_map(|(request, one)| Some((request, one.hold.until?, (one.build, one.attempt))))
             .collect();
         for (request, _, of) in held.iter().filter(|(_, until, _)| *until <= now) {
             self.end_hold(tenant, *request, *of, "hold-expired", true)?;
@@ -164,15 +165,15 @@ impl Decision<'_> {
     }
 
     /// Capacity lost a lease: if it was kept, there is nothing left to keep. Says whether it was.
-    pub(crate) fn hold_lost(&mut self, lost: &LeaseLost) -> Result<bool, Refusal> {
-        let of = (lost.build, lost.attempt);
+    pub(crate) fn hold_lost(&mut self, lost: &LeaseLost, of: (BuildId, u32)) -> Result<bool, Refusal> {
+        let tenant = &lost.owner.key;
         let found = self
-            .requests(&lost.tenant)
-            .find(|(_, row)| row.held.iter().any(|one| (one.hold.build, one.hold.attempt) == of))
+            .requests(tenant)
+            .find(|(_, row)| row.held.iter().any(|one| (one.build, one.attempt) == of))
             .map(|(request, _)| request);
         let Some(request) = found else { return Ok(false) };
-        self.end_hold(&lost.tenant, request, of, &lost.code, false)?;
-        self.used_up(&lost.tenant, request)?;
+        self.end_hold(tenant, request, of, &lost.code, false)?;
+        self.used_up(tenant, request)?;
         Ok(true)
     }
 

@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 
 use gatelog_deciding::Refusal;
 use gatelog_gate_state::live::{BuildRow, BuildState};
-use gatelog_record::draft::capacity::{LeaseAsked, SemaphoreWanted};
+use gatelog_record::draft::capacity::{LeaseAsked, LeaseLost, SemaphoreWanted};
 use gatelog_record::draft::gate::{
     AttemptFailing, AttemptFinished, AttemptPaused, AttemptStarted, BuildFailing, BuildFinished, BuildPaused,
     BuildReady, BuildResult, BuildResumed, BuildSettled, BuildStarted, ItemDequeued, ItemResult, LeaseEndWanted,
-    LeaseLost, LeasePauseWanted, LeaseResumeWanted, LeaseWanted, NodesetChanged, ReportAction, SecretsGiven,
-    SecretsOpened, SemaphoreFreed,
+    LeasePauseWanted, LeaseResumeWanted, LeaseWanted, NodesetChanged, ReportAction, SecretsGiven, SecretsOpened,
+    SemaphoreFreed, build_owner, described,
 };
 use gatelog_record::event::GateEvent;
-use gatelog_record::{BuildId, BuildsetId, Domain, ItemId, Partition, Value};
+use gatelog_record::{BuildId, BuildsetId, ItemId, Value};
 use gatelog_rules_config::Pipeline;
 use gatelog_rules_config::objects::pipeline::Precedence;
 
@@ -285,20 +285,17 @@ impl Decision<'_> {
                 let ask = self.lease(walk, build, row);
                 let taken = row.job.semaphores.iter().filter(|semaphore| !takes_with_nodes(row, &semaphore.name));
                 let taken = Some(taken.map(|semaphore| semaphore.name.clone()).collect());
-                self.emit(GateEvent::LeaseWanted(LeaseWanted { item, buildset, ask, taken }))
+                let attempt = ask.owner.subject.attempt;
+                self.emit(GateEvent::LeaseWanted(LeaseWanted { item, buildset, build, attempt, ask, taken }))
             }
         }
     }
 
     fn lease(&self, walk: &Walk<'_>, build: BuildId, row: &BuildRow) -> LeaseAsked {
         LeaseAsked {
-            owner: Partition::of_key(Domain::Gate, walk.tenant, 1),
-            owner_key: walk.tenant.to_owned(),
-            build,
-            attempt: row.attempt.saturating_add(1),
-            tenant: walk.tenant.to_owned(),
-            pipeline: walk.pipeline.name.clone(),
-            job: row.job.name.clone(),
+            owner: build_owner(walk.tenant, build, row.attempt.saturating_add(1)),
+            share: walk.tenant.to_owned(),
+            description: described(walk.tenant, &walk.pipeline.name, &row.job.name),
             spec: row.spec(),
             nodes: row.nodes().to_vec(),
             // A tenant's own semaphores are held here; only global ones are capacity's.
@@ -568,27 +565,28 @@ impl Decision<'_> {
 
     /// Capacity lost a lease, or will never grant it.
     pub(crate) fn lease_lost(&mut self, lost: &LeaseLost) -> Result<(), Refusal> {
-        if self.hold_lost(lost)? {
+        let subject = format!("lease of {}", lost.owner.subject);
+        let Some((build, attempt)) = lost.owner.build() else { return self.ignore(subject, "not-ours") };
+        if self.hold_lost(lost, (build, attempt))? {
             return Ok(());
         }
-        let subject = format!("lease of build {} attempt {}", lost.build, lost.attempt);
-        let Some(row) = self.current_attempt(lost.build, lost.attempt, &subject)? else { return Ok(()) };
+        let Some(row) = self.current_attempt(build, attempt, &subject)? else { return Ok(()) };
         if lost.refused && !row.has_others() {
             return self.emit(GateEvent::BuildSettled(BuildSettled {
-                build: lost.build,
+                build,
                 item: row.item,
                 buildset: row.buildset,
                 result: BuildResult::NodeFailure,
                 code: "lease-refused".into(),
                 detail: lost.message.clone(),
-                freed: self.freed(lost.build),
+                freed: self.freed(build),
             }));
         }
         let now = self.now();
         let finished = AttemptFinished {
-            tenant: lost.tenant.clone(),
-            build: lost.build,
-            attempt: lost.attempt,
+            tenant: lost.owner.key.clone(),
+            build,
+            attempt,
             worker: row.worker.clone().unwrap_or_default(),
             result: if lost.refused { BuildResult::NodeFailure } else { BuildResult::Aborted },
             started_at: row.started_at.unwrap_or(now),

@@ -198,7 +198,7 @@ impl Decision<'_> {
                     self.touch_queue((row.tenant, row.pipeline, row.queue));
                 }
             }
-            GateEvent::LeaseWanted(event) => self.touch_build(event.ask.build),
+            GateEvent::LeaseWanted(event) => self.touch_build(event.build),
             GateEvent::BuildReady(event) => {
                 // What it took before its nodes it gives back.
                 let before = |row: &BuildRow| {

@@ -56,7 +56,7 @@ fn document(reading: &Reading<'_>, request: u64, row: &AutoholdRow) -> Result<Au
     let asked = &row.asked;
     let held = |one: &gatelog_gate_state::live::HeldBuild| {
         Ok(HeldNodes {
-            build: one.hold.build.to_string(),
+            build: one.build.to_string(),
             nodes: one.lease.map_or_else(|| Ok(Vec::new()), |lease| nodes_of(reading, lease))?,
             lease: one.lease.map(|lease| lease.to_string()),
             worker: one.worker.clone(),

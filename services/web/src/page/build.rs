@@ -42,7 +42,7 @@ pub(crate) fn leases(app: &App, build: BuildId, at: Option<u64>) -> Result<Vec<L
     let view = app.site.capacity.view();
     let found = leases_of(view.temporal(), build, at.unwrap_or(u64::MAX), LEASES)?;
     let lease = |(_, row): (_, LeaseHistoryRow)| Lease {
-        attempt: row.attempt,
+        attempt: row.attempt(),
         phase: format!("{:?}", row.phase).to_lowercase(),
         asked_at: row.asked_at,
         granted_at: row.granted_at,
@@ -60,7 +60,7 @@ pub(crate) fn grants(app: &App, builds: &[BuildId], at: Option<u64>) -> Result<G
     let mut grants = Grants::new();
     for build in builds.iter().copied() {
         for (_, row) in leases_of(view.temporal(), build, at.unwrap_or(u64::MAX), LEASES)? {
-            grants.extend(row.granted_at.map(|granted| ((build, row.attempt), granted)));
+            grants.extend(row.granted_at.map(|granted| ((build, row.attempt()), granted)));
         }
     }
     Ok(grants)

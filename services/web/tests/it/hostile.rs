@@ -2,6 +2,8 @@
 
 use gatelog_event_log::{Blobs, MemoryBlobs};
 use gatelog_record::draft::capacity::{LeaseAsked, NodeWanted};
+use gatelog_record::draft::gate::build_owner;
+use gatelog_record::draft::gate::described;
 use gatelog_record::draft::gate::*;
 use gatelog_record::event::GateEvent;
 use gatelog_record::{BlobHash, BuildId, BuildsetId, ItemId, LeaseId, Timestamp, Value, WorkId, codec};
@@ -9,7 +11,7 @@ use gatelog_rules_config::load::{ConfigFile, LoadInput, load};
 use gatelog_rules_config::parse_tenant_file;
 use gatelog_rules_config::tenant::ProjectFacts;
 
-use crate::site::{BEGAN, GATE, open_settings};
+use crate::site::{BEGAN, open_settings};
 use crate::story::{layout_activated, layout_wanted};
 
 /// Everything that ever became markup, a script or another address somewhere. What runs sets `pwned`.
@@ -164,14 +166,12 @@ pub fn events(text: &str, url: &str, layout: BlobHash, problems: BlobHash) -> Ve
         GateEvent::LeaseWanted(LeaseWanted {
             item: ITEM,
             buildset: SET,
+            build,
+            attempt: 1,
             ask: LeaseAsked {
-                owner: GATE,
-                owner_key: TENANT.into(),
-                build,
-                attempt: 1,
-                tenant: TENANT.into(),
-                pipeline: t(),
-                job: name.into(),
+                owner: build_owner(TENANT, build, 1),
+                share: TENANT.into(),
+                description: described(TENANT, &t(), name),
                 spec: BlobHash::of(b"spec"),
                 nodes: vec![],
                 semaphores: vec![],

@@ -12,6 +12,8 @@ use gatelog_log_files::{Digest, KeptFile, Manifest, Removal, Rules};
 use gatelog_record::draft::capacity::{
     LeaseAsked, LeaseGranted, LeaseQueued, LeaseWaitChanged, NodeGrant, WorkerJoined, WorkerSeen,
 };
+use gatelog_record::draft::gate::build_owner;
+use gatelog_record::draft::gate::described;
 use gatelog_record::draft::partition::WriterStarted;
 use gatelog_record::event::{CapacityEvent, GateEvent, PartitionEvent};
 use gatelog_record::{
@@ -487,13 +489,9 @@ impl Served {
     /// The same by this lease, with these nodes.
     pub async fn worker_gets(&self, keeper: &Gatekeeper, build: BuildId, lease: LeaseId, nodes: Vec<NodeGrant>) {
         let ask = LeaseAsked {
-            owner: GATE,
-            owner_key: "demo".into(),
-            build,
-            attempt: 1,
-            tenant: "demo".into(),
-            pipeline: "gate".into(),
-            job: "unit".into(),
+            owner: build_owner("demo", build, 1),
+            share: "demo".into(),
+            description: described("demo", "gate", "unit"),
             spec: BlobHash::of(b"spec"),
             nodes: Vec::new(),
             semaphores: Vec::new(),
@@ -510,10 +508,7 @@ impl Served {
         };
         let granted = LeaseGranted {
             lease,
-            build,
-            attempt: 1,
-            owner: GATE,
-            owner_key: "demo".into(),
+            owner: build_owner("demo", build, 1),
             spec: ask.spec,
             nodes,
             worker: "worker-1".into(),

@@ -2,6 +2,8 @@
 
 use gatelog_event_log::{Blobs, MemoryBlobs};
 use gatelog_record::draft::capacity::{LeaseAsked, NodeWanted};
+use gatelog_record::draft::gate::build_owner;
+use gatelog_record::draft::gate::described;
 use gatelog_record::draft::gate::*;
 use gatelog_record::draft::intake::ForgeEvent;
 use gatelog_record::event::GateEvent;
@@ -10,7 +12,7 @@ use gatelog_rules_config::load::{ConfigFile, LoadInput, load};
 use gatelog_rules_config::parse_tenant_file;
 use gatelog_rules_config::tenant::ProjectFacts;
 
-use crate::site::{BEGAN, GATE, open_settings};
+use crate::site::{BEGAN, open_settings};
 
 pub const WEIRD: &str = "we/ird \"tenant\" ü";
 pub const EVIL: &str = "</script><script>alert(\"1\")</script>\u{1b}[2J\u{202e}\0\n\r\n\ndata: forged";
@@ -251,14 +253,12 @@ fn lease(item: ItemId, buildset: BuildsetId, build: BuildId, job: &str, attempt:
     GateEvent::LeaseWanted(LeaseWanted {
         item,
         buildset,
+        build,
+        attempt,
         ask: LeaseAsked {
-            owner: GATE,
-            owner_key: "demo".into(),
-            build,
-            attempt,
-            tenant: "demo".into(),
-            pipeline: "gate".into(),
-            job: job.into(),
+            owner: build_owner("demo", build, attempt),
+            share: "demo".into(),
+            description: described("demo", "gate", job),
             spec: BlobHash::of(b"spec"),
             nodes: vec![],
             semaphores: vec![],

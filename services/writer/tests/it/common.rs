@@ -8,7 +8,8 @@ use gatelog_capacity_state::{Capacity, CapacityLive};
 use gatelog_deciding::{Context, Refusal, Rules};
 use gatelog_event_log::history::verify;
 use gatelog_event_log::{Blobs, HistoryReader, Log, MemoryBlobs, MemoryLog, Offset, ReadLimit, Step};
-use gatelog_record::draft::capacity::{LeaseAsked, LeaseEnded, WorkerSeen};
+use gatelog_record::draft::capacity::{LeaseAsked, LeaseDescription, LeaseEnded, WorkerSeen};
+use gatelog_record::draft::gate::build_owner;
 use gatelog_record::draft::partition::TimerSet;
 use gatelog_record::event::{CapacityEvent, PartitionEvent};
 use gatelog_record::input::{CapacityInput, PartitionInput};
@@ -39,7 +40,7 @@ impl Rules for Touchy {
 
     fn needs(&self, _: &CapacityLive<Maps>, input: &InputRecord) -> Vec<BlobHash> {
         match &input.input {
-            Input::Capacity(CapacityInput::LeaseAsked(ask)) if ask.tenant == "blobby" => {
+            Input::Capacity(CapacityInput::LeaseAsked(ask)) if ask.share == "blobby" => {
                 [ask.spec].into_iter().filter(|hash| !self.held.contains(hash)).collect()
             }
             _ => Vec::new(),
@@ -56,8 +57,8 @@ impl Rules for Touchy {
 
     fn decide(&self, state: &CapacityLive<Maps>, input: &InputRecord, context: Context) -> Result<Vec<Event>, Refusal> {
         match &input.input {
-            Input::Capacity(CapacityInput::LeaseAsked(ask)) => match ask.tenant.as_str() {
-                "cursed" => panic!("a canary name stands in this message: {}", ask.job),
+            Input::Capacity(CapacityInput::LeaseAsked(ask)) => match ask.share.as_str() {
+                "cursed" => panic!("a canary name stands in this message: {}", ask.description.title),
                 "liar" => {
                     return Ok(vec![Event::Capacity(CapacityEvent::LeaseEnded(LeaseEnded {
                         lease: LeaseId([9; 16]),
@@ -67,8 +68,10 @@ impl Rules for Touchy {
                     }))]);
                 }
                 "timed" => {
-                    let due_at = context.now.plus_seconds(i64::from(ask.attempt));
-                    return Ok(vec![PartitionEvent::TimerSet(TimerSet { timer: ask.job.clone(), due_at }).into()]);
+                    let due_at = context.now.plus_seconds(i64::from(ask.owner.subject.attempt));
+                    return Ok(vec![
+                        PartitionEvent::TimerSet(TimerSet { timer: ask.description.title.clone(), due_at }).into(),
+                    ]);
                 }
                 _ => {}
             },
@@ -204,13 +207,9 @@ pub fn asks(tenant: &str, name: &str) -> InputRecord {
 
 pub fn asks_with(tenant: &str, name: &str, change: impl FnOnce(&mut LeaseAsked)) -> InputRecord {
     let mut ask = LeaseAsked {
-        owner: GATE,
-        owner_key: tenant.to_owned(),
-        build: build(name),
-        attempt: 1,
-        tenant: tenant.to_owned(),
-        pipeline: "check".to_owned(),
-        job: name.to_owned(),
+        owner: build_owner(tenant, build(name), 1),
+        share: tenant.to_owned(),
+        description: LeaseDescription { title: name.to_owned(), facts: Vec::new() },
         spec: BlobHash::of(name.as_bytes()),
         nodes: Vec::new(),
         semaphores: Vec::new(),

@@ -16,7 +16,7 @@ fn host(site: &Site) -> Host {
 
 /// Sets a timer so many seconds ahead and waits until that is acknowledged.
 fn set(site: &Site, host: &Host, timer: &str, seconds: u32) {
-    let mut input = asks_with("timed", timer, |ask| ask.attempt = seconds);
+    let mut input = asks_with("timed", timer, |ask| ask.owner.subject.attempt = seconds);
     input.input_id = InputId::new(format!("set {timer} {seconds} {}", host.published().sequence()));
     let offset = site.say(&input);
     host.published().waits().for_offset(offset).unwrap().wait().unwrap();

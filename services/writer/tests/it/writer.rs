@@ -435,7 +435,7 @@ fn a_decision_the_log_finds_too_large_is_refused() {
     let site = Site::on(MemoryLog::new(MemoryOptions { max_append: 4_000, max_record: 2_500, ..Default::default() }));
     let writer = site.writer();
     // The input fits, its events (the ask and its place) do not fit in one append with it.
-    let large = site.say(&asks_with("a", "b1", |ask| ask.job = "x".repeat(2_250)));
+    let large = site.say(&asks_with("a", "b1", |ask| ask.description.title = "x".repeat(2_250)));
     let after = site.say(&asks("a", "b2"));
     let waits = writer.published().waits();
     let decided = waits.for_offset(large).unwrap().wait().unwrap();

@@ -73,6 +73,10 @@ pub struct LeaseWanted {
     pub item: ItemId,
     /// The buildset.
     pub buildset: BuildsetId,
+    /// The build.
+    pub build: BuildId,
+    /// Which attempt, from 1.
+    pub attempt: u32,
     /// What is asked.
     pub ask: LeaseAsked,
     /// The semaphores it takes with this. `None` in events that did not say: all but those that it takes only with its
@@ -389,9 +393,9 @@ pub struct BuildSettled {
     pub freed: Option<Vec<SemaphoreFreed>>,
 }
 
-/// Input: capacity lost a lease or refused it.
+/// Input: capacity lost a lease or refused it, as logs have it that are older than the answer of any partition's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LeaseLost {
+pub struct BuildLeaseLost {
     /// The tenant.
     pub tenant: String,
     /// The build.

@@ -57,7 +57,11 @@ pub struct NodesHeld {
     pub item: ItemId,
     /// The buildset.
     pub buildset: BuildsetId,
-    /// What capacity is asked: which attempt's nodes, until when, why.
+    /// The build.
+    pub build: BuildId,
+    /// Which attempt.
+    pub attempt: u32,
+    /// What capacity is asked: whose nodes, until when, why.
     pub hold: LeaseHoldAsked,
     /// For how many builds the request has kept nodes by now, with this one.
     pub count: u32,

@@ -9,9 +9,10 @@ use super::builds::{
     BuildSettled, BuildStarted, LeaseWanted, SemaphoreFreed,
 };
 use super::configuration::{LayoutActivated, LayoutMade, TenantProject};
+use super::holds::NodesHeld;
 use super::preparing::{FreezeWanted, MergeSteps, PreparedState};
 use super::returned::ReturnedKept;
-use crate::draft::capacity::LeaseAsked;
+use crate::draft::capacity::older::{LeaseAsked1, LeaseHoldAsked1};
 use crate::id::{BlobHash, BuildId, BuildsetId, ItemId, WorkId};
 use crate::sealed::Sealed;
 use crate::time::Timestamp;
@@ -207,13 +208,58 @@ pub struct LeaseWanted1 {
     /// The buildset.
     pub buildset: BuildsetId,
     /// What is asked.
-    pub ask: LeaseAsked,
+    pub ask: LeaseAsked1,
 }
 
 impl From<LeaseWanted1> for LeaseWanted {
     fn from(old: LeaseWanted1) -> LeaseWanted {
         let LeaseWanted1 { item, buildset, ask } = old;
-        LeaseWanted { item, buildset, ask, taken: None }
+        LeaseWanted2 { item, buildset, ask, taken: None }.into()
+    }
+}
+
+/// `gate.lease-wanted` version 2: capacity was asked in words of the gate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeaseWanted2 {
+    /// The item.
+    pub item: ItemId,
+    /// The buildset.
+    pub buildset: BuildsetId,
+    /// What is asked.
+    pub ask: LeaseAsked1,
+    /// The semaphores it takes with this.
+    pub taken: Option<Vec<String>>,
+}
+
+impl From<LeaseWanted2> for LeaseWanted {
+    fn from(old: LeaseWanted2) -> LeaseWanted {
+        let LeaseWanted2 { item, buildset, ask, taken } = old;
+        LeaseWanted { item, buildset, build: ask.build, attempt: ask.attempt, ask: ask.into(), taken }
+    }
+}
+
+/// `gate.nodes-held` version 1: capacity was asked in words of the gate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodesHeld1 {
+    /// The tenant.
+    pub tenant: String,
+    /// The request.
+    pub request: u64,
+    /// The item.
+    pub item: ItemId,
+    /// The buildset.
+    pub buildset: BuildsetId,
+    /// What capacity is asked: which attempt's nodes, until when, why.
+    pub hold: LeaseHoldAsked1,
+    /// For how many builds the request has kept nodes by now, with this one.
+    pub count: u32,
+}
+
+impl From<NodesHeld1> for NodesHeld {
+    fn from(old: NodesHeld1) -> NodesHeld {
+        let NodesHeld1 { tenant, request, item, buildset, hold, count } = old;
+        let (build, attempt) = (hold.build, hold.attempt);
+        NodesHeld { tenant, request, item, buildset, build, attempt, hold: hold.into(), count }
     }
 }
 

@@ -1,13 +1,15 @@
 //! A capacity partition without log and thread: inputs in, events folded, history kept.
 
-use gatelog_capacity_state::{Capacity, CapacityLive, CapacityRead, LeaseRow};
+use gatelog_capacity_state::{Capacity, CapacityLive, CapacityRead, LeaseRow, owner_key};
 use gatelog_deciding::{Context, Rules};
-use gatelog_record::draft::capacity::{LeaseAsked, NodeWanted, SemaphoreWanted, WorkerSeen};
+use gatelog_record::draft::capacity::{
+    LeaseAsked, LeaseDescription, LeaseOwner, LeaseSubject, NodeWanted, SemaphoreWanted, WorkerSeen,
+};
 use gatelog_record::id::IdSource;
 use gatelog_record::input::CapacityInput;
 use gatelog_record::{
-    ActorId, BlobHash, BuildId, Cause, DecisionHeader, Domain, Event, EventId, EventRecord, InputId, InputRecord,
-    LeaseId, Partition, SiteId, Timestamp,
+    ActorId, BlobHash, Cause, DecisionHeader, Domain, Event, EventId, EventRecord, InputId, InputRecord, LeaseId,
+    Partition, SiteId, SubjectId, Timestamp,
 };
 use gatelog_rules_capacity::{CapacityRules, Limits};
 use gatelog_tables::digest::StateDigest;
@@ -15,26 +17,23 @@ use gatelog_tables::{DomainState, LiveTables, Maps, ReadTables, TableSet};
 
 /// The partition that decides.
 pub const CAPACITY: Partition = Partition { domain: Domain::Capacity, index: 0 };
-/// The partition that owns every build here.
-pub const GATE: Partition = Partition { domain: Domain::Gate, index: 0 };
+/// The partition that owns every lease here.
+pub const OWNER: Partition = Partition { domain: Domain::Deployments, index: 3 };
 
-/// A build's id from its name.
-pub fn build(name: &str) -> BuildId {
+/// An attempt at something of somebody's: a domain that has nothing to do with builds.
+pub fn owner(key: &str, name: &str, attempt: u32) -> LeaseOwner {
     let mut id = [0; 16];
     id.copy_from_slice(&BlobHash::of(name.as_bytes()).0[..16]);
-    BuildId(id)
+    let subject = LeaseSubject { kind: "kettle".to_owned(), id: SubjectId(id), attempt };
+    LeaseOwner { partition: OWNER, key: key.to_owned(), subject }
 }
 
 /// What an owner asks for, with everything it need not say left plain.
-pub fn ask(tenant: &str, name: &str, attempt: u32) -> LeaseAsked {
+pub fn ask(share: &str, name: &str, attempt: u32) -> LeaseAsked {
     LeaseAsked {
-        owner: GATE,
-        owner_key: tenant.to_owned(),
-        build: build(name),
-        attempt,
-        tenant: tenant.to_owned(),
-        pipeline: "check".to_owned(),
-        job: format!("job-{name}"),
+        owner: owner(share, name, attempt),
+        share: share.to_owned(),
+        description: LeaseDescription { title: format!("kettle {name}"), facts: Vec::new() },
         spec: BlobHash::of(name.as_bytes()),
         nodes: Vec::new(),
         semaphores: Vec::new(),
@@ -139,7 +138,8 @@ impl Desk {
 
     /// The lease of an attempt, while it is not over.
     pub fn lease(&self, name: &str, attempt: u32) -> Option<(LeaseId, LeaseRow)> {
-        let lease = *self.live.own.by_build.rows.get(&(build(name), attempt))?;
+        let key = owner_key(OWNER, &owner("", name, attempt).subject);
+        let lease = *self.live.own.by_owner.rows.get(&key)?;
         Some((lease, self.live.own.leases.rows.get(&lease)?.clone()))
     }
 

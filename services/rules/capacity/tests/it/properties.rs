@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{Desk, ask, build, node, offer, semaphore};
-use gatelog_capacity_state::{LeaseState, Pause};
+use crate::common::{Desk, ask, node, offer, owner, semaphore};
+use gatelog_capacity_state::{LeaseState, Pause, owner_key};
 use gatelog_record::Event;
 use gatelog_record::draft::capacity::{
     LeaseEndAsked, LeaseHoldAsked, LeasePauseAsked, LeaseReleased, LeaseResumeAsked, WorkerSilent,
@@ -65,22 +65,20 @@ fn input(desk: &Desk, said: &Said) -> Option<CapacityInput> {
             CapacityInput::LeaseAsked(ask)
         }
         Said::Ends { build: name, attempt } => CapacityInput::LeaseEndAsked(LeaseEndAsked {
-            build: build(&format!("b{name}")),
-            attempt: *attempt,
+            owner: owner("", &format!("b{name}"), *attempt),
             reason: "finished".to_owned(),
         }),
         Said::Keeps { build: name, attempt } => CapacityInput::LeaseHoldAsked(LeaseHoldAsked {
-            build: build(&format!("b{name}")),
-            attempt: *attempt,
+            owner: owner("", &format!("b{name}"), *attempt),
             until: None,
             request: 7,
             reason: "somebody looks".to_owned(),
         }),
         Said::Pauses { build: name, attempt } => {
-            CapacityInput::LeasePauseAsked(LeasePauseAsked { build: build(&format!("b{name}")), attempt: *attempt })
+            CapacityInput::LeasePauseAsked(LeasePauseAsked { owner: owner("", &format!("b{name}"), *attempt) })
         }
         Said::Resumes { build: name, attempt } => {
-            CapacityInput::LeaseResumeAsked(LeaseResumeAsked { build: build(&format!("b{name}")), attempt: *attempt })
+            CapacityInput::LeaseResumeAsked(LeaseResumeAsked { owner: owner("", &format!("b{name}"), *attempt) })
         }
         Said::Releases { build, attempt, current } => {
             let (lease, row) = desk.lease(&format!("b{build}"), *attempt)?;
@@ -99,8 +97,9 @@ fn check(desk: &Desk, events: &[Event]) {
     for (lease, row) in &own.leases.rows {
         assert_eq!(row.state == LeaseState::Queued, row.grant.is_none());
         assert_eq!(row.state == LeaseState::Queued, row.wait.is_some(), "a reason while it waits, and only then");
-        assert_eq!(own.by_build.rows.get(&(row.ask.build, row.ask.attempt)), Some(lease));
-        let place = (row.ask.priority, row.ask.tenant.clone(), row.queued);
+        let key = owner_key(row.ask.owner.partition, &row.ask.owner.subject);
+        assert_eq!(own.by_owner.rows.get(&key), Some(lease));
+        let place = (row.ask.priority, row.ask.share.clone(), row.queued);
         assert_eq!(own.queue.rows.contains_key(&place), row.state == LeaseState::Queued);
         if let Some(grant) = &row.grant {
             let kept = row.state == LeaseState::Held;
@@ -183,8 +182,8 @@ proptest! {
         while let Some((lease, row)) = desk.live.own.leases.rows.iter().find(|(_, row)| row.grant.is_some())
             .map(|(lease, row)| (*lease, row.clone()))
         {
-            let (build, attempt) = (row.ask.build, row.ask.attempt);
-            desk.take(CapacityInput::LeaseEndAsked(LeaseEndAsked { build, attempt, reason: "finished".into() }));
+            let owner = row.ask.owner.clone();
+            desk.take(CapacityInput::LeaseEndAsked(LeaseEndAsked { owner, reason: "finished".into() }));
             let worker = "w".to_owned();
             desk.take(CapacityInput::LeaseReleased(LeaseReleased { lease, worker, incarnation: "1".into() }));
             served += 1;

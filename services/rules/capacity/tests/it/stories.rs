@@ -3,14 +3,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::common::{Desk, GATE, ask, build, node, offer, semaphore};
-use gatelog_capacity_state::LeasePhase;
+use crate::common::{Desk, OWNER, ask, node, offer, owner, semaphore};
+use gatelog_capacity_state::{LeasePhase, owner_key};
 use gatelog_record::draft::capacity::{
-    LeaseAsked, LeaseEndAsked, LeaseHoldAsked, LeasePauseAsked, LeaseReleased, LeaseResumeAsked, Pausable, PauseAsked,
-    WorkerSeen, WorkerSilent,
+    LeaseAsked, LeaseEndAsked, LeaseHoldAsked, LeaseOwner, LeasePauseAsked, LeaseReleased, LeaseResumeAsked, Pausable,
+    PauseAsked, WorkerSeen, WorkerSilent,
 };
 use gatelog_record::event::{CapacityEvent, PartitionEvent};
-use gatelog_record::input::{CapacityInput, GateInput};
+use gatelog_record::input::{CapacityInput, PartitionInput};
 use gatelog_record::{Event, Input, LeaseId};
 use gatelog_rules_capacity::Limits;
 
@@ -62,7 +62,7 @@ impl Story {
             CapacityEvent::LeaseEnded(ended) => Some(format!("ended {} {}", name(&ended.lease), ended.reason)),
             CapacityEvent::ReleaseNoted(noted) => Some(format!("noted release of {}", name(&noted.released.lease))),
             CapacityEvent::LeaseRefused(refused) => {
-                let name = self.asks.iter().find(|(_, known)| known.build == refused.ask.build).unwrap().0;
+                let name = self.asks.iter().find(|(_, known)| known.owner == refused.ask.owner).unwrap().0;
                 Some(format!("refused {name} {}", refused.code))
             }
             CapacityEvent::WorkerLost(lost) => Some(format!("worker {} lost {}", lost.worker, lost.reason)),
@@ -127,29 +127,23 @@ impl Story {
             [role @ ("executor" | "merger"), name, "is", "resumed"] => self.pause(role, name, false, ""),
             ["tenant", tenant, "asks", "build", name, rest @ ..] => {
                 let asked = wanted(ask(tenant, name, 1), rest);
-                let known = if asked.attempt == 1 { (*name).to_owned() } else { format!("{name}.{}", asked.attempt) };
+                let attempt = asked.owner.subject.attempt;
+                let known = if attempt == 1 { (*name).to_owned() } else { format!("{name}.{attempt}") };
                 self.asks.insert(known, asked.clone());
                 self.take(CapacityInput::LeaseAsked(asked));
             }
             ["owner", "ends", name] => self.end(name, "finished"),
             ["owner", "keeps", name] => {
-                let (build, attempt) = self.asks.get(*name).map_or((build(name), 1), |ask| (ask.build, ask.attempt));
-                let (request, reason) = (7, "somebody looks".to_owned());
-                self.take(CapacityInput::LeaseHoldAsked(LeaseHoldAsked {
-                    build,
-                    attempt,
-                    until: None,
-                    request,
-                    reason,
-                }));
+                let (owner, request, reason) = (self.owner(name), 7, "somebody looks".to_owned());
+                self.take(CapacityInput::LeaseHoldAsked(LeaseHoldAsked { owner, until: None, request, reason }));
             }
             ["owner", "pauses", name] => {
-                let (build, attempt) = self.asks.get(*name).map_or((build(name), 1), |ask| (ask.build, ask.attempt));
-                self.take(CapacityInput::LeasePauseAsked(LeasePauseAsked { build, attempt }));
+                let owner = self.owner(name);
+                self.take(CapacityInput::LeasePauseAsked(LeasePauseAsked { owner }));
             }
             ["owner", "resumes", name] => {
-                let (build, attempt) = self.asks.get(*name).map_or((build(name), 1), |ask| (ask.build, ask.attempt));
-                self.take(CapacityInput::LeaseResumeAsked(LeaseResumeAsked { build, attempt }));
+                let owner = self.owner(name);
+                self.take(CapacityInput::LeaseResumeAsked(LeaseResumeAsked { owner }));
             }
             ["owner", "lets", "go", "of", name] => self.end(name, "hold-expired"),
             ["owner", "cancels", name] => self.end(name, "canceled"),
@@ -173,23 +167,22 @@ impl Story {
                 let row = &self.desk.live.own.workers.rows[*name];
                 assert_eq!((row.used, row.offer.slots), (used.parse().unwrap(), slots.parse().unwrap()));
             }
-            ["expect", "gate", "is", "told", name, code] => {
-                let build = self.asks[*name].build;
+            ["expect", "owner", "is", "told", name, code] => {
                 let told = self.desk.live.partition.outbox.rows.iter().any(|(key, row)| {
-                    let Input::Gate(GateInput::LeaseLost(lost)) = &row.input else { return false };
-                    key.0 == GATE.domain as u8
-                        && row.key == self.asks[*name].owner_key
-                        && lost.build == build
+                    let Input::Partition(PartitionInput::LeaseLost(lost)) = &row.input else { return false };
+                    (key.0, key.1) == (OWNER.domain as u8, OWNER.index)
+                        && row.key == self.asks[*name].owner.key
+                        && lost.owner == self.asks[*name].owner
                         && lost.code == *code
                         && !lost.message.is_empty()
                         && lost.refused == matches!(*code, "over-limit" | "no-worker")
                 });
-                assert!(told, "gate is not told");
+                assert!(told, "the owner is not told");
             }
             ["expect", "history", name, phases @ ..] => self.history(name, phases),
             ["expect", "nothing", "live"] => {
                 let own = &self.desk.live.own;
-                assert!(own.leases.rows.is_empty() && own.queue.rows.is_empty() && own.by_build.rows.is_empty());
+                assert!(own.leases.rows.is_empty() && own.queue.rows.is_empty() && own.by_owner.rows.is_empty());
                 assert!(own.semaphores.rows.is_empty() && own.turns.rows.is_empty() && own.by_worker.rows.is_empty());
             }
             ["expect", rest @ ..] => assert_eq!(self.happened.pop_front().unwrap_or_default(), rest.join(" ")),
@@ -198,9 +191,14 @@ impl Story {
     }
 
     fn row(&self, name: &str) -> Option<gatelog_capacity_state::LeaseRow> {
-        let ask = &self.asks[name];
-        let lease = self.desk.live.own.by_build.rows.get(&(ask.build, ask.attempt))?;
+        let owner = &self.asks[name].owner;
+        let lease = self.desk.live.own.by_owner.rows.get(&owner_key(owner.partition, &owner.subject))?;
         self.desk.live.own.leases.rows.get(lease).cloned()
+    }
+
+    /// Whose lease goes by a name; of one that nobody asked for, somebody's.
+    fn owner(&self, name: &str) -> LeaseOwner {
+        self.asks.get(name).map_or_else(|| owner("nobody", name, 1), |ask| ask.owner.clone())
     }
 
     fn silent(&mut self, name: &str, older: u32) {
@@ -220,8 +218,8 @@ impl Story {
     }
 
     fn end(&mut self, name: &str, reason: &str) {
-        let (build, attempt) = self.asks.get(name).map_or((build(name), 1), |ask| (ask.build, ask.attempt));
-        self.take(CapacityInput::LeaseEndAsked(LeaseEndAsked { build, attempt, reason: reason.to_owned() }));
+        let owner = self.owner(name);
+        self.take(CapacityInput::LeaseEndAsked(LeaseEndAsked { owner, reason: reason.to_owned() }));
     }
 
     fn release(&mut self, name: &str, older: u32) {
@@ -268,7 +266,7 @@ fn wanted(mut ask: LeaseAsked, mut words: &[&str]) -> LeaseAsked {
         words = match words {
             [] => return ask,
             ["attempt", attempt, rest @ ..] => {
-                ask.attempt = attempt.parse().unwrap();
+                ask.owner.subject.attempt = attempt.parse().unwrap();
                 rest
             }
             ["label", label, rest @ ..] => {

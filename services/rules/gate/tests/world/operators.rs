@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use gatelog_gate_state::live::AutoholdRow;
+use gatelog_record::draft::capacity::LeaseLost;
 use gatelog_record::draft::gate::{
-    AutoholdAsked, AutoholdDeleteAsked, ChangeKey, DequeueAsked, EnqueueAsked, IntakeAsked, LeaseLost, PromoteAsked,
-    ReconfigureAsked, TriggerIntake,
+    AutoholdAsked, AutoholdDeleteAsked, ChangeKey, DequeueAsked, EnqueueAsked, IntakeAsked, PromoteAsked,
+    ReconfigureAsked, TriggerIntake, build_owner,
 };
 use gatelog_record::event::GateEvent;
-use gatelog_record::input::GateInput;
+use gatelog_record::input::{GateInput, PartitionInput};
 use gatelog_record::{Event, Value};
 
 use super::forge::{CONNECTION, canonical};
@@ -94,17 +95,15 @@ impl Story {
                 self.world.say(TENANT, GateInput::AutoholdDeleteAsked(asked))
             }
             ["the", "nodes", "of", "request", number, "are", "lost"] => {
-                let held = self.request(number)?.1.held.first().map(|one| one.hold.clone()).ok_or("it keeps none")?;
+                let held = self.request(number)?.1.held.first().cloned().ok_or("it keeps none")?;
                 self.world.leases.remove(&(held.build, held.attempt));
                 let lost = LeaseLost {
-                    tenant: TENANT.into(),
-                    build: held.build,
-                    attempt: held.attempt,
+                    owner: build_owner(TENANT, held.build, held.attempt),
                     refused: false,
                     code: "worker-let-go".into(),
                     message: "the worker let go of the nodes".into(),
                 };
-                self.world.say(TENANT, GateInput::LeaseLost(lost))
+                self.world.say(TENANT, PartitionInput::LeaseLost(lost))
             }
             ["ask", "to", "reconfigure", reason @ ..] => {
                 let asked = ReconfigureAsked { tenant: TENANT.into(), reason: reason.join(" ") };
@@ -161,7 +160,7 @@ impl Story {
             ["job", job, "of", change, "asks", "for", rest @ ..] => {
                 let build = self.build(job, change, None)?;
                 let asked = self.world.events.iter().rev().find_map(|record| match &record.event {
-                    Event::Gate(GateEvent::LeaseWanted(wanted)) if wanted.ask.build == build => Some(&wanted.ask),
+                    Event::Gate(GateEvent::LeaseWanted(wanted)) if wanted.build == build => Some(&wanted.ask),
                     _ => None,
                 });
                 let asked = asked.ok_or("it asked for nothing")?;

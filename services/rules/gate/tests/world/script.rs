@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gatelog_gate_state::live::{BuildState, ItemRow, WaitKey};
+use gatelog_record::draft::capacity::LeaseLost;
 use gatelog_record::draft::gate::{
-    AttemptFailing, AttemptPaused, BuildResult, DequeueAsked, LeaseLost, TenantLoaded, TenantProject, WaitSubject,
+    AttemptFailing, AttemptPaused, BuildResult, DequeueAsked, TenantLoaded, TenantProject, WaitSubject, build_owner,
 };
 use gatelog_record::draft::intake::{ForgeEvent, TenantFile};
-use gatelog_record::input::{GateInput, IntakeInput};
+use gatelog_record::input::{GateInput, IntakeInput, PartitionInput};
 use gatelog_record::{BlobHash, BuildId, ItemId, Value, codec};
 use gatelog_rules_config::{TenantProject as ConfigProject, TenantSettings};
 
@@ -480,9 +481,7 @@ impl Story {
         let build = self.build(job, change, pipeline)?;
         let row = self.world.live.gate.builds.rows.get(&build).cloned().ok_or("no such build")?;
         let lost = |refused| LeaseLost {
-            tenant: TENANT.into(),
-            build,
-            attempt: row.attempt,
+            owner: build_owner(TENANT, build, row.attempt),
             refused,
             code: if refused { "unknown-label" } else { "worker-lost" }.into(),
             message: "the worker is gone".into(),
@@ -529,11 +528,11 @@ impl Story {
             ["aborts"] => end(BuildResult::Aborted),
             ["loses", "its", "worker"] => {
                 self.world.leases.remove(&(build, row.attempt));
-                self.world.say(TENANT, GateInput::LeaseLost(lost(false)))
+                self.world.say(TENANT, PartitionInput::LeaseLost(lost(false)))
             }
             ["gets", "no", "node"] => {
                 self.world.leases.remove(&(build, row.attempt));
-                self.world.say(TENANT, GateInput::LeaseLost(lost(true)))
+                self.world.say(TENANT, PartitionInput::LeaseLost(lost(true)))
             }
             ["succeeds", "saying", words @ ..] => self.world.end_saying(build, row.attempt, &words.join(" ")),
             ["succeeds", "again"] => self.world.end_build(build, row.attempt, BuildResult::Success, Value::Null),

@@ -251,27 +251,27 @@ impl World {
         for (_, row) in &rows {
             match &row.input {
                 Input::Capacity(CapacityInput::LeaseAsked(ask)) => {
-                    self.leases.insert((ask.build, ask.attempt));
+                    self.leases.insert(attempt_of(&ask.owner));
                 }
                 Input::Capacity(CapacityInput::LeaseHoldAsked(hold)) => {
-                    if !self.leases.contains(&(hold.build, hold.attempt)) {
+                    if !self.leases.contains(&attempt_of(&hold.owner)) {
                         return Err(format!("a lease is to be kept that nobody has: {hold:?}"));
                     }
                 }
                 Input::Capacity(CapacityInput::LeasePauseAsked(pause)) => {
-                    let lease = (pause.build, pause.attempt);
+                    let lease = attempt_of(&pause.owner);
                     if !self.leases.contains(&lease) || !self.paused.insert(lease) {
                         return Err(format!("a lease pauses that nobody has, or that did: {pause:?}"));
                     }
                 }
                 Input::Capacity(CapacityInput::LeaseResumeAsked(resume)) => {
-                    if !self.paused.remove(&(resume.build, resume.attempt)) {
+                    if !self.paused.remove(&attempt_of(&resume.owner)) {
                         return Err(format!("a lease goes on that does not pause: {resume:?}"));
                     }
                 }
                 Input::Capacity(CapacityInput::LeaseEndAsked(end)) => {
-                    self.paused.remove(&(end.build, end.attempt));
-                    if !self.leases.remove(&(end.build, end.attempt)) {
+                    self.paused.remove(&attempt_of(&end.owner));
+                    if !self.leases.remove(&attempt_of(&end.owner)) {
                         return Err(format!("the end of a lease is asked for that nobody has: {end:?}"));
                     }
                 }
@@ -311,4 +311,9 @@ impl World {
         self.now = self.now.max(until);
         self.pump()
     }
+}
+
+/// The attempt a lease is for. The gate asks for no other.
+fn attempt_of(owner: &gatelog_record::draft::capacity::LeaseOwner) -> (gatelog_record::BuildId, u32) {
+    owner.build().unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! An answer stands at a position of every partition, and is asked for by one.
 
 use gatelog_record::draft::capacity::{LeaseHoldAsked, NodeGrant, NodeWanted};
-use gatelog_record::draft::gate::{AutoholdAsked, AutoholdSet, NodesHeld};
+use gatelog_record::draft::gate::{AutoholdAsked, AutoholdSet, NodesHeld, build_owner};
 use gatelog_record::{LeaseId, NodeId};
 
 use super::*;
@@ -21,8 +21,11 @@ async fn holding() -> Told {
         reason: "to look".into(),
     };
     site.keeper.say(GateEvent::AutoholdSet(AutoholdSet { request: 1, asked }));
-    let hold = LeaseHoldAsked { build: UNIT_A, attempt: 1, until: None, request: 1, reason: "to look".into() };
-    let held = NodesHeld { tenant: "demo".into(), request: 1, item: A, buildset: SET_A, hold, count: 1 };
+    let owner = build_owner("demo", UNIT_A, 1);
+    let hold = LeaseHoldAsked { owner, until: None, request: 1, reason: "to look".into() };
+    let (build, attempt) = (UNIT_A, 1);
+    let held =
+        NodesHeld { tenant: "demo".into(), request: 1, item: A, buildset: SET_A, build, attempt, hold, count: 1 };
     site.last = site.keeper.say(GateEvent::NodesHeld(held));
     site.served.reached(site.last).await;
     site
