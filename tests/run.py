@@ -25,7 +25,7 @@ import time
 # Begun first where no earlier run says how long they take.
 LONG = [
     "gatelog-it/it", "gatelog-web/it", "gatelog-executing/it", "gatelog-world/seeds", "gatelog-log-kafka/gatelog_log_kafka",
-    "gatelog-world/planted", "gatelog-scenario/conformance",
+    "gatelog-world/planted", "gatelog-scenario/conformance", "gatelog-driver-gerrit/real",
 ]
 # These run alone, before all others: their servers have deadlines of their own.
 ALONE = {"gatelog-it/it"}

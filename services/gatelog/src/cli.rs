@@ -33,6 +33,7 @@ macro_rules! concat_examples {
 pub mod ansible;
 pub mod audit;
 pub mod backup;
+pub mod deploy;
 pub mod job_logs;
 pub mod keys;
 pub mod operators;
@@ -129,6 +130,9 @@ pub enum Command {
     Check(CheckArgs),
     /// Show the jobs a change would get, from a configuration folder alone
     Freeze(FreezeArgs),
+    /// Deployment graphs: tasks over nodes with roles, their order
+    #[command(subcommand, arg_required_else_help = true)]
+    Deploy(deploy::DeployCommand),
     /// Encrypt a secret for a project, to be put into its repository
     Encrypt(EncryptArgs),
     /// The key pairs of projects, which secrets are encrypted for, and SSH keys of projects and tenants
@@ -714,6 +718,7 @@ fn dispatch(cli: &Cli, parts: &Parts) -> Result<ExitCode, Failure> {
         Command::Explain(args) => commands::explain::run(parts, &cli.site, args),
         Command::Check(args) => commands::check::run(&cli.site, args),
         Command::Freeze(args) => commands::freeze::run(args),
+        Command::Deploy(command) => commands::deploy::run(command),
         Command::Encrypt(args) => commands::encrypt::run(&cli.site, args),
         Command::Keys(command) => commands::keys::run(&cli.site, command),
         Command::Enqueue(args) => commands::operators::enqueue(&cli.site, args),

@@ -101,7 +101,7 @@ fn every_command_has_examples_and_exit_codes_in_its_help() {
     }
     let mut found = Vec::new();
     leaves(&command(), &mut found);
-    assert_eq!(found.len(), 68);
+    assert_eq!(found.len(), 71);
     for (name, help) in found {
         assert!(help.contains("Examples:\n  gatelog ") && help.contains("Exit codes: 0 ok"), "{name}: {help}");
     }

@@ -7,6 +7,7 @@ pub mod backup;
 pub mod blob_names;
 pub mod check;
 pub mod components;
+pub mod deploy;
 pub mod doctor;
 pub mod encrypt;
 pub mod explain;

@@ -3,6 +3,7 @@
 //! `GATELOG_PEER` names the folder with `fuel/cases` (default: `../shared/peer` beside the checkout); the task files that
 //! cases name are in `corpus/fuel` beside it. `differences.txt` lists cases that are wanted to differ, each with a reason.
 #![expect(clippy::unwrap_used, reason = "what a test cannot read ends it")]
+#![expect(clippy::disallowed_methods, reason = "the cases and task files of Fuel are read where they are at hand")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
