@@ -147,6 +147,8 @@ async fn a_fork_server_that_is_killed_is_followed_by_another() {
         let (outcome, text) = site.run(site.spec(&config, &app, &[(Phase::Run, "run.yaml", 0)])).await;
         assert_eq!(outcome.result, BuildResult::Success, "{text}");
         assert!(text.contains("way serve"), "{text}");
+        // The process of the playbook that is over bears the server's name until it is gone.
+        until("the server is alone", || serves().len() == 1).await;
         let [server] = serves()[..] else { panic!("servers: {:?}", serves()) };
         servers.push(server);
         rustix::process::kill_process(rustix::process::Pid::from_raw(server).unwrap(), rustix::process::Signal::KILL)
