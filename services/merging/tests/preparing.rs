@@ -218,7 +218,7 @@ fn bad_input_is_a_named_error() {
     let error = run(MergeItem { ref_name: Some("refs/for/master/blob".to_owned()), ..one.clone() });
     assert!(matches!(error, MergeError::MissingCommit { .. }), "{error}");
 
-    for url in ["https://example.org/x.git", "ssh://h/x", "file://relative"] {
+    for url in ["ftp://example.org/x.git", "ext://h/x", "file://relative"] {
         site.mirrors.set_source(&project, url).unwrap();
         let error = site.mirrors.fetch(&project, &[]).unwrap_err();
         assert!(matches!(error, MergeError::UnsupportedUrl { .. }), "{url}: {error}");

@@ -86,7 +86,7 @@ impl Rules for Touchy {
                 _ => {}
             },
             // As the receiver of capacity's messages.
-            Input::Gate(_) => return Ok(Vec::new()),
+            Input::Gate(_) | Input::Partition(PartitionInput::LeaseLost(_)) => return Ok(Vec::new()),
             _ => {}
         }
         self.inner.decide(state, input, context)
