@@ -115,7 +115,7 @@ pub(crate) fn events_of(change: &Value, comments: Option<&Value>, after: &After)
         let votes = tally.count(kind.as_ref(), author.as_ref(), text);
         let known = from.map_or(at < since, |from| position <= from);
         let (false, Some(kind)) = (known, kind) else { continue };
-        let mut event = Event { created: Some(at), ..blank(kind, &about) };
+        let mut event = Event { created: Some(at), ..of_change(kind, &about) };
         let patchset = message.number("_revision_number")?.and_then(|number| u32::try_from(number).ok());
         if !matches!(event.kind, EventKind::TopicChanged | EventKind::HashtagsChanged) {
             event.patchset = patchset.and_then(|number| revisions.get(&number)).cloned();
@@ -383,26 +383,9 @@ fn revisions(fields: &Fields<'_>) -> Result<BTreeMap<u32, EventPatchset>, Gerrit
     Ok(all)
 }
 
-fn blank(kind: EventKind, about: &EventChange) -> Event {
-    Event {
-        kind,
-        created: None,
-        project: Some(about.project.clone()),
-        change: Some(about.clone()),
-        patchset: None,
-        ref_update: None,
-        actor: None,
-        reviewer: None,
-        votes: Vec::new(),
-        comment: None,
-        added: Vec::new(),
-        removed: Vec::new(),
-        old_topic: None,
-        reason: None,
-        new_rev: None,
-        new_head: None,
-        check: None,
-    }
+/// An event of a change that was found afterwards.
+fn of_change(kind: EventKind, about: &EventChange) -> Event {
+    Event { project: Some(about.project.clone()), change: Some(about.clone()), ..Event::of(kind) }
 }
 
 /// Seconds since 1970 of a time as Gerrit writes it: `2026-11-27 18:31:18.000000000`, in UTC.

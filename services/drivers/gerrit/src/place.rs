@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::client::Ref;
-use crate::events::{Event, RefUpdate};
+use crate::events::{Event, EventKind, RefUpdate};
 use crate::fields::is_zero;
 
 /// How many changes' last commits are kept; those of the changes that were still longest go first, and for them time
@@ -105,25 +105,8 @@ impl Place {
 
 /// The event of a ref that was found to have moved.
 pub(crate) fn event_of(update: RefUpdate) -> Event {
-    Event {
-        kind: crate::events::EventKind::RefUpdated,
-        created: None,
-        project: Some(update.project.clone()),
-        change: None,
-        patchset: None,
-        ref_update: Some(update),
-        actor: None,
-        reviewer: None,
-        votes: Vec::new(),
-        comment: None,
-        added: Vec::new(),
-        removed: Vec::new(),
-        old_topic: None,
-        reason: None,
-        new_rev: None,
-        new_head: None,
-        check: None,
-    }
+    let project = Some(update.project.clone());
+    Event { project, ref_update: Some(update), ..Event::of(EventKind::RefUpdated) }
 }
 
 #[cfg(test)]

@@ -50,6 +50,29 @@ pub struct Reading {
 }
 
 impl Event {
+    /// An event of a kind, with nothing told of it.
+    pub(crate) fn of(kind: EventKind) -> Event {
+        Event {
+            kind,
+            created: None,
+            project: None,
+            change: None,
+            patchset: None,
+            ref_update: None,
+            actor: None,
+            reviewer: None,
+            votes: Vec::new(),
+            comment: None,
+            added: Vec::new(),
+            removed: Vec::new(),
+            old_topic: None,
+            reason: None,
+            new_rev: None,
+            new_head: None,
+            check: None,
+        }
+    }
+
     /// What Zuul reads from it.
     pub fn reading(&self) -> Reading {
         let mut read = Reading {
