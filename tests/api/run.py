@@ -147,7 +147,7 @@ def main():
             for path in ENDLESS:
                 command += ["--exclude-path", path]
             environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-            status = subprocess.run(command, stdin=subprocess.DEVNULL, env=environment).returncode
+            status = subprocess.run(command, stdin=subprocess.DEVNULL, env=environment, cwd=place).returncode
             health = get(f"{server.url}/api/health")
         if health["state"] != "well":
             print(f"afterwards not all is well: {json.dumps(health, indent=2)}")
